@@ -291,6 +291,18 @@ class Cluster(Protocol):
         """Whether a sandbox of it would read its image while its node fetches that. Cost: no call."""
         ...
 
+    def lazy_trouble(self) -> str:
+        """Why some nodes do not mount images now that they could mount lazily; empty: they do. Cost: no call."""
+        ...
+
+    def broken(self, digest: str) -> str:
+        """Why a sandbox could not read files of a lazily mounted image; empty: none is known. Cost: no call.
+
+        Args:
+            digest: by which nodes have it.
+        """
+        ...
+
     async def images(self) -> Sequence[NodeImage]:
         """The images of all owners on the nodes that sandboxes may run on. Cost: a call for each node.
 
@@ -398,6 +410,16 @@ class Cluster(Protocol):
 
         Raises:
             Problem: image_not_found, image_pull_failed, capacity_unavailable, unsupported, internal, ...
+        """
+        ...
+
+    async def undo_start(self, sandbox_id: str) -> None:
+        """Removes what ``start`` has begun of a sandbox that is not ready; then ``start`` can begin it anew.
+
+        No watch of any replica reports a death for it.
+
+        Raises:
+            Problem: the cluster has not confirmed it.
         """
         ...
 

@@ -11,6 +11,7 @@ class Copying:
     Attributes:
         phase: ``waiting`` for its turn, ``copying``, ``converting``, or ``paused``: its registry limits how often it is
             asked.
+        done_bytes: sent; of a conversion, those that it has worked through, of a number that is not known.
     """
 
     phase: Literal["waiting", "copying", "converting", "paused"]
@@ -22,16 +23,25 @@ class Copying:
     def __str__(self) -> str:
         if not self.layers:
             return self.phase
-        megabytes = f"{self.done_bytes / 1e6:.0f} of {self.total_bytes / 1e6:.0f} MB"
-        return f"{self.phase}, {self.done_layers} of {self.layers} layers, {megabytes} sent"
+        layers = f"{self.phase}, {self.done_layers} of {self.layers} layers"
+        if self.phase == "converting":
+            return f"{layers}, {self.done_bytes / 1e6:.0f} MB worked through"
+        return f"{layers}, {self.done_bytes / 1e6:.0f} of {self.total_bytes / 1e6:.0f} MB sent"
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A finished copy: its digest in the private registry, and whether it was there already."""
+    """A finished copy.
+
+    Attributes:
+        digest: in the private registry.
+        there: whether it was there already.
+        architectures: those that it has, as images name them; none: not told.
+    """
 
     digest: str
     there: bool
+    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +52,13 @@ class Converted:
         digest: by which nodes pull it.
         booted: whether a sandbox has started from it; None: none was tried.
         why: why none has.
+        architectures: those that it has, as images name them; none: not told.
     """
 
     digest: str
     booted: bool | None = None
     why: str = ""
+    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

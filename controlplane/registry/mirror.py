@@ -140,7 +140,7 @@ class MirrorClient:
 
 def _told(update: mirror_pb2.CopyUpdate) -> Copying | Copied:
     if update.WhichOneof("body") == "copied":
-        return Copied(update.copied.digest, update.copied.there)
+        return Copied(update.copied.digest, update.copied.there, tuple(update.copied.architectures))
     now = update.progress
     phase = _PHASES.get(now.phase, "waiting")
     return Copying(phase, now.done_layers, now.total_layers, now.done_bytes, now.total_bytes)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nnode.proto\x12\x0frollbox.node.v1\"\x8f\x01\n\x07Problem\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x36\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32%.rollbox.node.v1.Problem.DetailsEntry\x1a.\n\x0c\x44\x65tailsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x11\n\x0f\x44\x65scribeRequest\"\x80\x02\n\x0b\x44\x65scription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07runtime\x18\x02 \x01(\t\x12\x0f\n\x07handler\x18\x03 \x01(\t\x12\x17\n\x0fhandler_version\x18\x04 \x01(\t\x12\x13\n\x0bsnapshotter\x18\x05 \x01(\t\x12\x1e\n\x11images_free_bytes\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x1e\n\x11images_size_bytes\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12\'\n\x06health\x18\x08 \x01(\x0b\x32\x17.rollbox.node.v1.HealthB\x14\n\x12_images_free_bytesB\x14\n\x12_images_size_bytes\"\xb1\x01\n\x06Health\x12\x10\n\x08troubles\x18\x01 \x03(\t\x12\x11\n\tinstaller\x18\x02 \x01(\t\x12\x18\n\x10installer_detail\x18\x03 \x01(\t\x12\x37\n\x08programs\x18\x04 \x03(\x0b\x32%.rollbox.node.v1.Health.ProgramsEntry\x1a/\n\rProgramsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"2\n\x11ListImagesRequest\x12\x0e\n\x06layers\x18\x01 \x01(\x08\x12\r\n\x05known\x18\x02 \x01(\t\"W\n\tImageList\x12&\n\x06images\x18\x01 \x03(\x0b\x32\x16.rollbox.node.v1.Image\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tunchanged\x18\x03 \x01(\x08\"\x83\x02\n\x05Image\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0f\n\x07\x64igests\x18\x02 \x03(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06pinned\x18\x05 \x01(\x08\x12\x11\n\x04lazy\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\x19\n\x0clast_used_ms\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\ncontainers\x18\x08 \x01(\r\x12\x17\n\nbrought_ms\x18\t \x01(\x03H\x02\x88\x01\x01\x12&\n\x06layers\x18\n \x03(\x0b\x32\x16.rollbox.node.v1.LayerB\x07\n\x05_lazyB\x0f\n\r_last_used_msB\r\n\x0b_brought_ms\"+\n\x05Layer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"I\n\x0b\x43redentials\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t\x12\x16\n\x0eidentity_token\x18\x03 \x01(\t\"d\n\x0fPrefetchRequest\x12\r\n\x05image\x18\x01 \x01(\t\x12\x31\n\x0b\x63redentials\x18\x02 \x01(\x0b\x32\x1c.rollbox.node.v1.Credentials\x12\x0f\n\x07handler\x18\x03 \x01(\t\"\xcc\x01\n\x10PrefetchProgress\x12\x36\n\x05state\x18\x01 \x01(\x0e\x32\'.rollbox.node.v1.PrefetchProgress.State\x12\x12\n\ndone_bytes\x18\x02 \x01(\x04\x12\x18\n\x0btotal_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\"B\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07WAITING\x10\x01\x12\x0b\n\x07PULLING\x10\x02\x12\x08\n\x04HERE\x10\x03\x42\x0e\n\x0c_total_bytes\"4\n\x12RemoveImageRequest\x12\r\n\x05image\x18\x01 \x01(\t\x12\x0f\n\x07\x62rought\x18\x02 \x01(\x08\"\x1f\n\x0cImageRemoved\x12\x0f\n\x07removed\x18\x01 \x01(\x08\"!\n\x0bKillRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"\x16\n\x06Killed\x12\x0c\n\x04pids\x18\x01 \x03(\r\"r\n\x08Registry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\x0b\x63redentials\x18\x02 \x01(\x0b\x32\x1c.rollbox.node.v1.Credentials\x12\x11\n\tauthority\x18\x03 \x01(\t\x12\x0f\n\x07\x63onnect\x18\x04 \x01(\t\"\xa6\x01\n\rCommitRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x11\n\tcontainer\x18\x02 \x01(\t\x12+\n\x08registry\x18\x03 \x01(\x0b\x32\x19.rollbox.node.v1.Registry\x12\x0c\n\x04\x62\x61se\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12\x10\n\x08still_ms\x18\x07 \x01(\r\"\xb7\x01\n\x0e\x43ommitProgress\x12:\n\x07reading\x18\x01 \x01(\x0b\x32\'.rollbox.node.v1.CommitProgress.ReadingH\x00\x12/\n\tcommitted\x18\x02 \x01(\x0b\x32\x1a.rollbox.node.v1.CommittedH\x00\x1a\x32\n\x07Reading\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x42\x04\n\x02is\"h\n\tCommitted\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07skipped\x18\x03 \x03(\t\x12\x14\n\x0cskipped_more\x18\x04 \x01(\x04\x12\x10\n\x08still_us\x18\x05 \x01(\x04\x32\xd2\x03\n\x04Node\x12J\n\x08\x44\x65scribe\x12 .rollbox.node.v1.DescribeRequest\x1a\x1c.rollbox.node.v1.Description\x12L\n\nListImages\x12\".rollbox.node.v1.ListImagesRequest\x1a\x1a.rollbox.node.v1.ImageList\x12Q\n\x08Prefetch\x12 .rollbox.node.v1.PrefetchRequest\x1a!.rollbox.node.v1.PrefetchProgress0\x01\x12Q\n\x0bRemoveImage\x12#.rollbox.node.v1.RemoveImageRequest\x1a\x1d.rollbox.node.v1.ImageRemoved\x12=\n\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.Killed\x12K\n\x06\x43ommit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01\x42 Z\x1erollbox.dev/node/internal/wireb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nnode.proto\x12\x0frollbox.node.v1\"\x8f\x01\n\x07Problem\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x36\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32%.rollbox.node.v1.Problem.DetailsEntry\x1a.\n\x0c\x44\x65tailsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x11\n\x0f\x44\x65scribeRequest\"\x80\x02\n\x0b\x44\x65scription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07runtime\x18\x02 \x01(\t\x12\x0f\n\x07handler\x18\x03 \x01(\t\x12\x17\n\x0fhandler_version\x18\x04 \x01(\t\x12\x13\n\x0bsnapshotter\x18\x05 \x01(\t\x12\x1e\n\x11images_free_bytes\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x1e\n\x11images_size_bytes\x18\x07 \x01(\x04H\x01\x88\x01\x01\x12\'\n\x06health\x18\x08 \x01(\x0b\x32\x17.rollbox.node.v1.HealthB\x14\n\x12_images_free_bytesB\x14\n\x12_images_size_bytes\"\xf0\x01\n\x06Health\x12\x10\n\x08troubles\x18\x01 \x03(\t\x12\x11\n\tinstaller\x18\x02 \x01(\t\x12\x18\n\x10installer_detail\x18\x03 \x01(\t\x12\x37\n\x08programs\x18\x04 \x03(\x0b\x32%.rollbox.node.v1.Health.ProgramsEntry\x12\x14\n\x0clazy_trouble\x18\x05 \x01(\t\x12\'\n\x06\x62roken\x18\x06 \x03(\x0b\x32\x17.rollbox.node.v1.Broken\x1a/\n\rProgramsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"%\n\x06\x42roken\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t\"2\n\x11ListImagesRequest\x12\x0e\n\x06layers\x18\x01 \x01(\x08\x12\r\n\x05known\x18\x02 \x01(\t\"W\n\tImageList\x12&\n\x06images\x18\x01 \x03(\x0b\x32\x16.rollbox.node.v1.Image\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tunchanged\x18\x03 \x01(\x08\"\x83\x02\n\x05Image\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0f\n\x07\x64igests\x18\x02 \x03(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06pinned\x18\x05 \x01(\x08\x12\x11\n\x04lazy\x18\x06 \x01(\x08H\x00\x88\x01\x01\x12\x19\n\x0clast_used_ms\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\ncontainers\x18\x08 \x01(\r\x12\x17\n\nbrought_ms\x18\t \x01(\x03H\x02\x88\x01\x01\x12&\n\x06layers\x18\n \x03(\x0b\x32\x16.rollbox.node.v1.LayerB\x07\n\x05_lazyB\x0f\n\r_last_used_msB\r\n\x0b_brought_ms\"+\n\x05Layer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"I\n\x0b\x43redentials\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t\x12\x16\n\x0eidentity_token\x18\x03 \x01(\t\"d\n\x0fPrefetchRequest\x12\r\n\x05image\x18\x01 \x01(\t\x12\x31\n\x0b\x63redentials\x18\x02 \x01(\x0b\x32\x1c.rollbox.node.v1.Credentials\x12\x0f\n\x07handler\x18\x03 \x01(\t\"\xcc\x01\n\x10PrefetchProgress\x12\x36\n\x05state\x18\x01 \x01(\x0e\x32\'.rollbox.node.v1.PrefetchProgress.State\x12\x12\n\ndone_bytes\x18\x02 \x01(\x04\x12\x18\n\x0btotal_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\"B\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x0b\n\x07WAITING\x10\x01\x12\x0b\n\x07PULLING\x10\x02\x12\x08\n\x04HERE\x10\x03\x42\x0e\n\x0c_total_bytes\"4\n\x12RemoveImageRequest\x12\r\n\x05image\x18\x01 \x01(\t\x12\x0f\n\x07\x62rought\x18\x02 \x01(\x08\"\x1f\n\x0cImageRemoved\x12\x0f\n\x07removed\x18\x01 \x01(\x08\"!\n\x0bKillRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"\x16\n\x06Killed\x12\x0c\n\x04pids\x18\x01 \x03(\r\"r\n\x08Registry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\x0b\x63redentials\x18\x02 \x01(\x0b\x32\x1c.rollbox.node.v1.Credentials\x12\x11\n\tauthority\x18\x03 \x01(\t\x12\x0f\n\x07\x63onnect\x18\x04 \x01(\t\"\xa6\x01\n\rCommitRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x11\n\tcontainer\x18\x02 \x01(\t\x12+\n\x08registry\x18\x03 \x01(\x0b\x32\x19.rollbox.node.v1.Registry\x12\x0c\n\x04\x62\x61se\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12\x10\n\x08still_ms\x18\x07 \x01(\r\"\xb7\x01\n\x0e\x43ommitProgress\x12:\n\x07reading\x18\x01 \x01(\x0b\x32\'.rollbox.node.v1.CommitProgress.ReadingH\x00\x12/\n\tcommitted\x18\x02 \x01(\x0b\x32\x1a.rollbox.node.v1.CommittedH\x00\x1a\x32\n\x07Reading\x12\x12\n\ndone_bytes\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x42\x04\n\x02is\"h\n\tCommitted\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0f\n\x07skipped\x18\x03 \x03(\t\x12\x14\n\x0cskipped_more\x18\x04 \x01(\x04\x12\x10\n\x08still_us\x18\x05 \x01(\x04\x32\xd2\x03\n\x04Node\x12J\n\x08\x44\x65scribe\x12 .rollbox.node.v1.DescribeRequest\x1a\x1c.rollbox.node.v1.Description\x12L\n\nListImages\x12\".rollbox.node.v1.ListImagesRequest\x1a\x1a.rollbox.node.v1.ImageList\x12Q\n\x08Prefetch\x12 .rollbox.node.v1.PrefetchRequest\x1a!.rollbox.node.v1.PrefetchProgress0\x01\x12Q\n\x0bRemoveImage\x12#.rollbox.node.v1.RemoveImageRequest\x1a\x1d.rollbox.node.v1.ImageRemoved\x12=\n\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.Killed\x12K\n\x06\x43ommit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01\x42 Z\x1erollbox.dev/node/internal/wireb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,43 +45,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIPTION']._serialized_start=197
   _globals['_DESCRIPTION']._serialized_end=453
   _globals['_HEALTH']._serialized_start=456
-  _globals['_HEALTH']._serialized_end=633
-  _globals['_HEALTH_PROGRAMSENTRY']._serialized_start=586
-  _globals['_HEALTH_PROGRAMSENTRY']._serialized_end=633
-  _globals['_LISTIMAGESREQUEST']._serialized_start=635
-  _globals['_LISTIMAGESREQUEST']._serialized_end=685
-  _globals['_IMAGELIST']._serialized_start=687
-  _globals['_IMAGELIST']._serialized_end=774
-  _globals['_IMAGE']._serialized_start=777
-  _globals['_IMAGE']._serialized_end=1036
-  _globals['_LAYER']._serialized_start=1038
-  _globals['_LAYER']._serialized_end=1081
-  _globals['_CREDENTIALS']._serialized_start=1083
-  _globals['_CREDENTIALS']._serialized_end=1156
-  _globals['_PREFETCHREQUEST']._serialized_start=1158
-  _globals['_PREFETCHREQUEST']._serialized_end=1258
-  _globals['_PREFETCHPROGRESS']._serialized_start=1261
-  _globals['_PREFETCHPROGRESS']._serialized_end=1465
-  _globals['_PREFETCHPROGRESS_STATE']._serialized_start=1383
-  _globals['_PREFETCHPROGRESS_STATE']._serialized_end=1449
-  _globals['_REMOVEIMAGEREQUEST']._serialized_start=1467
-  _globals['_REMOVEIMAGEREQUEST']._serialized_end=1519
-  _globals['_IMAGEREMOVED']._serialized_start=1521
-  _globals['_IMAGEREMOVED']._serialized_end=1552
-  _globals['_KILLREQUEST']._serialized_start=1554
-  _globals['_KILLREQUEST']._serialized_end=1587
-  _globals['_KILLED']._serialized_start=1589
-  _globals['_KILLED']._serialized_end=1611
-  _globals['_REGISTRY']._serialized_start=1613
-  _globals['_REGISTRY']._serialized_end=1727
-  _globals['_COMMITREQUEST']._serialized_start=1730
-  _globals['_COMMITREQUEST']._serialized_end=1896
-  _globals['_COMMITPROGRESS']._serialized_start=1899
-  _globals['_COMMITPROGRESS']._serialized_end=2082
-  _globals['_COMMITPROGRESS_READING']._serialized_start=2026
-  _globals['_COMMITPROGRESS_READING']._serialized_end=2076
-  _globals['_COMMITTED']._serialized_start=2084
-  _globals['_COMMITTED']._serialized_end=2188
-  _globals['_NODE']._serialized_start=2191
-  _globals['_NODE']._serialized_end=2657
+  _globals['_HEALTH']._serialized_end=696
+  _globals['_HEALTH_PROGRAMSENTRY']._serialized_start=649
+  _globals['_HEALTH_PROGRAMSENTRY']._serialized_end=696
+  _globals['_BROKEN']._serialized_start=698
+  _globals['_BROKEN']._serialized_end=735
+  _globals['_LISTIMAGESREQUEST']._serialized_start=737
+  _globals['_LISTIMAGESREQUEST']._serialized_end=787
+  _globals['_IMAGELIST']._serialized_start=789
+  _globals['_IMAGELIST']._serialized_end=876
+  _globals['_IMAGE']._serialized_start=879
+  _globals['_IMAGE']._serialized_end=1138
+  _globals['_LAYER']._serialized_start=1140
+  _globals['_LAYER']._serialized_end=1183
+  _globals['_CREDENTIALS']._serialized_start=1185
+  _globals['_CREDENTIALS']._serialized_end=1258
+  _globals['_PREFETCHREQUEST']._serialized_start=1260
+  _globals['_PREFETCHREQUEST']._serialized_end=1360
+  _globals['_PREFETCHPROGRESS']._serialized_start=1363
+  _globals['_PREFETCHPROGRESS']._serialized_end=1567
+  _globals['_PREFETCHPROGRESS_STATE']._serialized_start=1485
+  _globals['_PREFETCHPROGRESS_STATE']._serialized_end=1551
+  _globals['_REMOVEIMAGEREQUEST']._serialized_start=1569
+  _globals['_REMOVEIMAGEREQUEST']._serialized_end=1621
+  _globals['_IMAGEREMOVED']._serialized_start=1623
+  _globals['_IMAGEREMOVED']._serialized_end=1654
+  _globals['_KILLREQUEST']._serialized_start=1656
+  _globals['_KILLREQUEST']._serialized_end=1689
+  _globals['_KILLED']._serialized_start=1691
+  _globals['_KILLED']._serialized_end=1713
+  _globals['_REGISTRY']._serialized_start=1715
+  _globals['_REGISTRY']._serialized_end=1829
+  _globals['_COMMITREQUEST']._serialized_start=1832
+  _globals['_COMMITREQUEST']._serialized_end=1998
+  _globals['_COMMITPROGRESS']._serialized_start=2001
+  _globals['_COMMITPROGRESS']._serialized_end=2184
+  _globals['_COMMITPROGRESS_READING']._serialized_start=2128
+  _globals['_COMMITPROGRESS_READING']._serialized_end=2178
+  _globals['_COMMITTED']._serialized_start=2186
+  _globals['_COMMITTED']._serialized_end=2290
+  _globals['_NODE']._serialized_start=2293
+  _globals['_NODE']._serialized_end=2759
 # @@protoc_insertion_point(module_scope)

@@ -85,6 +85,11 @@ class FakeCluster:
     fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
+    trouble: str = ""  # of nodes that mount no image lazily now
+    unreadable: dict[str, str] = field(default_factory=dict)  # why files of lazily mounted images are not read
+    undone: list[str] = field(default_factory=list)
+    hangs: str = ""  # beginning of the names of images from which no sandbox gets ready
+    arches: frozenset[str] = frozenset({"amd64"})
 
     def __post_init__(self) -> None:
         self._starting = self._stopping = self._commits_made = 0
@@ -208,7 +213,7 @@ class FakeCluster:
         self.committed = {name: digest for name, digest in self.committed.items() if digest != image.digest}
 
     def architectures(self) -> frozenset[str]:
-        return frozenset({"amd64"})
+        return self.arches
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         self.started.append(sandbox_id)
@@ -224,11 +229,22 @@ class FakeCluster:
         if sandbox_id in self.held:
             return self._started(sandbox_id)
         self.held[sandbox_id] = Held(spec, boot)
-        if self.ready_s is not None:
+        if self.ready_s is not None and not (self.hangs and spec.image.startswith(self.hangs)):
             task = asyncio.create_task(self.get_ready(sandbox_id, self.ready_s))
             self._pushes.add(task)
             task.add_done_callback(self._pushes.discard)
         return self._started(sandbox_id)
+
+    def lazy_trouble(self) -> str:
+        return self.trouble
+
+    def broken(self, digest: str) -> str:
+        return self.unreadable.get(digest, "")
+
+    async def undo_start(self, sandbox_id: str) -> None:
+        await asyncio.sleep(self.stop_s)
+        self.undone.append(sandbox_id)
+        self.held.pop(sandbox_id, None)
 
     async def stop(self, sandbox_id: str) -> None:
         self._stopping += 1

@@ -42,7 +42,7 @@ class FakeRegistry:
         self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
     ) -> Mapping[str, int]:
         assert digest.startswith("sha256:")
-        assert set(architectures) == {"amd64"}
+        assert "amd64" in set(architectures)
         if self.refused:
             raise Problem("unsupported", f"image {reference} cannot run here: {self.refused}", option="image")
         return self.layers

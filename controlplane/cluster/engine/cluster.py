@@ -195,6 +195,15 @@ class EngineCluster:
         del spec
         return False
 
+    def lazy_trouble(self) -> str:
+        """See ``Cluster.lazy_trouble``: an engine fetches images whole."""
+        return ""
+
+    def broken(self, digest: str) -> str:
+        """See ``Cluster.broken``: an engine fetches images whole."""
+        del digest
+        return ""
+
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``."""
         return await self._kept.below(folder)
@@ -219,6 +228,10 @@ class EngineCluster:
         if self._live.take_unconfirmed(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
             raise Problem(dead.cause, dead.detail)
         return Started(self._host.address(sandbox_id), timings_ms)
+
+    async def undo_start(self, sandbox_id: str) -> None:
+        """See ``Cluster.undo_start``."""
+        await self.stop(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``."""

@@ -82,7 +82,7 @@ class KubernetesCluster:
         self._required = required
         self._per_node = per_node
         parts = parts or NodeParts()
-        self._images, self._commits = parts.images, parts.commits
+        self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
         self._clock: Clock = SystemClock()
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
@@ -160,7 +160,9 @@ class KubernetesCluster:
         )
         async with (
             KubernetesClient.connect(kubeconfig) as client,
-            node_parts(client, node_agents, registry, namespace, image_pull_secrets) as parts,
+            node_parts(
+                client, node_agents, registry, namespace, image_pull_secrets, lazily=bool(lazy_runtime_class)
+            ) as parts,
         ):
             runtime = await isolation.runtime(client, runtime_class)
             version = str((await client.get("/version")).get("gitVersion") or "")
@@ -285,6 +287,14 @@ class KubernetesCluster:
         """See ``Cluster.lazily``."""
         return self._lazily(spec) is not None
 
+    def lazy_trouble(self) -> str:
+        """See ``Cluster.lazy_trouble``; as the nodes' agents have told last."""
+        return self._lazy_nodes.trouble
+
+    def broken(self, digest: str) -> str:
+        """See ``Cluster.broken``; as the nodes' agents have told last."""
+        return self._lazy_nodes.broken.get(digest, "")
+
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``; the private registry says it."""
         if self._commits is None:
@@ -308,7 +318,10 @@ class KubernetesCluster:
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
         lazily = self._lazily(spec)
         near = self._near.wishes(sandbox_id, spec, boot.layers, lazily=lazily is not None)
-        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=lazily, near=near)
+        troubled, confined = self._lazy_nodes.troubled, None
+        if lazily is not None:
+            confined = lazy.confined(lazily, sandbox_id, spec, self._eligible(), troubled)
+        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=lazily, near=near, confined=confined)
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
@@ -323,7 +336,11 @@ class KubernetesCluster:
         return Started(None)
 
     def _lazily(self, spec: SandboxSpec) -> LazyImages | None:
-        return lazy.chosen(self._defaults.lazy, spec, self._eligible())
+        return lazy.chosen(self._defaults.lazy, spec, self._eligible(), self._lazy_nodes.troubled)
+
+    async def undo_start(self, sandbox_id: str) -> None:
+        """See ``Cluster.undo_start``. Cost: three calls to the API server."""
+        await self._removal.undo(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
         """See ``Cluster.stop``. Cost: two calls to the API server."""

@@ -8,7 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, SIDECAR, SIDECAR_PORT, TARGET
+from controlplane.cluster.kubernetes.podspec import (
+    ANNOTATION_ADDRESS,
+    ANNOTATION_UNDONE,
+    SIDECAR,
+    SIDECAR_PORT,
+    TARGET,
+)
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Code
 
@@ -47,6 +53,8 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
         pod: the API's object, or the part of it that ``trimmed`` keeps.
         node_trouble: why its node is considered lost; None if it is not, or is not known.
     """
+    if undone(pod):
+        return None
     for judge in (_memory, _evicted, _rejected, _waiting):
         if (verdict := judge(pod)) is not None:
             return _death(pod, verdict)
@@ -56,6 +64,11 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
         if (verdict := judge(pod)) is not None:
             return _death(pod, verdict)
     return None
+
+
+def undone(pod: Pod) -> bool:
+    """Whether it is deleted so that its sandbox can be started anew."""
+    return bool((pod["metadata"].get("annotations") or {}).get(ANNOTATION_UNDONE))
 
 
 def misplaced(pod: Pod) -> Verdict | None:

@@ -1,8 +1,9 @@
 """Which sandboxes read their image while it is still being fetched, and what their pods need for that. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
 from controlplane.cluster.kubernetes.nodes import Node
 from controlplane.errors import Problem
@@ -10,6 +11,12 @@ from controlplane.model import SandboxSpec
 
 # containerd chooses by it with what a pod's images are unpacked, before it is told the pod's runtime.
 ANNOTATION_HANDLER: Final = "io.containerd.cri.runtime-handler"
+# Most nodes that an affinity names: each is a requirement that the scheduler reads for each node.
+MOST_NAMED: Final = 64
+# Where more of the nodes than this do not mount images now, starts that may do without get theirs whole, on any node.
+MOST_TROUBLED: Final = 0.5
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,9 @@ class LazyImages:
         return {ANNOTATION_HANDLER: self.handler}
 
 
-def chosen(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> LazyImages | None:
+def chosen(
+    lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node], troubled: Collection[str] = ()
+) -> LazyImages | None:
     """What a sandbox with this image uses; None: its node fetches the image whole.
 
     ``auto`` is whole too as long as one node is not known to mount images lazily, since the scheduler does not know
@@ -55,13 +64,55 @@ def chosen(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) ->
         lazy: the nodes' lazy pulling; None: they have none.
         spec: what the create requested.
         nodes: those that sandboxes may run on.
+        troubled: the names of those that could mount images, and do not now.
     """
     if lazy is None or spec.pull == "full" or not lazy.has(spec.image):
         return None
     if spec.pull == "lazy":
         return lazy
-    handlers = [one.handlers for one in _candidates(lazy, spec, nodes)]
+    candidates = _candidates(lazy, spec, nodes)
+    if sum(one.name in troubled for one in candidates) > MOST_TROUBLED * len(candidates):
+        return None
+    handlers = [one.handlers for one in candidates]
     return lazy if handlers and all(one is not None and lazy.handler in one for one in handlers) else None
+
+
+def confined(
+    lazy: LazyImages, sandbox_id: str, spec: SandboxSpec, nodes: Sequence[Node], troubled: Collection[str]
+) -> Json | None:
+    """A required affinity to the nodes that mount images lazily now; None: all of them do.
+
+    Args:
+        lazy: the nodes' lazy pulling.
+        sandbox_id: chooses among too many nodes to be named.
+        spec: what the create requested.
+        nodes: those that sandboxes may run on.
+        troubled: the names of those that could mount images, and do not now.
+
+    Raises:
+        Problem: capacity_unavailable: none does.
+    """
+    candidates = _candidates(lazy, spec, nodes)
+    without = {*_without(lazy, spec, nodes), *(one.name for one in candidates if one.name in troubled)}
+    if not without:
+        return None
+    able = [one.name for one in candidates if one.name not in without]
+    if not able:
+        detail = f"no node mounts images lazily now: {len(without)} do not, {min(without)} among them"
+        raise Problem("capacity_unavailable", detail, retry_after_ms=5_000)
+    if len(without) <= MOST_NAMED:
+        return {"nodeSelectorTerms": [{"matchFields": not_on(sorted(without))}]}
+    some = sorted(able, key=lambda name: crc32(f"{sandbox_id} {name}".encode()))[:MOST_NAMED]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in some]
+    return {"nodeSelectorTerms": terms}
+
+
+def not_on(nodes: Sequence[str]) -> list[Json]:
+    """Requirements of an affinity that leave these nodes out.
+
+    By the field, since no label is guaranteed to be the node's name; a field requirement takes one value.
+    """
+    return [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
 
 
 def pull_policy(lazy: LazyImages | None, lazily: LazyImages | None, spec: SandboxSpec) -> str:

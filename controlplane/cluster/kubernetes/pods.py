@@ -13,6 +13,7 @@ from controlplane.cluster.kubernetes.deaths import (
     eviction,
     misplaced,
     sandbox_trouble,
+    undone,
     unexplained,
     unscheduled,
 )
@@ -138,7 +139,7 @@ class Pods:
         self._pods.pop(name, None)
         self._forget_timers(name)
         self._words.pop(name, None)
-        if name not in self._stopping and name not in self._dead:
+        if name not in self._stopping and name not in self._dead and not undone(thing):
             judged = death(trimmed(thing), self._trouble(_node(thing)))
             self._report(judged or Death(name, "sandbox_lost", "its pod was removed from outside rollbox"))
         if (gone := self._stopping.get(name)) is not None and not gone.done():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controlplane.cluster.kubernetes import resources
-from controlplane.cluster.kubernetes.lazy import LazyImages, pull_policy
+from controlplane.cluster.kubernetes.lazy import LazyImages, not_on, pull_policy
 from controlplane.cluster.kubernetes.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.model import SandboxSpec
@@ -26,6 +26,8 @@ ANNOTATION_RECORD: Final = f"{DOMAIN}/record"
 ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
 # The address that the readiness push named; written by ``Cluster.annotate``.
 ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
+# On a pod that is deleted so that its sandbox can be started anew: no replica takes its end for the sandbox's.
+ANNOTATION_UNDONE: Final = f"{DOMAIN}/undone"
 FINALIZER: Final = f"{DOMAIN}/tombstone"
 
 SIDECAR: Final = "sidecar"
@@ -94,6 +96,7 @@ def pod(
     *,
     lazily: LazyImages | None = None,
     near: Sequence[tuple[str, int]] = (),
+    confined: Json | None = None,
 ) -> Json:
     """The manifest of one sandbox.
 
@@ -105,6 +108,7 @@ def pod(
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
         lazily: how its node mounts the image lazily; None: the node fetches it whole.
         near: nodes that it prefers for its image, with weights from 1 to 100.
+        confined: a required node affinity; None: it may come to every node.
     """
     shard = shard_of(sandbox_id, defaults.dns_shards)
     return {
@@ -139,7 +143,7 @@ def pod(
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults, lazily)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
-            **_placement(spec, defaults, boot.avoid, near),
+            **_placement(spec, defaults, _affinity(boot.avoid[:MOST_AVOIDED], near, confined)),
         },
     }
 
@@ -198,26 +202,29 @@ def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None)
     }
 
 
-def _placement(spec: SandboxSpec, defaults: PodDefaults, avoid: Sequence[str], near: Sequence[tuple[str, int]]) -> Json:
+def _placement(spec: SandboxSpec, defaults: PodDefaults, affinity: Json) -> Json:
     """The fields for the scheduler; empty ones are left out, since they would override the cluster's defaults."""
     wishes: Json = {
         "priorityClassName": defaults.priority_class,
         "nodeSelector": {**spec.node_selector, **(defaults.node_selector or {})},
-        "affinity": _affinity(avoid[:MOST_AVOIDED], near),
+        "affinity": affinity,
         "tolerations": [dict(one) for one in defaults.tolerations],
         "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
     }
     return {name: wish for name, wish in wishes.items() if wish}
 
 
-def _affinity(avoid: Sequence[str], near: Sequence[tuple[str, int]]) -> Json:
-    """Preferences only: what is required would keep a pod off the only node with room for as long as it exists."""
-    # Selected by the field, since no label is guaranteed to be the node's name; a field requirement takes one value.
-    wishes: list[Json] = []
+def _affinity(avoid: Sequence[str], near: Sequence[tuple[str, int]], confined: Json | None) -> Json:
+    """What is preferred keeps a pod from no node: if it were required, it would be kept off the only node with room."""
+    preferred: list[Json] = []
     if avoid:
-        others = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in avoid]
-        wishes.append({"weight": 100, "preference": {"matchFields": others}})
+        preferred.append({"weight": 100, "preference": {"matchFields": not_on(avoid)}})
     for node, weight in near:
         named = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-        wishes.append({"weight": weight, "preference": {"matchFields": named}})
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}} if wishes else {}
+        preferred.append({"weight": weight, "preference": {"matchFields": named}})
+    wishes: Json = {}
+    if preferred:
+        wishes["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    if confined:
+        wishes["requiredDuringSchedulingIgnoredDuringExecution"] = confined
+    return {"nodeAffinity": wishes} if wishes else {}

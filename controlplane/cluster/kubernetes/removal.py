@@ -6,7 +6,7 @@ from typing import Final
 
 from controlplane.cluster.kubernetes.client import STRATEGIC, Json, KubernetesClient
 from controlplane.cluster.kubernetes.pods import Pods
-from controlplane.cluster.kubernetes.podspec import FINALIZER
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_UNDONE, FINALIZER
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 
@@ -22,6 +22,7 @@ GRACE_S: Final = 1
 
 # A strategic merge patch that removes our finalizer and leaves others in place; idempotent.
 WITHOUT_FINALIZER: Final[Json] = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+UNDONE: Final[Json] = {"metadata": {"annotations": {ANNOTATION_UNDONE: "true"}}}
 
 
 class Removal:
@@ -49,6 +50,21 @@ class Removal:
             raise Problem("upstream_timeout", detail, sandbox_id=sandbox_id) from error
         finally:
             self._pods.stopped(sandbox_id)
+
+    async def undo(self, sandbox_id: str) -> None:
+        """Deletes a pod of which the name is used again; returns when the object is gone.
+
+        Raises:
+            Problem: upstream_timeout; a retry is safe.
+        """
+        try:
+            # First of all: a replica that sees the end of the pod has seen this.
+            await self._client.patch(f"{self._path}/{sandbox_id}", UNDONE, STRATEGIC, within_s=WITHIN_S)
+        except Refused as refused:
+            if _missing(refused):
+                return
+            raise
+        await self.remove(sandbox_id)
 
     async def _ask(self, sandbox_id: str, grace_s: int) -> bool:
         """Requests the deletion; False if there is no such pod."""

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, ANNOTATION_START_BY
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, ANNOTATION_START_BY, ANNOTATION_UNDONE
 
 Json = dict[str, Any]
 
 _JUDGED: Final = ("PodScheduled", "DisruptionTarget")
-_READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS)
+_READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS, ANNOTATION_UNDONE)
 
 
 def trimmed(pod: Json, *metadata: str) -> Json:

@@ -1,8 +1,9 @@
-"""``Conversions``: images that are converted, one after the other, behind the starts that would have used them."""
+"""``Conversions``: images that are converted behind the starts that would have used them, then started from once."""
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -10,31 +11,31 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.images import Converted, Mirror, PrivateRegistry, Reference
+from controlplane.lifecycle.images.conversion_order import MOST_WAITING
 from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
-from controlplane.lifecycle.images.copies import Copies
+from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.forms import Known
+from controlplane.lifecycle.images.verdicts import TRIALS, Verdicts
 from controlplane.telemetry import Metrics
 
-# Of one image, with the sandbox that is started from it.
-WITHIN_S: Final = 3_600.0
-# How long an answer of the mirror holds.
-KNOWN_MS: Final = 60_000
-# How long it is not tried again: what the image is at fault for, and all else, which doubles with each failure.
-REFUSED_MS: Final = 3_600_000
-FAILED_MS: Final = 120_000
-# So often a command has to fail in sandboxes before nothing is started from a converted copy any more.
-TRIALS: Final = 3
-MOST_KNOWN: Final = 32_768
+# A conversion takes as long as it takes. One that does not go on for so long is broken off; what it has finished stays.
+STALLED_S: Final = 900.0
+LOOK_EVERY_S: Final = 5.0
+# Sandboxes that are started from converted copies at the same time, and how long one of them may take.
+TRIALS_AT_ONCE: Final = 4
+TRIED_WITHIN_S: Final = 900.0
 # A start waits so long to hear whether there is a converted copy.
 ASKED_WITHIN_S: Final = 2.0
 
-# Starts a sandbox from a converted copy, by its name. Returns why a command in it failed; empty: it did not. What says
-# nothing about the image is raised as a ``Problem``.
-Boot = Callable[[str], Awaitable[str]]
+# Starts a sandbox from a converted copy, by its name, on a machine of an architecture (empty: of any). Returns why a
+# command in it failed; empty: it did not. What says nothing about the image is raised as a ``Problem``.
+Boot = Callable[[str, str], Awaitable[str]]
 
 
 class Conversions:
     """Has images converted, and started from once, before they are offered.
+
+    One is converted at a time; a sandbox that is slow to start from one holds up no conversion.
 
     Args:
         mirror: converts, and keeps what was converted and whether it starts.
@@ -50,19 +51,16 @@ class Conversions:
         self._mirror = mirror
         self._private = private
         self._copies = copies
-        self._clock = clock
         self._metrics = metrics
-        self._queue = ConversionQueue()
-        self._trials: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
-        self._known: OrderedDict[str, tuple[Known, int]] = OrderedDict()
+        self._verdicts = Verdicts(clock)
+        self._under_way: dict[str, Conversion] = {}
+        self._making, self._trying = ConversionQueue(), ConversionQueue()
         self._log = structlog.get_logger("images")
 
     async def known(self, source: Reference) -> Known:
         """What is known of an image's converted copy. Cost: nothing within a minute; else the mirror's."""
         key = key_of(source)
-        known, until_ms = self._known.get(key, (None, 0))
-        if known is not None and self._clock.now_ms() < until_ms:
+        if (known := self._verdicts.known(key)) is not None:
             return known
         try:
             async with asyncio.timeout(ASKED_WITHIN_S):
@@ -71,75 +69,120 @@ class Conversions:
             return Known("unknown", why=problem.detail)
         except TimeoutError:
             return Known("unknown", why=f"the mirror did not answer within {ASKED_WITHIN_S:.0f} s")
-        return self._keep(key, _judged(found), KNOWN_MS)
+        return self._verdicts.found(key, found)
 
-    def awaited(self, source: Reference, *, again: bool = False) -> Conversion:
+    def awaited(self, source: Reference, owner: str, *, again: bool = False) -> Conversion:
         """The conversion of an image, begun unless it is under way; somebody waits for it.
+
+        It may be over at once: where too many are waited for, with capacity_unavailable.
 
         Args:
             source: with a digest; its plain copy is there.
+            owner: who waits.
             again: that no sandbox started from it before is no answer.
-
-        Raises:
-            Problem: capacity_unavailable: too many are waited for.
         """
-        conversion = self._queue.awaited(source)
+        conversion = self._wanted(source, owner, awaited=True)
         conversion.again = conversion.again or again
         return conversion
 
-    def behind(self, source: Reference) -> None:
-        """Has an image converted for later starts, unless too many wait."""
-        if not self._queue.behind(source):
-            self._metrics.image_converted("dropped")
+    def behind(self, source: Reference, owner: str) -> None:
+        """Has an image converted for later starts of this owner and others, unless too many wait."""
+        self._wanted(source, owner, awaited=False)
 
     def broke(self, source: Reference, why: str) -> None:
         """Takes in that a start from the converted copy has failed for its image: the next ones get the plain copy."""
-        self._failed(key_of(source), why)
+        self._verdicts.failed(key_of(source), why)
 
     async def run(self, boot: Boot) -> None:
-        """Converts what is wanted, one image at a time, until it is cancelled."""
+        """Converts what is wanted, and starts from it, until it is cancelled."""
         try:
-            while True:
-                await self._convert(await self._queue.take(), boot)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._steps(self._making, self._make), name="conversions")
+                for _ in range(TRIALS_AT_ONCE):
+                    group.create_task(self._steps(self._trying, lambda one: self._try(one, boot)), name="image trials")
         finally:
-            self._queue.close(Problem("draining", "this control plane is stopping", retry_after_ms=1000))
+            for one in [*self._under_way.values()]:
+                one.end(Problem("draining", "this control plane is stopping", retry_after_ms=1000))
 
-    async def _convert(self, conversion: Conversion, boot: Boot) -> None:
+    async def _steps(self, queue: ConversionQueue, step: Callable[[Conversion], Awaitable[None]]) -> None:
+        while True:
+            conversion = await queue.take()
+            try:
+                async with self._settling(conversion):
+                    await step(conversion)
+            finally:
+                queue.done(conversion)
+
+    @asynccontextmanager
+    async def _settling(self, conversion: Conversion) -> AsyncIterator[None]:
+        """What is raised is the outcome of this conversion alone."""
         try:
-            async with asyncio.timeout(WITHIN_S):
-                outcome: Converted | Problem = await self._tried(conversion, boot)
-        except TimeoutError:
-            outcome = Problem("image_pull_failed", f"it was not converted within {WITHIN_S:.0f} s")
+            yield
         except Problem as problem:
-            outcome = problem
+            self._settle(conversion, problem)
         except Exception:
             # Raised, it would end all that shares the group with it: the whole control plane.
             self._log.exception("conversion failed", image=str(conversion.source))
-            outcome = Problem("internal", f"the conversion of {conversion.source} failed in the control plane")
-        self._settle(conversion, outcome)
+            detail = f"the conversion of {conversion.source} failed in the control plane"
+            self._settle(conversion, Problem("internal", detail))
 
-    async def _tried(self, conversion: Conversion, boot: Boot) -> Converted:
+    def _wanted(self, source: Reference, owner: str, *, awaited: bool) -> Conversion:
+        key = key_of(source)
+        if (known := self._under_way.get(key)) is not None:
+            known.awaited = known.awaited or awaited
+            if owner not in known.owners:
+                known.owners.append(owner)
+                for queue in (self._making, self._trying):
+                    queue.join(known, owner)
+            return known
+        self._under_way[key] = conversion = Conversion(source, owner, awaited=awaited)
+        self._put(self._making, conversion)
+        return conversion
+
+    def _put(self, queue: ConversionQueue, conversion: Conversion) -> None:
+        for one in queue.put(conversion):
+            del self._under_way[key_of(one.source)]
+            self._metrics.image_converted("dropped")
+            one.end(Problem("capacity_unavailable", f"{MOST_WAITING} images wait to be converted already"))
+
+    async def _make(self, conversion: Conversion) -> None:
         source = conversion.source
         # Without credentials: the plain copy is there, and a conversion reads that one.
         async with self._copies.joined(source.untagged(), None, "estargz") as copy:
             conversion.copy = copy
-            made = Converted(await copy.digest())
+            made = Converted(await _unless_stalled(copy), architectures=copy.architectures)
         found = await self._found(source)
         if found is not None and found.digest == made.digest and (found.booted or self._final(conversion, found)):
-            return found
+            self._settle(conversion, found)
+            return
+        conversion.made = made
+        self._put(self._trying, conversion)
+
+    async def _try(self, conversion: Conversion, boot: Boot) -> None:
+        source, made = conversion.source, conversion.made
+        if made is None:
+            raise RuntimeError(f"{source} is tried before it is made")
         conversion.booting = True
-        if why := await boot(self._private.copy(source, made.digest, "estargz")):
-            key = f"{key_of(source)} {made.digest}"
-            self._trials[key] += 1
-            if len(self._trials) > MOST_KNOWN:
-                self._trials.clear()
-            if self._trials[key] < TRIALS:
-                raise Problem("image_pull_failed", f"trial {self._trials[key]} of {TRIALS}: {why}")
-            del self._trials[key]
-        made = Converted(made.digest, not why, why)
+        try:
+            async with asyncio.timeout(TRIED_WITHIN_S):
+                why = await self._why_not(self._private.copy(source, made.digest, "estargz"), made, boot)
+        except TimeoutError as late:
+            raise Problem("image_pull_failed", f"no sandbox started from it within {TRIED_WITHIN_S:.0f} s") from late
+        finally:
+            conversion.booting = False
+        if why and (trial := self._verdicts.trial_failed(key_of(source), made.digest)):
+            raise Problem("image_pull_failed", f"trial {trial} of {TRIALS}: {why}")
+        made = replace(made, booted=not why, why=why)
         repository = self._private.repository(source, "estargz")
         await self._mirror.judge(repository, source.digest, self._copies.architectures(), made)
-        return made
+        self._settle(conversion, made)
+
+    async def _why_not(self, image: str, made: Converted, boot: Boot) -> str:
+        """Why a command failed in a sandbox of the first architecture in which one did; empty: in none."""
+        for architecture in _tried(made.architectures, self._copies.architectures()):
+            if why := await boot(image, architecture):
+                return f"{architecture}: {why}" if architecture else why
+        return ""
 
     def _final(self, conversion: Conversion, found: Converted) -> bool:
         """Whether it is known that no sandbox starts from it, and nobody asks to try again."""
@@ -147,45 +190,45 @@ class Conversions:
 
     def _settle(self, conversion: Conversion, outcome: Converted | Problem) -> None:
         key = key_of(conversion.source)
+        del self._under_way[key]
         if isinstance(outcome, Problem):
-            self._metrics.image_converted("refused" if outcome.entry.fault == "caller" else "failed")
+            refused = outcome.entry.fault == "caller"
+            self._metrics.image_converted("refused" if refused else "failed")
             self._log.warning("image not converted", image=str(conversion.source), detail=outcome.detail)
-            if outcome.entry.fault == "caller":
-                self._keep(key, Known("failed", why=outcome.detail, refused=True), REFUSED_MS)
-            else:
-                self._failed(key, outcome.detail)
+            (self._verdicts.refused if refused else self._verdicts.failed)(key, outcome.detail)
         else:
             self._metrics.image_converted("offered" if outcome.booted else "not_started")
-            self._failures.pop(key, None)
-            known = self._keep(key, _judged(outcome), KNOWN_MS)
+            known = self._verdicts.tried(key, outcome)
             if not outcome.booted:
                 self._log.warning("no sandbox starts from it", image=str(conversion.source), detail=outcome.why)
                 outcome = Problem("unsupported", f"pull lazy: {known.why}; pull it auto or full", option="pull")
-        if not conversion.over.done():
-            conversion.over.set_result(outcome)
-
-    def _failed(self, key: str, why: str) -> None:
-        """Nothing that the image is at fault for: starts get the plain copy for a while, longer each time."""
-        self._failures[key] += 1
-        for_ms = min(REFUSED_MS, FAILED_MS << (self._failures[key] - 1))
-        self._keep(key, Known("failed", why=why), for_ms)
+        conversion.end(outcome)
 
     async def _found(self, source: Reference) -> Converted | None:
         repository = self._private.repository(source, "estargz")
         return await self._mirror.converted(repository, source.digest, self._copies.architectures())
 
-    def _keep(self, key: str, known: Known, for_ms: int) -> Known:
-        self._known[key] = (known, self._clock.now_ms() + for_ms)
-        self._known.move_to_end(key)
-        if len(self._known) > MOST_KNOWN:
-            oldest, _ = self._known.popitem(last=False)
-            self._failures.pop(oldest, None)
-        return known
+
+async def _unless_stalled(copy: Copy) -> str:
+    """The digest of what is converted.
+
+    Raises:
+        Problem: why there is none; image_pull_failed, if it has not gone on for ``STALLED_S``.
+    """
+    last, quiet_s = copy.progress, 0.0
+    while not await copy.soon(LOOK_EVERY_S):
+        quiet_s += LOOK_EVERY_S
+        # Another control plane's conversion may have the mirror's only place for as long as it goes on.
+        if copy.progress != last or (copy.progress.phase == "waiting" and copy.trouble is None):
+            last, quiet_s = copy.progress, 0.0
+        elif quiet_s >= STALLED_S:
+            why = str(last) if copy.trouble is None else copy.trouble.detail
+            raise Problem("image_pull_failed", f"its conversion stands still for {STALLED_S:.0f} s: {why}")
+    return await copy.digest()
 
 
-def _judged(found: Converted | None) -> Known:
-    if found is None or found.booted is None:
-        return Known("absent")
-    if found.booted:
-        return Known("offered", found.digest)
-    return Known("failed", why=f"no sandbox starts from its converted copy: {found.why}", refused=True)
+def _tried(has: Collection[str], machines: Collection[str]) -> Collection[str]:
+    """The architectures on which sandboxes are started from a copy; the empty one stands for any machine."""
+    if len(machines) < 2:
+        return [""]
+    return [one for one in machines if one in has] or [""]

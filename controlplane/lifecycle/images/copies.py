@@ -34,6 +34,7 @@ class Copy:
     Attributes:
         progress: how far it is.
         trouble: why the mirror was away last; None: it answers.
+        architectures: those that it has, once it is there; none: not told.
     """
 
     def __init__(self, source: Reference, over: "asyncio.Future[str | Problem]", form: Form = "plain") -> None:
@@ -41,6 +42,7 @@ class Copy:
         self.form = form
         self.progress = Copying("waiting")
         self.trouble: Problem | None = None
+        self.architectures: tuple[str, ...] = ()
         self.waiting = 0
         self._over = over
 
@@ -179,6 +181,7 @@ class Copies:
                 self._metrics.image_copied("failed")
                 return Problem("internal", f"the copy of {copy.source} failed in the control plane")
             self._keep(key, done.digest)
+            copy.architectures = done.architectures
             self._metrics.image_copied("there" if done.there else "copied")
             return done.digest
 

@@ -148,7 +148,7 @@ class Inventory:
             pin = copying.result()
         finally:
             copying.cancel()
-        found = await self._lazily.conversion(pin)
+        found = await self._lazily.conversion(owner, pin)
         if isinstance(found, Conversion):
             async for told in _followed(found):
                 yield told

@@ -20,6 +20,14 @@ class LazyMachines(Protocol):
         """Whether a sandbox of it would read its image while that is fetched."""
         ...
 
+    def lazy_trouble(self) -> str:
+        """Why some nodes do not mount images now that they could mount."""
+        ...
+
+    def broken(self, digest: str) -> str:
+        """Why a sandbox could not read files of a lazily mounted image."""
+        ...
+
 
 class LazyStarts:
     """Chooses whether a start gets the plain or the converted copy of an image that has been copied.
@@ -43,10 +51,11 @@ class LazyStarts:
         self._conversions = conversions
         self._metrics = metrics
 
-    async def chosen(self, spec: SandboxSpec, pin: Pin) -> Pin | Conversion:
+    async def chosen(self, owner: str, spec: SandboxSpec, pin: Pin) -> Pin | Conversion:
         """What a start is given, or what it has to wait for (``converted`` follows then).
 
         Args:
+            owner: whose start it is.
             spec: what its create asks for.
             pin: the plain copy of its image, or the image itself where none is made.
 
@@ -59,9 +68,9 @@ class LazyStarts:
             return self._counted(self._unconverted(spec, pin), "asked" if spec.pull == "full" else "own")
         choice = await self._choice(self._conversions, self._private, spec, pin)
         if choice.form == "estargz" and not choice.digest:
-            return self._conversions.awaited(parse(pin.source))
+            return self._conversions.awaited(parse(pin.source), owner)
         if choice.convert:
-            self._conversions.behind(parse(pin.source))
+            self._conversions.behind(parse(pin.source), owner)
         return self._counted(self._pinned(pin, choice), choice.reason)
 
     def converted(self, pin: Pin, digest: str) -> Pin:
@@ -81,8 +90,12 @@ class LazyStarts:
             detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
             raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")
 
-    async def conversion(self, pin: Pin) -> Conversion | Pin:
+    async def conversion(self, owner: str, pin: Pin) -> Conversion | Pin:
         """The conversion of an image whose plain copy is there; the converted copy where it is offered already.
+
+        Args:
+            owner: who waits for it.
+            pin: the plain copy.
 
         Raises:
             Problem: unsupported: the image is not converted; image_pull_failed: no registry says its digest.
@@ -93,12 +106,16 @@ class LazyStarts:
         known = await self._conversions.known(parse(pin.source))
         if known.state == "offered":
             return self._pinned(pin, Choice("estargz", known.digest))
-        return self._conversions.awaited(parse(pin.source), again=True)
+        return self._conversions.awaited(parse(pin.source), owner, again=True)
 
     def broke(self, pin: Pin, why: str) -> None:
         """Takes in that a start has failed for its image: if that is a converted copy, the next get the plain one."""
         if self._conversions is not None and pin.source and pin.pulled == "lazy":
             self._conversions.broke(parse(pin.source), f"a start from it failed: {why}")
+
+    def fallen_back(self, plain: Pin, why: str) -> Pin:
+        """The plain copy, for a start that did not get ready from the converted one."""
+        return self._counted(replace(plain, pulled="full", pulled_why=why), "fallback")
 
     def pinned(self, pin: Pin, digest: str) -> Pin:
         """The converted copy of an image, which has this digest."""
@@ -115,7 +132,12 @@ class LazyStarts:
         known = Known("unknown")
         if able and spec.pull != "full":
             known = await conversions.known(parse(pin.source))
-        return choose(spec.pull, known, able=able)
+        if known.state == "offered" and spec.pull == "auto" and (why := self._machines.broken(known.digest)):
+            known = Known("failed", why=f"files in it could not be read {why}")
+        choice = choose(spec.pull, known, able=able)
+        if choice.reason == "nodes" and (trouble := self._machines.lazy_trouble()):
+            return replace(choice, reason="snapshotter", why=trouble)
+        return choice
 
     def _unconverted(self, spec: SandboxSpec, pin: Pin) -> Pin:
         """An image that is not copied: nodes mount it as it is, or fetch it."""

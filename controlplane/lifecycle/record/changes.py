@@ -49,6 +49,21 @@ def image_waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:
     return noted(replace(sandbox, version=sandbox.version + 1), now_ms, word)
 
 
+def pulled_whole(sandbox: Sandbox, ran: str, why: str, now_ms: int) -> Sandbox:
+    """Goes on with the plain copy of its image, since it did not get ready from the converted one.
+
+    Args:
+        sandbox: before the change.
+        ran: the plain copy's digest.
+        why: for people.
+        now_ms: Unix time of the change.
+    """
+    if sandbox.state is not State.STARTING:
+        return sandbox
+    changed = replace(sandbox, image_ran=ran, image_pulled="full", image_pulled_why=why, version=sandbox.version + 1)
+    return noted(changed, now_ms, "whole")
+
+
 def key_freed(sandbox: Sandbox) -> Sandbox:
     """Has given its idempotency key back: another sandbox can take it. Also of one that has ended."""
     if sandbox.idempotency_key is None:

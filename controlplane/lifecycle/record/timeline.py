@@ -14,6 +14,7 @@ WORDS: Final = {
     "copy": "its image is copied into the private registry",
     "convert": "its image is converted, so that nodes can mount it while they fetch it",
     Event.START: "the cluster is asked for it",
+    "whole": "begun anew, with its image whole",
     Event.READY: "a command has run in it: ready",
     Event.WARM: "ready in its pool",
     Event.CLAIM: "claimed by its owner",
@@ -78,7 +79,8 @@ def _text(sandbox: Sandbox, moment: Moment) -> str:
     if sandbox.end is not None and moment.word == sandbox.end.cause:
         return f"{TABLE[sandbox.end.cause].title.rstrip('.')} ({sandbox.end.by})"
     text = WORDS.get(moment.word, moment.word)
-    if moment.word == Event.START and sandbox.image_pulled_why:
+    begun = "whole" if any(one.word == "whole" for one in sandbox.timeline) else Event.START
+    if moment.word == begun and sandbox.image_pulled_why:
         text = f"{text}; its image is pulled whole: {sandbox.image_pulled_why}"
     return text
 

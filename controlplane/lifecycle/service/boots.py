@@ -20,6 +20,8 @@ OWNER: Final = "check:images"
 COMMAND: Final = ("/bin/sh", "-c", "exit 0")
 START_WITHIN_MS: Final = 300_000
 TTL_MS: Final = 600_000
+# A label that every kubelet puts on its node.
+ARCHITECTURE: Final = "kubernetes.io/arch"
 _MIB: Final = 1 << 20
 
 
@@ -42,8 +44,12 @@ class Boots:
         self._settlements = settlements
         self._admissions = admissions
 
-    async def boot(self, image: str) -> str:
+    async def boot(self, image: str, architecture: str) -> str:
         """Starts a sandbox from a converted image; why a command in it failed, empty: it did not.
+
+        Args:
+            image: a converted copy.
+            architecture: of the node, as images name it; empty: any.
 
         Raises:
             Problem: it did not start, which may be the platform's fault: it is to be tried again.
@@ -51,6 +57,7 @@ class Boots:
         spec = SandboxSpec(
             image=image,
             pull="lazy",
+            node_selector={ARCHITECTURE: architecture} if architecture else {},
             cpu_millicores=Range(request=10, limit=1_000),
             memory_bytes=Range(request=64 * _MIB, limit=512 * _MIB),
             start_timeout_ms=START_WITHIN_MS,

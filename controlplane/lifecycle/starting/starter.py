@@ -1,7 +1,8 @@
 """Bringing one sandbox up: its turn in the start queue, the cluster, then the readiness push, wherever it lands."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Literal
 
 from controlplane.cluster import Boot
@@ -13,6 +14,7 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.starting.fallback import Fallback
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.start_queue import StartQueue
@@ -21,8 +23,9 @@ from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
 _OURS: Final = ("copy", "convert", "pull", "start")
-# Ends of starts that say something about the image.
+# Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
 _OF_IMAGES: Final = frozenset({"image_not_found", "image_pull_failed"})
+_NEVER_READY: Final = "start_timeout"
 # A copy that takes longer is told in the timeline; one that is there costs one request.
 NOTED_AFTER_S: Final = 0.25
 
@@ -51,6 +54,7 @@ class Starter:
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
+        self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock)
         self._awaited: dict[str, Copy | Conversion] = {}
         self.queue = StartQueue(store, deps.cluster, at_once)
 
@@ -70,14 +74,14 @@ class Starter:
                 return
             sandbox = queued
         # Before its turn: a registry that is slow takes no slot, and neither does a copy.
-        pin = await self._copied(sandbox, await self._images.pin(sandbox), phases)
-        pin = await self._chosen(sandbox, pin, phases)
+        plain = await self._copied(sandbox, await self._images.pin(sandbox), phases)
+        pin = await self._chosen(sandbox, plain, phases)
         async with self.queue.turn(sandbox) as avoid:
             phases.lap("queue")
             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
                 # The queue has used up the start timeout: calling the cluster could only end as its failure.
                 raise self.overdue(sandbox)
-            await self._start(sandbox, pin, phases, avoid)
+            await self._start(sandbox, pin, plain, phases, avoid)
 
     def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem]]:
         """The owner's starts at this replica that fit on no node, each with the reason, oldest first."""
@@ -114,7 +118,7 @@ class Starter:
 
     async def _chosen(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
         """The plain copy, or the one that nodes mount lazily, for which a start that asks for it waits."""
-        chosen = await self._lazily.chosen(sandbox.spec, pin)
+        chosen = await self._lazily.chosen(sandbox.owner, sandbox.spec, pin)
         if isinstance(chosen, Pin):
             return chosen
         return self._lazily.converted(pin, await self._digest(sandbox, chosen, phases, "convert"))
@@ -135,19 +139,10 @@ class Starter:
             del self._awaited[sandbox.id]
             phases.lap(word)
 
-    async def _start(self, sandbox: Sandbox, pin: Pin, phases: Phases, avoid: Sequence[str]) -> None:
+    async def _start(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING
         if not taken_on:
-            timings_ms, queued = dict(phases.timings_ms), sandbox
-            change = Change(
-                timings_ms=timings_ms,
-                image_digest=pin.digest,
-                image_ran=pin.ran,
-                image_stale=pin.stale,
-                image_pulled=pin.pulled,
-                image_pulled_why=pin.pulled_why,
-            )
-            begun = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, queued))
+            begun = await self._begun(sandbox, pin, phases)
             if begun is None:
                 return  # ended while it waited
             sandbox = begun
@@ -158,25 +153,47 @@ class Starter:
             if over.done():
                 return
         # Registered before the cluster is called: the push may arrive before the cluster's answer.
-        with self._readiness.awaited(sandbox.id, phases) as started:
+        with self._readiness.awaited(sandbox.id, phases) as started, self._judging(sandbox, pin, over) as judged:
             token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
             boot = Boot(token, self._key.public_text, dump_record(sandbox), avoid, layers)
-            spec = sandbox.spec.model_copy(update={"image": pin.name})
-            try:
-                answer = await self._cluster.start(sandbox.id, spec, boot)
-            except Problem as problem:
-                self._judge(pin, problem.code, problem.detail)
-                raise
+            answer = await self._cluster.start(sandbox.id, sandbox.spec.model_copy(update={"image": pin.name}), boot)
             phases.lap("start")
             phases.timings_ms.update(answer.timings_ms)
             started.set_result(answer)
+            judged.append(await self._fallback.watch(sandbox, pin, plain, boot, over))
             settled = await asyncio.shield(over)
-            if settled.end is not None:
-                self._judge(pin, settled.end.cause, settled.end.detail)
             if "start" not in settled.timings_ms:
                 for phase in set(_OURS) & phases.timings_ms.keys():
                     self._metrics.phase(phase, phases.timings_ms[phase])
 
-    def _judge(self, pin: Pin, code: Code, why: str) -> None:
-        if code in _OF_IMAGES:
+    async def _begun(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Sandbox | None:
+        """The record, with what it begins with; None: it has ended."""
+        change = Change(
+            timings_ms=dict(phases.timings_ms),
+            image_digest=pin.digest,
+            image_ran=pin.ran,
+            image_stale=pin.stale,
+            image_pulled=pin.pulled,
+            image_pulled_why=pin.pulled_why,
+        )
+        return await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, sandbox))
+
+    @contextmanager
+    def _judging(self, sandbox: Sandbox, pin: Pin, over: "asyncio.Future[Sandbox]") -> Iterator[list[Pin]]:
+        """Takes in what the end of a start says about its image, the last one in the list; however it ends."""
+        pins = [pin]
+        try:
+            yield pins
+        except Problem as problem:
+            self._judge(sandbox, pins[-1], problem.code, problem.detail)
+            raise
+        finally:
+            # One that has ended elsewhere is cancelled here.
+            if over.done() and not over.cancelled() and over.exception() is None and (end := over.result().end):
+                self._judge(sandbox, pins[-1], end.cause, end.detail)
+
+    def _judge(self, sandbox: Sandbox, pin: Pin, code: Code, why: str) -> None:
+        placement = self._cluster.placement(sandbox.id)
+        never_ready = code == _NEVER_READY and placement is not None and bool(placement.node)
+        if code in _OF_IMAGES or never_ready:
             self._lazily.broke(pin, why)

@@ -79,7 +79,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- merge (dict) .Values.runtimeClass.nodeSelector .Values.sandboxes.nodeSelector | toJson }}
 {{- end }}
 
-{{- /* Where the two processes of the snapshotter listen on nodes, if the installer has put them there. */}}
+{{- /* Where the two processes of the snapshotter listen on nodes; the installer puts them where they are by default. */}}
 {{- define "rollbox.snapshotterRun" -}}
-/run/rollbox-snapshotter
+{{- if include "rollbox.nodeInstaller" . }}/run/rollbox-snapshotter{{ else }}{{ .Values.lazyPulling.folder }}{{ end }}
 {{- end }}

@@ -98,6 +98,7 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		MaxImageBytes:   settings.MaxImageBytes,
 		Forms:           map[wire.ImageForm]mirror.Converter{wire.ImageForm_ESTARGZ: mirror.ESTARGZ(settings.Memory/2, settings.Scratch)},
 		Folder:          settings.Folder,
+		Scratch:         settings.Scratch,
 		Metrics:         metrics,
 	}), nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	"google.golang.org/grpc/codes"
@@ -15,12 +17,18 @@ import (
 	"rollbox.dev/node/internal/wire"
 )
 
+// A snapshotter says within milliseconds that it does not know a snapshot.
+const snapshotterAnswersIn = 3 * time.Second
+
 // health looks whether sandboxes can start here. What an installer was refused is no trouble where an earlier version
 // works.
 func (s *service) health(ctx context.Context) *wire.Health {
 	told := &wire.Health{}
 	s.installed(told)
-	told.Troubles = append(told.Troubles, s.handlerTroubles(ctx)...)
+	troubles, lazy := s.handlerTroubles(ctx)
+	told.Troubles = append(told.Troubles, append(troubles, lazy...)...)
+	told.LazyTrouble = strings.Join(lazy, "; ")
+	told.Broken = s.whatIsBroken(ctx)
 	return told
 }
 
@@ -46,27 +54,36 @@ func (s *service) installed(told *wire.Health) {
 	}
 }
 
-func (s *service) handlerTroubles(ctx context.Context) (troubles []string) {
+// handlerTroubles are those of the handler of most sandboxes, and those of the others, which mount images lazily.
+func (s *service) handlerTroubles(ctx context.Context) (troubles, lazy []string) {
 	offered, err := s.runtime.Containers.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
-		return []string{"containerd does not answer"}
+		return []string{"containerd does not answer"}, nil
 	}
-	for _, handler := range s.settings.Handlers {
-		there := func(one *cri.RuntimeHandler) bool { return one.GetName() == handler }
-		if len(offered.GetRuntimeHandlers()) > 0 && !slices.ContainsFunc(offered.GetRuntimeHandlers(), there) {
-			troubles = append(troubles, fmt.Sprintf("containerd does not offer the runtime %s", handler))
-			continue
-		}
-		if trouble := s.snapshotterTrouble(ctx, handler); trouble != "" {
+	for number, handler := range s.settings.Handlers {
+		trouble := s.handlerTrouble(ctx, offered.GetRuntimeHandlers(), handler)
+		switch {
+		case trouble == "":
+		case number == 0:
 			troubles = append(troubles, trouble)
+		default:
+			lazy = append(lazy, trouble)
 		}
 	}
 	if s.settings.Mounts != "" {
 		if _, err := containerd.Listener(ctx, s.settings.Mounts); err != nil {
-			troubles = append(troubles, "the process that serves lazily mounted images does not answer")
+			lazy = append(lazy, "the process that serves lazily mounted images does not answer")
 		}
 	}
-	return troubles
+	return troubles, lazy
+}
+
+func (s *service) handlerTrouble(ctx context.Context, offered []*cri.RuntimeHandler, handler string) string {
+	there := func(one *cri.RuntimeHandler) bool { return one.GetName() == handler }
+	if len(offered) > 0 && !slices.ContainsFunc(offered, there) {
+		return fmt.Sprintf("containerd does not offer the runtime %s", handler)
+	}
+	return s.snapshotterTrouble(ctx, handler)
 }
 
 // snapshotterTrouble asks through containerd: any answer but that it knows none, or that it is away, is one.
@@ -75,6 +92,9 @@ func (s *service) snapshotterTrouble(ctx context.Context, handler string) string
 	if err != nil {
 		return err.Error()
 	}
+	// One that hangs answers nothing at all.
+	ctx, cancel := context.WithTimeout(ctx, snapshotterAnswersIn)
+	defer cancel()
 	_, err = s.runtime.Snapshots.Stat(ctx, &snapshots.StatSnapshotRequest{Snapshotter: name, Key: "check"})
 	if code := status.Code(err); code == codes.InvalidArgument || code == codes.Unavailable || code == codes.DeadlineExceeded {
 		return fmt.Sprintf("the snapshotter %s does not answer: %s", name, status.Convert(err).Message())

@@ -1,11 +1,17 @@
 package agent
 
 import (
+	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"rollbox.dev/node/internal/broken"
 	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/images"
 	"rollbox.dev/node/internal/install/apply"
 	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/wire"
@@ -18,7 +24,8 @@ func healthOf(t *testing.T, runtime *played.Containerd, settings Settings) *wire
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	return (&service{settings: &settings, runtime: opened}).health(t.Context())
+	store := images.NewStore(opened, settings.Handlers, images.NewUse(), images.NewBrought(opened, "sandboxes", slog.Default()))
+	return (&service{settings: &settings, runtime: opened, store: store, log: slog.Default()}).health(t.Context())
 }
 
 func TestANodeThatOffersWhatSandboxesNeedHasNoTrouble(t *testing.T) {
@@ -34,6 +41,46 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	said := strings.Join(told.GetTroubles(), "\n")
 	if len(told.GetTroubles()) != 2 || !strings.Contains(said, "the runtime kata") || !strings.Contains(said, "lazily mounted") {
 		t.Errorf("%s", said)
+	}
+}
+
+func TestWhatKeepsImagesFromBeingMountedIsToldApart(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.sock")
+	told := healthOf(t, &played.Containerd{Handlers: []string{"runsc"}}, Settings{Handlers: []string{"runsc", "kata"}, Mounts: none})
+	if said := told.GetLazyTrouble(); !strings.Contains(said, "the runtime kata; ") || !strings.Contains(said, "lazily mounted") {
+		t.Error(said)
+	}
+	told = healthOf(t, &played.Containerd{Handlers: []string{"kata"}}, Settings{Handlers: []string{"runsc"}})
+	if len(told.GetTroubles()) != 1 || told.GetLazyTrouble() != "" {
+		t.Error(told)
+	}
+}
+
+func TestImagesWithBrokenLayersAreNamed(t *testing.T) {
+	digest := func(of byte) string { return "sha256:" + strings.Repeat(string(of), 64) }
+	runtime := &played.Containerd{
+		Handlers: []string{"runsc"},
+		Images: []*cri.Image{
+			{Id: digest('1'), RepoDigests: []string{"r.example/estargz/a@" + digest('a')}},
+			{Id: digest('2'), RepoDigests: []string{"r.example/estargz/b@" + digest('b')}},
+		},
+		Blobs: map[string][]byte{
+			digest('a'): []byte(`{"layers":[{"digest":"` + digest('c') + `","size":1}],"config":{"digest":"` + digest('1') + `","size":1}}`),
+			digest('b'): []byte(`{"layers":[{"digest":"` + digest('d') + `","size":1}],"config":{"digest":"` + digest('2') + `","size":1}}`),
+		},
+	}
+	socket := filepath.Join(t.TempDir(), "mounts.sock")
+	file := filepath.Join(filepath.Dir(socket), broken.File)
+	if told := healthOf(t, runtime, Settings{Handlers: []string{"runsc"}, Mounts: socket}); len(told.GetBroken()) != 0 {
+		t.Error(told)
+	}
+	lines := `{"layer":"` + digest('c') + `","why":"invalid chunk"}` + "\nno JSON\n"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := healthOf(t, runtime, Settings{Handlers: []string{"runsc"}, Mounts: socket}).GetBroken()
+	if len(told) != 1 || told[0].GetDigest() != digest('a') || told[0].GetWhy() != "invalid chunk" {
+		t.Error(told)
 	}
 }
 

@@ -38,6 +38,7 @@ type service struct {
 	killer   *kernel.Killer
 	kernels  *runsc.Kernels
 	commits  *commit.Commits
+	broken   brokenImages
 	log      *slog.Logger
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -27,6 +29,9 @@ type Options struct {
 	Limits Limits
 	// Done is called after each layer; nil: nobody is told.
 	Done func()
+	// Worked is told how many bytes were worked through since it was called last, some of them several times, and those of
+	// the result that are read: as long as a conversion goes on it is called. Nil: nobody is told. Parts call it at once.
+	Worked func(bytes int64)
 }
 
 // Image converts an image of one platform. The same image and options give the same digest.
@@ -44,7 +49,13 @@ func Image(ctx context.Context, source v1.Image, options Options) (v1.Image, err
 	if err != nil {
 		return nil, err
 	}
-	work := &layers{options.Folder, options.First, options.Limits, options.Limits.ImageBytes}
+	if options.Worked == nil {
+		options.Worked = func(int64) {}
+	}
+	if err := tidy(options.Folder); err != nil {
+		return nil, err
+	}
+	work := &layers{options.Folder, options.First, options.Limits, options.Limits.ImageBytes, options.Worked}
 	var done []*written
 	for i, part := range parts {
 		one, err := work.convert(ctx, part, config.RootFS.DiffIDs[i])
@@ -57,6 +68,15 @@ func Image(ctx context.Context, source v1.Image, options Options) (v1.Image, err
 		}
 	}
 	return assemble(source, config, done)
+}
+
+// tidy removes what a conversion that was killed has left of the layer at which it was.
+func tidy(folder string) error {
+	left, err := filepath.Glob(filepath.Join(folder, plainPrefix+"*"))
+	for _, one := range left {
+		err = errors.Join(err, os.Remove(one))
+	}
+	return err
 }
 
 // readable: what can be told before a layer is read.

@@ -25,6 +25,7 @@ const (
 	chunkBytes  = 4 << 20
 	parallelism = 4
 	level       = 6
+	plainPrefix = "plain-" // of the name of a file with a layer's content, while it is worked on
 )
 
 // written is one finished layer.
@@ -35,6 +36,7 @@ type written struct {
 	Size         int64   `json:"size"`
 	Uncompressed int64   `json:"uncompressed"`
 	file         string
+	worked       func(int64)
 }
 
 // annotations are what a snapshotter needs to find and to verify the table of contents.
@@ -55,7 +57,17 @@ func (l fileLayer) Digest() (v1.Hash, error)            { return l.w.Digest, nil
 func (l fileLayer) DiffID() (v1.Hash, error)            { return l.w.DiffID, nil }
 func (l fileLayer) Size() (int64, error)                { return l.w.Size, nil }
 func (l fileLayer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
-func (l fileLayer) Compressed() (io.ReadCloser, error)  { return os.Open(l.w.file) }
+func (l fileLayer) Compressed() (io.ReadCloser, error) {
+	file, err := os.Open(l.w.file)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{&counting{inner: file, worked: l.w.worked}, file}, nil
+}
+
 func (l fileLayer) Uncompressed() (io.ReadCloser, error) {
 	file, err := os.Open(l.w.file)
 	if err != nil {
@@ -78,6 +90,7 @@ type layers struct {
 	first  []string
 	limits Limits
 	left   int64
+	worked func(int64)
 }
 
 // convert gives the finished layer: one that an earlier, interrupted conversion has left, or a new one.
@@ -94,6 +107,7 @@ func (c *layers) convert(ctx context.Context, source v1.Layer, diffID v1.Hash) (
 	if err != nil {
 		return nil, err
 	}
+	done.worked = c.worked
 	if c.left -= done.Uncompressed; c.left < 0 {
 		return nil, refused("the image has more than %d bytes when it is decompressed", c.limits.ImageBytes)
 	}
@@ -128,24 +142,24 @@ func (c *layers) found(name string) (*written, error) {
 	}
 	defer file.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil || hexOf(sum) != w.Digest.Hex {
+	if _, err := io.Copy(sum, &counting{inner: file, worked: c.worked}); err != nil || hexOf(sum) != w.Digest.Hex {
 		return nil, err
 	}
 	return w, nil
 }
 
 func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID v1.Hash) (*written, error) {
-	plain, err := os.CreateTemp(c.folder, "plain-")
+	plain, err := os.CreateTemp(c.folder, plainPrefix)
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(plain.Name())
 	defer plain.Close()
-	size, err := plainTar(ctx, source, diffID, plain, min(c.limits.LayerBytes, c.left))
+	size, err := plainTar(ctx, source, diffID, plain, min(c.limits.LayerBytes, c.left), c.worked)
 	if err != nil {
 		return nil, err
 	}
-	content := io.NewSectionReader(plain, 0, size)
+	content := io.NewSectionReader(&countingAt{plain, c.worked}, 0, size)
 	names, err := scan(content, c.limits)
 	if err != nil {
 		return nil, err
@@ -154,7 +168,7 @@ func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID 
 	if err != nil {
 		return nil, err
 	}
-	if err := verify(ctx, w, content); err != nil {
+	if err := verify(ctx, w, content, c.worked); err != nil {
 		return nil, errors.Join(err, os.Remove(w.file))
 	}
 	note, err := json.Marshal(w)

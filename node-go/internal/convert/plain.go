@@ -23,7 +23,7 @@ import (
 const zstdMemory = 192 << 20
 
 // plainTar writes the content of a layer, decompressed, to a file. The content has both digests that the image names.
-func plainTar(ctx context.Context, layer v1.Layer, diffID v1.Hash, into *os.File, limit int64) (int64, error) {
+func plainTar(ctx context.Context, layer v1.Layer, diffID v1.Hash, into *os.File, limit int64, worked func(int64)) (int64, error) {
 	digest, err := layer.Digest()
 	if err != nil {
 		return 0, err
@@ -33,7 +33,7 @@ func plainTar(ctx context.Context, layer v1.Layer, diffID v1.Hash, into *os.File
 		return 0, err
 	}
 	defer compressed.Close()
-	source := &hashing{inner: untilDone{ctx, compressed}, sum: sha256.New()}
+	source := &hashing{inner: untilDone{ctx, &counting{inner: compressed, worked: worked}}, sum: sha256.New()}
 	content, done, err := decompressed(bufio.NewReaderSize(source, 1<<20))
 	if err != nil {
 		return 0, err
@@ -90,6 +90,29 @@ type hashing struct {
 func (h *hashing) Read(into []byte) (int, error) {
 	n, err := h.inner.Read(into)
 	h.sum.Write(into[:n])
+	return n, err
+}
+
+// counting tells how much is read.
+type counting struct {
+	inner  io.Reader
+	worked func(int64)
+}
+
+func (c *counting) Read(into []byte) (int, error) {
+	n, err := c.inner.Read(into)
+	c.worked(int64(n))
+	return n, err
+}
+
+type countingAt struct {
+	inner  io.ReaderAt
+	worked func(int64)
+}
+
+func (c *countingAt) ReadAt(into []byte, offset int64) (int, error) {
+	n, err := c.inner.ReadAt(into, offset)
+	c.worked(int64(n))
 	return n, err
 }
 

@@ -18,7 +18,7 @@ import (
 
 // verify reads a finished layer in both ways in which nodes read it, as a tar archive and through its table of
 // contents, and compares what it finds with what it was made of. Cost: the layer is read three times.
-func verify(ctx context.Context, w *written, source *io.SectionReader) error {
+func verify(ctx context.Context, w *written, source *io.SectionReader, worked func(int64)) error {
 	file, err := os.Open(w.file)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func verify(ctx context.Context, w *written, source *io.SectionReader) error {
 	if err != nil {
 		return err
 	}
-	content, err := gzip.NewReader(file)
+	content, err := gzip.NewReader(&counting{inner: file, worked: worked})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func verify(ctx context.Context, w *written, source *io.SectionReader) error {
 	if err := same(want, got); err != nil {
 		return err
 	}
-	return verifyTOC(ctx, w, io.NewSectionReader(file, 0, w.Size), want)
+	return verifyTOC(ctx, w, io.NewSectionReader(&countingAt{file, worked}, 0, w.Size), want)
 }
 
 // entry is what makes two files the same.

@@ -1,9 +1,11 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"os"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"golang.org/x/sync/errgroup"
@@ -24,11 +26,21 @@ func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, con
 		return nil, err
 	}
 	defer c.conversions.Release(1)
-	folder, err := os.MkdirTemp(c.Folder, "convert-")
+	folder, err := c.workshop(f.request)
 	if err != nil {
 		return nil, problem.New(problem.Internal, "no room to convert an image: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
+	made, err := c.convertedIn(ctx, folder, f, target, plain, convert)
+	if err == nil || problem.From(err).Code == problem.Unsupported {
+		// Otherwise the next attempt goes on with what is there.
+		_ = os.RemoveAll(folder)
+	}
+	return made, err
+}
+
+func (c *Copier) convertedIn(
+	ctx context.Context, folder string, f *flight, target *endpoint, plain *wire.Copied, convert Converter,
+) (*wire.Copied, error) {
 	own := f.request
 	own.source = own.through.Digest(plain.GetDigest())
 	manifests, err := target.manifests(ctx, own)
@@ -37,7 +49,9 @@ func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, con
 	}
 	f.like(&wire.CopyProgress{Phase: wire.CopyProgress_CONVERTING, TotalLayers: uint32(layersOf(manifests))})
 	return c.convertAll(ctx, f, own, manifests, target, func(ctx context.Context, image v1.Image) (v1.Image, error) {
-		return convert(ctx, image, folder, func() { f.change(func(p *progress) { p.doneLayers++ }) })
+		return convert(ctx, image, folder,
+			func() { f.change(func(p *progress) { p.doneLayers++ }) },
+			func(bytes int64) { f.change(func(p *progress) { p.doneBytes += bytes }) })
 	})
 }
 
@@ -109,4 +123,46 @@ func layersOf(manifests []manifest) (total int) {
 		total += len(one.parts) - 1
 	}
 	return total
+}
+
+// withArchitectures adds those that a converted copy has: on each a sandbox is started before it is offered.
+func (c *Copier) withArchitectures(ctx context.Context, f *flight, target *endpoint, copied *wire.Copied) (*wire.Copied, error) {
+	if f.request.form != wire.ImageForm_ESTARGZ {
+		return copied, nil
+	}
+	found, err := architecturesOf(ctx, target, f.request.target.Digest(copied.GetDigest()))
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
+	copied.Architectures = found
+	return copied, nil
+}
+
+func architecturesOf(ctx context.Context, target *endpoint, copied name.Digest) ([]string, error) {
+	about, err := target.puller.Get(ctx, copied)
+	if err != nil {
+		return nil, err
+	}
+	if about.MediaType.IsIndex() {
+		index, err := v1.ParseIndexManifest(bytes.NewReader(about.Manifest))
+		if err != nil {
+			return nil, err
+		}
+		var found []string
+		for _, one := range index.Manifests {
+			if one.Platform != nil {
+				found = append(found, one.Platform.Architecture)
+			}
+		}
+		return found, nil
+	}
+	image, err := about.Image()
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	return []string{config.Architecture}, nil
 }

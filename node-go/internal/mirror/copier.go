@@ -28,6 +28,7 @@ type Options struct {
 	MaxImageBytes int64
 	Forms         map[wire.ImageForm]Converter
 	Folder        string // where converters work
+	Scratch       int64  // the room in it
 	Metrics       *Metrics
 }
 
@@ -95,13 +96,17 @@ func (c *Copier) copied(ctx context.Context, f *flight) (*wire.Copied, error) {
 		err = c.note(ctx, target, f.request, there.Digest)
 	}
 	if err == nil {
-		return &wire.Copied{Digest: there.Digest.String(), There: true}, nil
+		return c.withArchitectures(ctx, f, target, &wire.Copied{Digest: there.Digest.String(), There: true})
 	}
 	if !absent(err) {
 		return nil, fromRegistry(err, c.Registry)
 	}
 	if convert := c.Forms[f.request.form]; convert != nil {
-		return c.converted(ctx, f, target, convert)
+		made, err := c.converted(ctx, f, target, convert)
+		if err != nil {
+			return nil, err
+		}
+		return c.withArchitectures(ctx, f, target, made)
 	}
 	// Where there was a copy once, the registry may have been emptied since.
 	c.known.forget(notedIn(f.request))

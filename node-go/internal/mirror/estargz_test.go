@@ -2,13 +2,16 @@ package mirror
 
 import (
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -176,5 +179,89 @@ func TestAFullDiskIsNobodysImage(t *testing.T) {
 	err := fromConversion(fmt.Errorf("layer 1: %w", syscall.ENOSPC), "registry.example.com")
 	if got := problem.From(err); got.Code != problem.CapacityUnavailable {
 		t.Fatal(got)
+	}
+}
+
+func TestAConversionThatBrokeOffGoesOnWhereItWas(t *testing.T) {
+	source, err := random.Image(50_000, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, private := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	copied(t, copier, wish(asked.Source))
+	private.forget()
+	last := layerOf(t, source, 2)
+	private.interfere(func(w http.ResponseWriter, r *http.Request) bool {
+		away := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, last)
+		if away {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		return away
+	})
+	if got := refused(t, copier, asked); got.Code == problem.Unsupported {
+		t.Fatal(got)
+	}
+	private.interfere(nil)
+	private.forget()
+	// As after a restart of the mirror, by another process, of which the folder is the same.
+	next := copierFor(upstream, private, time.Minute)
+	next.Forms, next.Folder, next.Scratch = copier.Forms, copier.Folder, 1<<30
+	copied(t, next, asked)
+	for number, want := range []int{0, 0, 1} {
+		if got := private.count("GET", "blobs/"+layerOf(t, source, number)); got != want {
+			t.Errorf("layer %d was read %d times", number, got)
+		}
+	}
+	if left, err := os.ReadDir(copier.Folder); err != nil || len(left) != 0 {
+		t.Fatal(left, err)
+	}
+}
+
+func TestAConversionSaysThatItGoesOn(t *testing.T) {
+	source, err := random.Image(500_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, _ := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	var most uint64
+	_, err = copier.Copy(t.Context(), asked, func(now *wire.CopyProgress) error {
+		if now.Phase == wire.CopyProgress_CONVERTING {
+			most = max(most, now.DoneBytes)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flight := &flight{changed: make(chan struct{})}
+	flight.change(func(p *progress) { p.doneBytes += 7 })
+	if now, _ := flight.look(); now.DoneBytes != 7 {
+		t.Fatal(now)
+	}
+}
+
+func TestAConvertedCopySaysItsArchitectures(t *testing.T) {
+	source, err := random.Image(1_000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := source.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Architecture = "arm64"
+	if source, err = mutate.ConfigFile(source, config); err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, _ := lazily(t)
+	asked.Source = upstream.push(t, "team/app", source)
+	// When it is made, and when it is there.
+	for range 2 {
+		if got := copied(t, copier, asked); !slices.Equal(got.Architectures, []string{"arm64"}) {
+			t.Fatal(got)
+		}
 	}
 }

@@ -28,9 +28,12 @@ var (
 	tagName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,123}$`)
 )
 
-// Converter makes another form of an image, in a folder that is its own and removed afterwards; the image that it
-// returns may be read until then. It calls done after each layer.
-type Converter func(ctx context.Context, image v1.Image, folder string, done func()) (v1.Image, error)
+// Converter makes another form of an image, in a folder that is this image's; the image that it returns may be read until
+// that is removed. What an earlier attempt has left there it may go on with. It calls done after each layer, and worked
+// with bytes that it has worked through.
+type Converter func(
+	ctx context.Context, image v1.Image, folder string, done func(), worked func(int64),
+) (v1.Image, error)
 
 // request is a checked CopyRequest. Requests with equal keys are for the same copy.
 type request struct {

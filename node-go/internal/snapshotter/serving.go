@@ -34,6 +34,9 @@ func Mounts(ctx context.Context, s *Settings) error {
 	if err := recordAccesses(s.Accesses); err != nil {
 		return err
 	}
+	if err := recordFailures(s.MountsSocket, prometheus.DefaultRegisterer); err != nil {
+		return err
+	}
 	if err := forget(ctx, s.Root); err != nil {
 		return err
 	}

@@ -414,13 +414,15 @@ func (*CopyUpdate_Progress) isCopyUpdate_Body() {}
 func (*CopyUpdate_Copied) isCopyUpdate_Body() {}
 
 type CopyProgress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Phase         CopyProgress_Phase     `protobuf:"varint,1,opt,name=phase,proto3,enum=rollbox.mirror.v1.CopyProgress_Phase" json:"phase,omitempty"`
-	DoneLayers    uint32                 `protobuf:"varint,2,opt,name=done_layers,json=doneLayers,proto3" json:"done_layers,omitempty"`
-	TotalLayers   uint32                 `protobuf:"varint,3,opt,name=total_layers,json=totalLayers,proto3" json:"total_layers,omitempty"`
-	DoneBytes     uint64                 `protobuf:"varint,4,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"` // what was there already is not counted, on either side
-	TotalBytes    uint64                 `protobuf:"varint,5,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
-	PauseMs       uint64                 `protobuf:"varint,6,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"` // PAUSED: what is left of it
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Phase       CopyProgress_Phase     `protobuf:"varint,1,opt,name=phase,proto3,enum=rollbox.mirror.v1.CopyProgress_Phase" json:"phase,omitempty"`
+	DoneLayers  uint32                 `protobuf:"varint,2,opt,name=done_layers,json=doneLayers,proto3" json:"done_layers,omitempty"`
+	TotalLayers uint32                 `protobuf:"varint,3,opt,name=total_layers,json=totalLayers,proto3" json:"total_layers,omitempty"`
+	// What was there already is not counted, on either side. CONVERTING: what was worked through, some of it several times;
+	// as long as a conversion goes on it grows.
+	DoneBytes     uint64 `protobuf:"varint,4,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"`
+	TotalBytes    uint64 `protobuf:"varint,5,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"` // CONVERTING: 0
+	PauseMs       uint64 `protobuf:"varint,6,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"`          // PAUSED: what is left of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,6 +505,7 @@ type Copied struct {
 	There         bool                   `protobuf:"varint,2,opt,name=there,proto3" json:"there,omitempty"`                          // it was there already
 	SentBytes     uint64                 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // by this copy
 	SizeBytes     uint64                 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // of its layers, compressed; 0: it was there already
+	Architectures []string               `protobuf:"bytes,5,rep,name=architectures,proto3" json:"architectures,omitempty"`           // ESTARGZ: those that it has, as images name them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +566,13 @@ func (x *Copied) GetSizeBytes() uint64 {
 		return x.SizeBytes
 	}
 	return 0
+}
+
+func (x *Copied) GetArchitectures() []string {
+	if x != nil {
+		return x.Architectures
+	}
+	return nil
 }
 
 type FindRequest struct {
@@ -860,14 +870,15 @@ const file_mirror_proto_rawDesc = "" +
 	"\n" +
 	"CONVERTING\x10\x03\x12\n" +
 	"\n" +
-	"\x06PAUSED\x10\x04\"t\n" +
+	"\x06PAUSED\x10\x04\"\x9a\x01\n" +
 	"\x06Copied\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
 	"\x05there\x18\x02 \x01(\bR\x05there\x12\x1d\n" +
 	"\n" +
 	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\"\xa3\x01\n" +
+	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12$\n" +
+	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\"\xa3\x01\n" +
 	"\vFindRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +

@@ -76,7 +76,7 @@ func (x PrefetchProgress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PrefetchProgress_State.Descriptor instead.
 func (PrefetchProgress_State) EnumDescriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{10, 0}
+	return file_node_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Sent in the details of every failed gRPC status; the same as in agent.proto.
@@ -283,6 +283,8 @@ type Health struct {
 	Installer       string                 `protobuf:"bytes,2,opt,name=installer,proto3" json:"installer,omitempty"`                                                                         // how the installer's last run has ended: installed, refused or failed; empty: none has
 	InstallerDetail string                 `protobuf:"bytes,3,opt,name=installer_detail,json=installerDetail,proto3" json:"installer_detail,omitempty"`                                      // why
 	Programs        map[string]string      `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // versions of what was installed, by name
+	LazyTrouble     string                 `protobuf:"bytes,5,opt,name=lazy_trouble,json=lazyTrouble,proto3" json:"lazy_trouble,omitempty"`                                                  // why no image is mounted lazily now; empty: nothing is known that keeps it from being
+	Broken          []*Broken              `protobuf:"bytes,6,rep,name=broken,proto3" json:"broken,omitempty"`                                                                               // images of which sandboxes could not read files that are mounted lazily
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -345,6 +347,72 @@ func (x *Health) GetPrograms() map[string]string {
 	return nil
 }
 
+func (x *Health) GetLazyTrouble() string {
+	if x != nil {
+		return x.LazyTrouble
+	}
+	return ""
+}
+
+func (x *Health) GetBroken() []*Broken {
+	if x != nil {
+		return x.Broken
+	}
+	return nil
+}
+
+type Broken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"` // of the image's manifest, as ListImages tells it
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Broken) Reset() {
+	*x = Broken{}
+	mi := &file_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Broken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Broken) ProtoMessage() {}
+
+func (x *Broken) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Broken.ProtoReflect.Descriptor instead.
+func (*Broken) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Broken) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Broken) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Layers        bool                   `protobuf:"varint,1,opt,name=layers,proto3" json:"layers,omitempty"` // tell Image.layers too
@@ -355,7 +423,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +435,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +448,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{4}
+	return file_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListImagesRequest) GetLayers() bool {
@@ -409,7 +477,7 @@ type ImageList struct {
 
 func (x *ImageList) Reset() {
 	*x = ImageList{}
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +489,7 @@ func (x *ImageList) String() string {
 func (*ImageList) ProtoMessage() {}
 
 func (x *ImageList) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +502,7 @@ func (x *ImageList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageList.ProtoReflect.Descriptor instead.
 func (*ImageList) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{5}
+	return file_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ImageList) GetImages() []*Image {
@@ -479,7 +547,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +559,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +572,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{6}
+	return file_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Image) GetNames() []string {
@@ -587,7 +655,7 @@ type Layer struct {
 
 func (x *Layer) Reset() {
 	*x = Layer{}
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +667,7 @@ func (x *Layer) String() string {
 func (*Layer) ProtoMessage() {}
 
 func (x *Layer) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +680,7 @@ func (x *Layer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Layer.ProtoReflect.Descriptor instead.
 func (*Layer) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{7}
+	return file_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Layer) GetDigest() string {
@@ -640,7 +708,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +720,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +733,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{8}
+	return file_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Credentials) GetUsername() string {
@@ -700,7 +768,7 @@ type PrefetchRequest struct {
 
 func (x *PrefetchRequest) Reset() {
 	*x = PrefetchRequest{}
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +780,7 @@ func (x *PrefetchRequest) String() string {
 func (*PrefetchRequest) ProtoMessage() {}
 
 func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +793,7 @@ func (x *PrefetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchRequest.ProtoReflect.Descriptor instead.
 func (*PrefetchRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{9}
+	return file_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PrefetchRequest) GetImage() string {
@@ -760,7 +828,7 @@ type PrefetchProgress struct {
 
 func (x *PrefetchProgress) Reset() {
 	*x = PrefetchProgress{}
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +840,7 @@ func (x *PrefetchProgress) String() string {
 func (*PrefetchProgress) ProtoMessage() {}
 
 func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +853,7 @@ func (x *PrefetchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefetchProgress.ProtoReflect.Descriptor instead.
 func (*PrefetchProgress) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{10}
+	return file_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PrefetchProgress) GetState() PrefetchProgress_State {
@@ -819,7 +887,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +899,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +912,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{11}
+	return file_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveImageRequest) GetImage() string {
@@ -870,7 +938,7 @@ type ImageRemoved struct {
 
 func (x *ImageRemoved) Reset() {
 	*x = ImageRemoved{}
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +950,7 @@ func (x *ImageRemoved) String() string {
 func (*ImageRemoved) ProtoMessage() {}
 
 func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +963,7 @@ func (x *ImageRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRemoved.ProtoReflect.Descriptor instead.
 func (*ImageRemoved) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{12}
+	return file_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageRemoved) GetRemoved() bool {
@@ -914,7 +982,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +994,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1007,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{13}
+	return file_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -958,7 +1026,7 @@ type Killed struct {
 
 func (x *Killed) Reset() {
 	*x = Killed{}
-	mi := &file_node_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1038,7 @@ func (x *Killed) String() string {
 func (*Killed) ProtoMessage() {}
 
 func (x *Killed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[14]
+	mi := &file_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1051,7 @@ func (x *Killed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Killed.ProtoReflect.Descriptor instead.
 func (*Killed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{14}
+	return file_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Killed) GetPids() []uint32 {
@@ -1006,7 +1074,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_node_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1086,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[15]
+	mi := &file_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1099,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{15}
+	return file_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Registry) GetAddress() string {
@@ -1077,7 +1145,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_node_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1157,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[16]
+	mi := &file_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1170,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{16}
+	return file_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommitRequest) GetSandboxId() string {
@@ -1167,7 +1235,7 @@ type CommitProgress struct {
 
 func (x *CommitProgress) Reset() {
 	*x = CommitProgress{}
-	mi := &file_node_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1247,7 @@ func (x *CommitProgress) String() string {
 func (*CommitProgress) ProtoMessage() {}
 
 func (x *CommitProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[17]
+	mi := &file_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1260,7 @@ func (x *CommitProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitProgress.ProtoReflect.Descriptor instead.
 func (*CommitProgress) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{17}
+	return file_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommitProgress) GetIs() isCommitProgress_Is {
@@ -1249,7 +1317,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_node_proto_msgTypes[18]
+	mi := &file_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1329,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[18]
+	mi := &file_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1342,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{18}
+	return file_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Committed) GetDigest() string {
@@ -1323,7 +1391,7 @@ type CommitProgress_Reading struct {
 
 func (x *CommitProgress_Reading) Reset() {
 	*x = CommitProgress_Reading{}
-	mi := &file_node_proto_msgTypes[21]
+	mi := &file_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1403,7 @@ func (x *CommitProgress_Reading) String() string {
 func (*CommitProgress_Reading) ProtoMessage() {}
 
 func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[21]
+	mi := &file_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1416,7 @@ func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitProgress_Reading.ProtoReflect.Descriptor instead.
 func (*CommitProgress_Reading) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{17, 0}
+	return file_node_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *CommitProgress_Reading) GetDoneBytes() uint64 {
@@ -1389,15 +1457,20 @@ const file_node_proto_rawDesc = "" +
 	"\x11images_size_bytes\x18\a \x01(\x04H\x01R\x0fimagesSizeBytes\x88\x01\x01\x12/\n" +
 	"\x06health\x18\b \x01(\v2\x17.rollbox.node.v1.HealthR\x06healthB\x14\n" +
 	"\x12_images_free_bytesB\x14\n" +
-	"\x12_images_size_bytes\"\xed\x01\n" +
+	"\x12_images_size_bytes\"\xc1\x02\n" +
 	"\x06Health\x12\x1a\n" +
 	"\btroubles\x18\x01 \x03(\tR\btroubles\x12\x1c\n" +
 	"\tinstaller\x18\x02 \x01(\tR\tinstaller\x12)\n" +
 	"\x10installer_detail\x18\x03 \x01(\tR\x0finstallerDetail\x12A\n" +
-	"\bprograms\x18\x04 \x03(\v2%.rollbox.node.v1.Health.ProgramsEntryR\bprograms\x1a;\n" +
+	"\bprograms\x18\x04 \x03(\v2%.rollbox.node.v1.Health.ProgramsEntryR\bprograms\x12!\n" +
+	"\flazy_trouble\x18\x05 \x01(\tR\vlazyTrouble\x12/\n" +
+	"\x06broken\x18\x06 \x03(\v2\x17.rollbox.node.v1.BrokenR\x06broken\x1a;\n" +
 	"\rProgramsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +
+	"\x06Broken\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"A\n" +
 	"\x11ListImagesRequest\x12\x16\n" +
 	"\x06layers\x18\x01 \x01(\bR\x06layers\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\tR\x05known\"s\n" +
@@ -1511,61 +1584,63 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_node_proto_goTypes = []any{
 	(PrefetchProgress_State)(0),    // 0: rollbox.node.v1.PrefetchProgress.State
 	(*Problem)(nil),                // 1: rollbox.node.v1.Problem
 	(*DescribeRequest)(nil),        // 2: rollbox.node.v1.DescribeRequest
 	(*Description)(nil),            // 3: rollbox.node.v1.Description
 	(*Health)(nil),                 // 4: rollbox.node.v1.Health
-	(*ListImagesRequest)(nil),      // 5: rollbox.node.v1.ListImagesRequest
-	(*ImageList)(nil),              // 6: rollbox.node.v1.ImageList
-	(*Image)(nil),                  // 7: rollbox.node.v1.Image
-	(*Layer)(nil),                  // 8: rollbox.node.v1.Layer
-	(*Credentials)(nil),            // 9: rollbox.node.v1.Credentials
-	(*PrefetchRequest)(nil),        // 10: rollbox.node.v1.PrefetchRequest
-	(*PrefetchProgress)(nil),       // 11: rollbox.node.v1.PrefetchProgress
-	(*RemoveImageRequest)(nil),     // 12: rollbox.node.v1.RemoveImageRequest
-	(*ImageRemoved)(nil),           // 13: rollbox.node.v1.ImageRemoved
-	(*KillRequest)(nil),            // 14: rollbox.node.v1.KillRequest
-	(*Killed)(nil),                 // 15: rollbox.node.v1.Killed
-	(*Registry)(nil),               // 16: rollbox.node.v1.Registry
-	(*CommitRequest)(nil),          // 17: rollbox.node.v1.CommitRequest
-	(*CommitProgress)(nil),         // 18: rollbox.node.v1.CommitProgress
-	(*Committed)(nil),              // 19: rollbox.node.v1.Committed
-	nil,                            // 20: rollbox.node.v1.Problem.DetailsEntry
-	nil,                            // 21: rollbox.node.v1.Health.ProgramsEntry
-	(*CommitProgress_Reading)(nil), // 22: rollbox.node.v1.CommitProgress.Reading
+	(*Broken)(nil),                 // 5: rollbox.node.v1.Broken
+	(*ListImagesRequest)(nil),      // 6: rollbox.node.v1.ListImagesRequest
+	(*ImageList)(nil),              // 7: rollbox.node.v1.ImageList
+	(*Image)(nil),                  // 8: rollbox.node.v1.Image
+	(*Layer)(nil),                  // 9: rollbox.node.v1.Layer
+	(*Credentials)(nil),            // 10: rollbox.node.v1.Credentials
+	(*PrefetchRequest)(nil),        // 11: rollbox.node.v1.PrefetchRequest
+	(*PrefetchProgress)(nil),       // 12: rollbox.node.v1.PrefetchProgress
+	(*RemoveImageRequest)(nil),     // 13: rollbox.node.v1.RemoveImageRequest
+	(*ImageRemoved)(nil),           // 14: rollbox.node.v1.ImageRemoved
+	(*KillRequest)(nil),            // 15: rollbox.node.v1.KillRequest
+	(*Killed)(nil),                 // 16: rollbox.node.v1.Killed
+	(*Registry)(nil),               // 17: rollbox.node.v1.Registry
+	(*CommitRequest)(nil),          // 18: rollbox.node.v1.CommitRequest
+	(*CommitProgress)(nil),         // 19: rollbox.node.v1.CommitProgress
+	(*Committed)(nil),              // 20: rollbox.node.v1.Committed
+	nil,                            // 21: rollbox.node.v1.Problem.DetailsEntry
+	nil,                            // 22: rollbox.node.v1.Health.ProgramsEntry
+	(*CommitProgress_Reading)(nil), // 23: rollbox.node.v1.CommitProgress.Reading
 }
 var file_node_proto_depIdxs = []int32{
-	20, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	21, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
 	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
-	21, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
-	7,  // 3: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
-	8,  // 4: rollbox.node.v1.Image.layers:type_name -> rollbox.node.v1.Layer
-	9,  // 5: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
-	0,  // 6: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
-	9,  // 7: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
-	16, // 8: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
-	22, // 9: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
-	19, // 10: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
-	2,  // 11: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
-	5,  // 12: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
-	10, // 13: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
-	12, // 14: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
-	14, // 15: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
-	17, // 16: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
-	3,  // 17: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	6,  // 18: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	11, // 19: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	13, // 20: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	15, // 21: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	18, // 22: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	22, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	5,  // 3: rollbox.node.v1.Health.broken:type_name -> rollbox.node.v1.Broken
+	8,  // 4: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
+	9,  // 5: rollbox.node.v1.Image.layers:type_name -> rollbox.node.v1.Layer
+	10, // 6: rollbox.node.v1.PrefetchRequest.credentials:type_name -> rollbox.node.v1.Credentials
+	0,  // 7: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
+	10, // 8: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
+	17, // 9: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
+	23, // 10: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
+	20, // 11: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
+	2,  // 12: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
+	6,  // 13: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
+	11, // 14: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
+	13, // 15: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
+	15, // 16: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
+	18, // 17: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
+	3,  // 18: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	7,  // 19: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	12, // 20: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	14, // 21: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	16, // 22: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	19, // 23: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -1574,9 +1649,9 @@ func file_node_proto_init() {
 		return
 	}
 	file_node_proto_msgTypes[2].OneofWrappers = []any{}
-	file_node_proto_msgTypes[6].OneofWrappers = []any{}
-	file_node_proto_msgTypes[10].OneofWrappers = []any{}
-	file_node_proto_msgTypes[17].OneofWrappers = []any{
+	file_node_proto_msgTypes[7].OneofWrappers = []any{}
+	file_node_proto_msgTypes[11].OneofWrappers = []any{}
+	file_node_proto_msgTypes[18].OneofWrappers = []any{
 		(*CommitProgress_Reading_)(nil),
 		(*CommitProgress_Committed)(nil),
 	}
@@ -1586,7 +1661,7 @@ func file_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

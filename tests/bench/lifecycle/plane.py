@@ -123,6 +123,15 @@ class PlayedCluster:
     def lazily(self, spec: SandboxSpec) -> bool:
         return False
 
+    def lazy_trouble(self) -> str:
+        return ""
+
+    def broken(self, digest: str) -> str:
+        return ""
+
+    async def undo_start(self, sandbox_id: str) -> None:
+        await self._ask("stop", id=sandbox_id)
+
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         raise Problem("unsupported", f"nothing is below {folder}", value="a real cluster")
 

@@ -60,6 +60,11 @@ class NodeAgents:
         """Whether the node has an agent now. Cost: no call."""
         return node in self._addresses.by_node
 
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Those that have an agent now. Cost: no call."""
+        return [*self._addresses.by_node]
+
     async def describe(self, node: str) -> node_pb2.Description:
         """What a node is, and whether sandboxes start there.
 

@@ -1,14 +1,16 @@
 """What a cluster does by the agents of its nodes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
 from controlplane.cluster.kubernetes.node_agents.images import NodeImages
+from controlplane.cluster.kubernetes.node_agents.lazy_nodes import LazyNodes
 from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 from controlplane.images import Keyring, PrivateRegistry
 from controlplane.settings import NodeAgentSettings, RegistrySettings
@@ -16,11 +18,16 @@ from controlplane.settings import NodeAgentSettings, RegistrySettings
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """None: it is not offered."""
+    """None: it is not offered.
+
+    Attributes:
+        lazy: what is known of lazy pulling on the nodes; without agents nothing is.
+    """
 
     agents: NodeAgents | None = None
     images: NodeImages | None = None
     commits: NodeCommits | None = None
+    lazy: LazyNodes = field(default_factory=LazyNodes)
 
 
 @asynccontextmanager
@@ -30,6 +37,8 @@ async def node_parts(
     registry: RegistrySettings | None,
     namespace: str,
     pull_secrets: Sequence[str],
+    *,
+    lazily: bool = False,
 ) -> AsyncIterator[NodeParts]:
     """Follows where the agents are while the block runs.
 
@@ -39,6 +48,7 @@ async def node_parts(
         registry: the private registry; None, or one that takes no pushes: no images are made of sandboxes.
         namespace: that of the pull secrets.
         pull_secrets: those that all sandboxes have.
+        lazily: nodes mount images lazily, and are asked whether they do.
 
     Raises:
         Problem: internal, if the API server does not answer or refuses.
@@ -55,4 +65,11 @@ async def node_parts(
         commits = None
         if registry is not None and registry.push is not None:
             commits = NodeCommits(client, agents, PrivateRegistry(registry.host), registry.push)
-        yield NodeParts(agents, NodeImages(agents, of_all_pods), commits)
+        lazy = LazyNodes()
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(lazy.follow(agents), name="lazy pulling of nodes") if lazily else None
+            try:
+                yield NodeParts(agents, NodeImages(agents, of_all_pods), commits, lazy)
+            finally:
+                if looking is not None:
+                    looking.cancel()

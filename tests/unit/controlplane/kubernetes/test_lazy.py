@@ -120,3 +120,33 @@ def test_a_sandbox_that_asks_for_it_comes_to_no_node_that_cannot() -> None:
     lazy.check(
         LAZY, wish.model_copy(update={"node_selector": {"pool": "new"}}), [replace(NODE, labels={"pool": "new"}), OTHER]
     )
+
+
+def nodes(count: int, *, without: int = 0) -> list[Node]:
+    found = []
+    for number in range(count):
+        handlers = frozenset({"runsc"} if number < without else {"runsc", "runsc-lazy"})
+        found.append(replace(NODE, name=f"n{number:04}", handlers=handlers))
+    return found
+
+
+def test_auto_avoids_the_few_nodes_that_mount_nothing_now_and_does_without_where_they_are_many() -> None:
+    spec = SandboxSpec(image=CONVERTED)
+    few, many = {"n0001"}, {f"n{number:04}" for number in range(6)}
+    assert lazy.chosen(LAZY, spec, nodes(10), few) is LAZY
+    assert lazy.chosen(LAZY, spec, nodes(10), many) is None
+    assert lazy.chosen(LAZY, spec, nodes(1), {"n0000"}) is None
+    found = lazy.confined(LAZY, "sb-1", spec, nodes(10), few)
+    assert found == {"nodeSelectorTerms": [{"matchFields": lazy.not_on(["n0001"])}]}
+    assert lazy.confined(LAZY, "sb-1", spec, nodes(10), ()) is None
+
+
+def test_an_affinity_names_a_bounded_number_of_nodes() -> None:
+    spec = SandboxSpec(image=CONVERTED, pull="lazy")
+    found = lazy.confined(LAZY, "sb-1", spec, nodes(1_000, without=500), {"n0700"})
+    assert found is not None
+    named = {one["matchFields"][0]["values"][0] for one in found["nodeSelectorTerms"]}
+    assert len(named) == lazy.MOST_NAMED
+    assert min(named) >= "n0500"
+    assert "n0700" not in named
+    assert found != lazy.confined(LAZY, "sb-2", spec, nodes(1_000, without=500), {"n0700"})

@@ -34,7 +34,7 @@ async def test_a_conversion_is_told_and_its_result_started_from() -> None:
     async with plane(mirror) as running:
         lines = await converted(running)
         assert lines[0] == {"state": "copying"}
-        assert {"state": "converting", "text": "converting, 1 of 4 layers, 0 of 0 MB sent"} in lines
+        assert {"state": "converting", "text": "converting, 1 of 4 layers, 0 MB worked through"} in lines
         assert lines[-1] == {"state": "offered", "digest": digest("a"), "ran": CONVERTED}
         assert (await created(running))[1] == LAZY
         # What is offered is told at once.

@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from controlplane.cluster import Death
 from controlplane.errors import Problem
 from controlplane.images import Converted, ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.images.conversion_queue import MOST_WAITING
-from controlplane.lifecycle.images.conversions import FAILED_MS, TRIALS
+from controlplane.lifecycle.images.conversion_order import MOST_WAITING
+from controlplane.lifecycle.images.conversions import STALLED_S
+from controlplane.lifecycle.images.verdicts import FAILED_MS, TRIALS
 from controlplane.lifecycle.service.boots import OWNER as BOOTS
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import Pull
@@ -28,10 +30,15 @@ KEY = ("estargz/docker.io/library/python", digest("a"))
 
 @asynccontextmanager
 async def plane(
-    mirror: FakeMirror, *, lazy: bool = True, starts: int = 64, sidecars: FakeSidecars | None = None
+    mirror: FakeMirror,
+    *,
+    lazy: bool = True,
+    starts: int = 64,
+    sidecars: FakeSidecars | None = None,
+    arches: tuple[str, ...] = ("amd64",),
 ) -> AsyncIterator[World]:
     options = Options(starts_in_flight=starts, images=ImageOptions("auto", private=PRIVATE))
-    cluster = FakeCluster(lazy_images=PRIVATE.converted if lazy else "")
+    cluster = FakeCluster(lazy_images=PRIVATE.converted if lazy else "", arches=frozenset(arches))
     async with world(
         cluster, sidecars, options, registry=FakeRegistry(), mirror=mirror, keyrings=FakeKeyrings()
     ) as running:
@@ -125,7 +132,7 @@ async def test_lazy_fails_with_how_far_the_conversion_is() -> None:
             await created(running, "lazy", timeout_ms=30_000)
         assert caught.value.code == "start_timeout"
         first = asyncio.create_task(created(running, "lazy"))
-        with pytest.raises(Problem, match="was not converted in time: waiting, 1 are converted before it"):
+        with pytest.raises(Problem, match="was not converted in time: waiting, with 1 other images"):
             await created(running, "lazy", "debian:12", timeout_ms=10_000)
         # The conversion goes on for those that come later.
         with pytest.raises(Problem, match="not converted in time"):
@@ -237,6 +244,144 @@ async def test_those_that_nobody_waits_for_get_a_turn_too_and_what_nobody_waits_
         assert order[1].startswith("lazy")
         assert order.index("behind") < len(order) - 1
         assert "impatient" not in order[:2]
+
+
+async def test_one_owner_with_many_images_holds_nobody_up() -> None:
+    mirror = FakeMirror(converts_s=20)
+    async with plane(mirror) as running:
+        for number in range(20):
+            await created(running, image=f"many{number}:1")
+        spec = SandboxSpec(image="single:1", start_timeout_ms=60_000)
+        await running.create("bob", spec)
+        await asyncio.sleep(90)
+        order = [one.partition("@")[0].rpartition("/")[2] for one in mirror.conversions]
+        assert "single" in order[:3]
+
+
+async def test_a_sandbox_that_is_slow_to_start_from_a_converted_image_holds_up_no_conversion() -> None:
+    mirror = FakeMirror(converts_s=5)
+    async with plane(mirror) as running:
+        running.cluster.hangs = PRIVATE.converted
+        for number in range(4):
+            await created(running, image=f"image{number}:1")
+        await asyncio.sleep(60)
+        assert len(mirror.conversions) == 4
+        assert [one.booted for one in mirror.lazy.values()] == [None] * 4
+
+
+async def test_a_conversion_may_take_hours_as_long_as_it_goes_on_and_one_that_stands_still_is_broken_off() -> None:
+    mirror = FakeMirror(converts_s=4 * STALLED_S * 0.9)
+    async with plane(mirror) as running:
+        await created(running)
+        await asyncio.sleep(4 * STALLED_S)
+        assert (await created(running))[1] == LAZY
+    mirror = FakeMirror(converts_s=4 * STALLED_S * 1.2)
+    async with plane(mirror) as running:
+        await created(running)
+        await asyncio.sleep(STALLED_S + 30)
+        why = (await created(running))[0].image_pulled_why
+        assert "its conversion stands still for 900 s: converting, 0 of 4 layers" in why
+
+
+async def test_each_architecture_that_the_nodes_and_the_image_have_is_proven() -> None:
+    mirror, sidecars = FakeMirror(architectures=("amd64", "arm64", "s390x")), FakeSidecars()
+    async with plane(mirror, sidecars=sidecars, arches=("amd64", "arm64")) as running:
+        await created(running)
+        await asyncio.sleep(60)
+        assert mirror.lazy[KEY].booted
+        ended = await running.deps.store.find(BOOTS, {}, None)
+        assert sorted(one.spec.node_selector["kubernetes.io/arch"] for one in ended) == ["amd64", "arm64"]
+        assert len(sidecars.tries) == 2
+
+
+async def test_a_start_that_does_not_get_ready_from_a_converted_copy_goes_on_with_the_plain_one() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        running.cluster.hangs = PRIVATE.converted
+        creating = asyncio.create_task(created(running, timeout_ms=60_000))
+        await asyncio.sleep(2)
+        (waiting,) = running.cluster.held
+        running.cluster.place(waiting, "n1")
+        sandbox, image = await creating
+        assert (image, sandbox.id, running.cluster.undone) == (PLAIN, waiting, [waiting])
+        assert (sandbox.image_pulled, sandbox.image_ran) == ("full", RAN)
+        assert "from its converted copy it was not ready after 3" in sandbox.image_pulled_why
+        timeline = (await running.api("GET", f"/v1/sandboxes/{sandbox.id}/timeline")).json
+        assert "begun anew, with its image whole" in str(timeline["moments"])
+        assert sample(running, "rollbox_image_pulls_total", how="full", reason="fallback") == 1
+        # Those that come next do not try, for a while.
+        later, image = await created(running)
+        assert image == PLAIN
+        assert "a sandbox was not ready" in later.image_pulled_why
+
+
+async def test_a_start_that_fits_nowhere_is_no_failure_of_its_converted_copy() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        running.cluster.hangs = PRIVATE.converted
+        with pytest.raises(Problem, match="was not ready within") as caught:
+            await created(running, timeout_ms=30_000)
+        assert caught.value.code == "start_timeout"
+        running.cluster.hangs = ""
+        assert running.cluster.undone == []
+        assert (await created(running))[1] == LAZY
+
+
+async def test_lazy_does_not_fall_back_and_the_next_automatic_start_gets_the_plain_copy() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        running.cluster.hangs = PRIVATE.converted
+        creating = asyncio.create_task(created(running, "lazy", timeout_ms=30_000))
+        await asyncio.sleep(2)
+        running.cluster.place(next(iter(running.cluster.held)), "n1")
+        with pytest.raises(Problem, match="was not ready within"):
+            await creating
+        assert running.cluster.undone == []
+        assert (await created(running))[1] == PLAIN
+
+
+async def test_a_start_that_the_cluster_reports_as_failed_for_its_image_counts_too() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        running.cluster.hangs = PRIVATE.converted
+        creating = asyncio.create_task(created(running))
+        await asyncio.sleep(2)
+        (waiting,) = running.cluster.held
+        running.cluster.kill(Death(waiting, "image_pull_failed", "a layer is gone"))
+        with pytest.raises(Problem, match="a layer is gone"):
+            await creating
+        assert (await created(running))[1] == PLAIN
+
+
+async def test_what_could_not_be_read_in_a_sandbox_is_not_started_from_by_itself() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        assert (await created(running))[1] == LAZY
+        running.cluster.unreadable[CONVERTED] = "on node n1: a chunk has another digest"
+        sandbox, image = await created(running)
+        assert image == PLAIN
+        assert "could not be read on node n1: a chunk has another digest" in sandbox.image_pulled_why
+        assert sample(running, "rollbox_image_pulls_total", how="full", reason="failed") == 1
+        # Who asks for it gets it.
+        assert (await created(running, "lazy"))[1] == LAZY
+
+
+async def test_nodes_that_mount_nothing_now_are_told() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        running.cluster.lazy_images, running.cluster.trouble = (
+            "",
+            "1 nodes mount no images now, n1 among them: it hangs",
+        )
+        sandbox, image = await created(running)
+        assert (image, sandbox.image_pulled_why) == (PLAIN, running.cluster.trouble)
+        assert sample(running, "rollbox_image_pulls_total", how="full", reason="snapshotter") == 1
 
 
 async def test_a_sandbox_that_does_not_start_says_nothing_about_the_image() -> None:
