@@ -15,7 +15,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry image demo test test-quick lint check gate hunt coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image demo test test-quick lint check gate hunt observability coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
 
 help: ## print this list
@@ -47,6 +47,9 @@ gate: venv ## all that must pass before a change is merged: lint, generated copi
 
 hunt: venv ## find a flaky test's cause: run one test (TEST=NAME) many times (TIMES=N) under load, and count its failures
 	$(BIN)/python -m tests.levels.hunt $(if $(TIMES),--times $(TIMES)) '$(TEST)'
+
+observability: venv prometheus ## every panel's queries and every alert, by Prometheus' own tool
+	$(BIN)/python -m tests.levels observability
 
 coverage: setup ## line and branch coverage of `make test` in both languages; tables in build/coverage
 	$(BIN)/python -m tests.coverage
@@ -106,7 +109,7 @@ structure: venv ## print packages, floors, circles, callbacks and the way of thr
 contract: venv ## regenerate all files that are generated from the contract
 	$(BIN)/python contract/generate.py
 
-setup: build engine redis registry image ## toolchain, builds, engine, Redis and runtime image
+setup: build engine redis registry prometheus image ## toolchain, builds, engine, Redis and runtime image
 
 venv: $(VENV)/.installed ## create the virtual environment, with Python packages pinned by hash
 
@@ -124,6 +127,9 @@ engine: ## install a container engine if there is none
 
 redis: ## install a Redis server for the tests if there is none
 	@setup/redis.sh
+
+prometheus: ## install Prometheus with promtool for the tests if there is none
+	@setup/prometheus.sh
 
 registry: ## install an image registry for the tests if there is none
 	@setup/registry.sh

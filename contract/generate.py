@@ -3,13 +3,15 @@
     python contract/generate.py            write
     python contract/generate.py --check    exit 1 and name each file that differs
 
-Sources: errors.toml, ends.toml, the .proto files, and the control plane's routes (for its OpenAPI file).
+Sources: errors.toml, ends.toml, metrics.toml, the .proto files, the panels of the dashboards, and the control plane's
+routes (for its OpenAPI file).
 Copies: see `copies()`; each carries a head line that says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import shlex
@@ -20,6 +22,9 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+
+import metric_copies
+from metric_table import MetricTable, read_metrics
 
 CONTRACT = Path(__file__).parent
 ROOT = CONTRACT.parent
@@ -224,6 +229,12 @@ def faults_page(table: Table, ends: Ends) -> str:
     )
 
 
+def ruff(source: str) -> str:
+    """The source as the project's own formatter writes it."""
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--config", str(ROOT / "pyproject.toml"), "-"]
+    return subprocess.run(command, check=True, input=source, stdout=subprocess.PIPE, text=True).stdout
+
+
 def python_protocol() -> dict[Path, str]:
     """Messages and stubs of the protocol files for the control plane."""
     target = ROOT / "controlplane" / "wire"
@@ -285,12 +296,25 @@ def go_protocol() -> dict[Path, str]:
         return {target / path.name: path.read_text() for path in sorted(Path(out).iterdir())}
 
 
-def go(table: Table) -> dict[Path, str]:
+def go(table: Table, metrics: MetricTable) -> dict[Path, str]:
     """The copies for Go programs; none where there is no Go, which is said."""
     if not shutil.which("go"):
         print("go is not on PATH: the copies in node-go are not written and not compared", file=sys.stderr)
         return {}
-    return {ROOT / "node-go/internal/problem/table.go": go_table(table), **go_protocol()}
+    return {
+        ROOT / "node-go/internal/problem/table.go": go_table(table),
+        ROOT / "node-go/internal/telemetry/table.go": gofmt(metric_copies.go_metrics(metrics)),
+        **go_protocol(),
+    }
+
+
+def dashboards() -> dict[Path, str]:
+    """The dashboards of the chart; none where the library that builds them is not installed, which is said."""
+    if importlib.util.find_spec("grafana_foundation_sdk") is None:
+        print("grafana-foundation-sdk is not installed: dashboards are not written and not compared", file=sys.stderr)
+        return {}
+    documents = importlib.import_module("dashboards").documents()
+    return {ROOT / f"helm/files/dashboards/{name}.json": text for name, text in documents.items()}
 
 
 def openapi() -> str:
@@ -302,14 +326,19 @@ def openapi() -> str:
 def copies() -> dict[Path, str]:
     """Path -> text of every generated file."""
     table = read_table()
+    metrics = read_metrics([*table])
     return {
         ROOT / "gateway-rs/crates/wire/src/code.rs": rustfmt(rust(table)),
         ROOT / "controlplane/errors/table.py": python_table(table),
         ROOT / "sdk/src/rollbox/errors.py": python_exceptions(table),
         CONTRACT / "vectors/errors.json": error_vectors(table),
         ROOT / "docs/faults.md": faults_page(table, read_ends(table)),
+        ROOT / "controlplane/telemetry/table.py": ruff(metric_copies.python_metrics(metrics)),
+        ROOT / "gateway-rs/crates/gateway/src/telemetry/table.rs": rustfmt(metric_copies.rust_metrics(metrics)),
+        ROOT / "docs/metrics.md": metric_copies.metrics_page(metrics),
         **python_protocol(),
-        **go(table),
+        **go(table, metrics),
+        **dashboards(),
         **(
             {CONTRACT / "openapi/controlplane.yaml": openapi()}
             if (ROOT / "controlplane/api/openapi.py").exists()

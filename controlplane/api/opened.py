@@ -202,6 +202,7 @@ async def opened_store(settings: Settings, clock: Clock, metrics: Metrics) -> As
             installation=installation,
             clock=clock,
             failed=metrics.store_failed,
+            took=metrics.store_called,
             unreadable=metrics.unreadable,
             within_s=REDIS_WITHIN_S,
         )

@@ -1,11 +1,11 @@
 """Health, readiness and metrics endpoints for operators; on the control plane's own address, without an API key."""
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from controlplane.api.context import App
 from controlplane.errors import Problem
-from controlplane.telemetry.metrics import MEDIA_TYPE
 
 router = APIRouter(include_in_schema=False)
 
@@ -25,7 +25,8 @@ async def readyz(context: App) -> Response:
 
 
 @router.get("/metrics")
-async def metrics(context: App) -> Response:
-    """The metrics in the Prometheus text format."""
-    text = context.deps.metrics.render(await context.service.levels())
-    return Response(text, media_type=MEDIA_TYPE)
+async def metrics(context: App, request: Request) -> Response:
+    """The metrics, as OpenMetrics or in the Prometheus text format, as the scraper asks."""
+    levels = await context.service.levels()
+    text, media_type = context.deps.metrics.render(levels, request.headers.get("accept", ""))
+    return Response(text, media_type=media_type)

@@ -143,7 +143,7 @@ class RouteBoard:
 
     def _send(self, delta: wire.Delta) -> None:
         self.version += 1
-        update = wire.Update(version=self.version, delta=delta)
+        update = wire.Update(version=self.version, delta=delta, changed_at_ms=self._clock.now_ms())
         for subscription in self._subscribers:
             subscription.push(update)
 
@@ -175,7 +175,7 @@ def _entries(update: wire.Update) -> int:
 
 def _merged(deltas: Sequence[wire.Update]) -> wire.Update:
     """One delta with the effect of all of these. Their order does not matter: the end of a sandbox is final."""
-    merged = wire.Update(version=deltas[-1].version)
+    merged = wire.Update(version=deltas[-1].version, changed_at_ms=deltas[0].changed_at_ms)
     for one in deltas:
         merged.delta.MergeFrom(one.delta)
     return merged

@@ -72,6 +72,7 @@ class RedisStore:
         clock: Clock,
         replica: str = "",
         failed: Callable[[], None] = lambda: None,
+        took: Callable[[float], None] = lambda _: None,
         unreadable: Callable[[], None] = lambda: None,
         within_s: float = 0.0,
     ) -> AsyncIterator[Self]:
@@ -83,13 +84,14 @@ class RedisStore:
             clock: the time of day; the replicas' clocks are expected to agree within a second.
             replica: this process's name among the replicas; random when empty.
             failed: called for every call that failed.
+            took: called with the time (s) of every step that was answered.
             unreadable: called once for each record that this version cannot read.
             within_s: how long to wait for a Redis that does not answer yet.
 
         Raises:
             Problem: upstream_timeout, Redis does not answer.
         """
-        calls = Calls(url, f"{{rollbox:{installation}}}:", failed)
+        calls = Calls(url, f"{{rollbox:{installation}}}:", failed, took)
         try:
             await loaded(calls, within_s)
             grouped_ms = int(await calls.run("indexed", now=clock.now_ms()))

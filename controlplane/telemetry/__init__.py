@@ -1,7 +1,23 @@
 """Metrics, with labels from fixed sets (never a sandbox id), and log lines."""
 
 from controlplane.telemetry.complaint import complain
+from controlplane.telemetry.levels import POOLED, Levels, QuotaLevels
 from controlplane.telemetry.log import configure_log
-from controlplane.telemetry.metrics import POOLED, Levels, Metrics, PushOutcome, Served
+from controlplane.telemetry.metrics import Metrics
+from controlplane.telemetry.table import FullReason, PushOutcome, Role, Room, Served, Start, Waited
 
-__all__ = ["POOLED", "Levels", "Metrics", "PushOutcome", "Served", "complain", "configure_log"]
+__all__ = [
+    "POOLED",
+    "FullReason",
+    "Levels",
+    "Metrics",
+    "PushOutcome",
+    "QuotaLevels",
+    "Role",
+    "Room",
+    "Served",
+    "Start",
+    "Waited",
+    "complain",
+    "configure_log",
+]

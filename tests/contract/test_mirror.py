@@ -156,7 +156,7 @@ async def test_a_herd_is_one_copy(real: Place) -> None:
     assert len({image for _, image in herd}) == 1
     async with real.upstream.http.get(f"http://{real.mirror.metrics}/metrics") as answer:
         lines = [line for line in (await answer.text()).splitlines() if line.startswith("rollbox_mirror_copies_total")]
-    assert lines == ['rollbox_mirror_copies_total{outcome="copied"} 1']
+    assert [line for line in lines if not line.endswith(" 0")] == ['rollbox_mirror_copies_total{outcome="copied"} 1']
 
 
 async def test_only_the_control_plane_is_answered(real: Place, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.levels.steps import Beside, Command, Go, Plain, Pytest, Rust, Step
 from tests.support.installed import program, why_no_cluster
+from tests.support.prometheus import why_no_prometheus
 from tests.support.stack import why_no_engine
 
 
@@ -133,6 +134,8 @@ LEVELS = (
         budget_s=900,
         fresh_s=1800,
     ),
+    # Every panel's queries and every alert, by Prometheus' own tool.
+    Level("observability", (Pytest(("observability",)),), budget_s=30, fresh_s=30, why_not=why_no_prometheus),
     # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
     Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
     _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),

@@ -167,6 +167,9 @@ class Admissions:
             # Its pool has a newer image than the rest of the group: this one starts with the group's.
             await self._set_aside(claim.sandbox.id, "its image is not the one that its group has")
             return None
+        if isinstance(claim, Claimed):
+            took_ms = max(0, self._deps.clock.now_ms() - wish.created_at_ms)
+            self._deps.metrics.phase("total", took_ms, "warm", claim.sandbox.id)
         return claim
 
     async def _bind(self, sandbox: Sandbox) -> None:

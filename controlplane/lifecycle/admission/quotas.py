@@ -14,6 +14,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import WaitingCreate
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
 from controlplane.model.spec import Closed
+from controlplane.telemetry import QuotaLevels
 
 # The owner in the default quota, which applies to every owner without a quota of its own.
 EVERYBODY: Final = "*"
@@ -91,6 +92,7 @@ class Quotas:
         self._versions: Mapping[str, Mapping[str, str]] = {}  # owner -> version of each document, by name
         self._refused: dict[str, str] = {}  # document name -> the version that could not be read
         self._reported: dict[str, Mapping[str, int]] = {}
+        self._used: dict[str, Mapping[str, int]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._log = structlog.get_logger("quotas")
 
@@ -107,6 +109,14 @@ class Quotas:
     def of(self, owner: str) -> DeclaredQuota | None:
         """The quota of this owner: its own, else the default; pools (owners with a colon) have none."""
         return self._declared.get(owner) or (None if ":" in owner else self._declared.get(EVERYBODY))
+
+    def levels(self) -> Mapping[str, QuotaLevels]:
+        """What owners with a quota of their own use, as ``report`` has read it, and may use."""
+        return {
+            owner: QuotaLevels(used, asdict(quota.quota))
+            for owner, used in self._used.items()
+            if (quota := self._declared.get(owner)) is not None
+        }
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Calls ``changed`` after every change of a quota."""
@@ -130,10 +140,12 @@ class Quotas:
 
         Not for the default quota, which belongs to no single owner.
         """
+        self._used = {owner: used for owner, used in self._used.items() if owner in self._versions}
         for owner, names in [*self._versions.items()]:
             if owner == EVERYBODY:
                 continue
             used = asdict(await usage(owner))
+            self._used[owner] = used
             for name in names:
                 if self._reported.get(name) != used:
                     self._reported[name] = used

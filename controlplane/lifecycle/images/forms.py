@@ -6,11 +6,7 @@ from typing import Final, Literal
 from controlplane.errors import Problem
 from controlplane.images import Form
 from controlplane.model.spec import Pull
-
-# Why a start gets its image whole: it asks for that, its nodes mount none, the converted copy is not there yet, cannot
-# be had, or nobody says; or the image is one that is not converted; or it did not get ready from the converted copy; or
-# the parts of its nodes that mount images do not answer. Empty: it does not.
-FullReason = Literal["asked", "nodes", "converting", "failed", "unknown", "own", "fallback", "snapshotter", ""]
+from controlplane.telemetry import FullReason
 
 _CONVERTING: Final = "its converted copy was not there yet, and is made for later starts"
 

@@ -7,10 +7,10 @@ from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, parse
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
-from controlplane.lifecycle.images.forms import Choice, FullReason, Known, choose
+from controlplane.lifecycle.images.forms import Choice, Known, choose
 from controlplane.lifecycle.images.pins import Pin
 from controlplane.model import SandboxSpec
-from controlplane.telemetry import Metrics
+from controlplane.telemetry import FullReason, Metrics
 
 
 class LazyMachines(Protocol):

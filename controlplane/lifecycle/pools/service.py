@@ -125,10 +125,10 @@ class Pools:
         pool = self._pools.get(name)
         return None if pool is None or not self.leads else pool.status(self._clock.now_ms())
 
-    def levels(self) -> dict[str, int]:
-        """Sums over all pools, for the metrics; empty where another replica plans."""
-        told = [self._told[name] for name in self._pools if name in self._told] if self.leads else []
-        return {what: sum(one[what] for one in told) for what in POOLED} if told else {}
+    def levels(self) -> dict[str, dict[str, int]]:
+        """Unclaimed sandboxes of each pool by kind, for the metrics; empty where another replica plans."""
+        told = {name: self._told[name] for name in self._pools if name in self._told} if self.leads else {}
+        return {name: {what: one[what] for what in POOLED} for name, one in told.items()}
 
     def declare(self, documents: Sequence[Document]) -> None:
         """Takes in the declarations of all pools."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
 import structlog
 
@@ -11,7 +11,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import Sandbox
 from controlplane.store import Changed, Due, Resync, StoreLostError
-from controlplane.telemetry import Metrics
+from controlplane.telemetry import Metrics, Role
 
 HERE_EVERY_S: Final = 2.0
 # Three heartbeats: a replica that sends none for so long counts as dead, and its starts are taken over.
@@ -83,6 +83,12 @@ class ReplicaLoops:
         self._replica = replica
         self._held_leases: set[str] = set()  # the leases of periodic work that this replica holds
         self._log = structlog.get_logger("replicas")
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The work that this replica does for all at present."""
+        names = {name.replace(" ", "_") for name in self._held_leases}
+        return frozenset(role for role in get_args(Role) if role in names)
 
     async def follow(self) -> None:
         """Follows what other replicas store."""

@@ -33,6 +33,7 @@ from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.population import Population
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.record.transition import Effect, Transition
@@ -65,6 +66,7 @@ class Core:
 
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
+        population: how many there are, by state and owner.
         board: what gateways are told.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         commits, committed: images that are made of sandboxes, and those that were.
@@ -83,6 +85,7 @@ class Core:
         self.store = store = RecoveringStore(deps.store)
         self.ledger = ledger = Ledger(store, deps.clock)
         self.settlements = settlements = Settlements(ledger)
+        self.population = Population()
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
@@ -123,7 +126,9 @@ class Core:
         # Letting in.
         self.quotas = Quotas(deps.documents, options.max_sandboxes)
         self.abandonments = Abandonments(ledger, deps.clock, group)
-        self.create_queue = CreateQueue(store, self.quotas.limits, self.abandonments.unwanted, deps.clock)
+        self.create_queue = CreateQueue(
+            store, self.quotas.limits, self.abandonments.unwanted, deps.clock, deps.metrics.waited
+        )
         self.admissions = Admissions(
             deps,
             store,
@@ -234,6 +239,7 @@ class Core:
         self.ledger.subscribe(self.create_queue.on)
         self.ledger.subscribe(self.preflight.on)
         self.ledger.subscribe(self.pools.on)
+        self.ledger.subscribe(self.population.on)
         self.ledger.subscribe(self._count_end)
         # Last: in a group that is closing it cannot begin anything, and raises.
         self.ledger.subscribe(self.reclaimer.on)
@@ -319,7 +325,9 @@ class Core:
 
     def _count_end(self, transition: Transition) -> None:
         if transition.here and Effect.UNROUTE in transition.effects and transition.after.end is not None:
-            self._deps.metrics.ended(transition.after.end.cause)
+            # Of a pool's sandbox nobody is the owner yet.
+            owner = "" if transition.after.unclaimed else transition.after.owner
+            self._deps.metrics.ended(transition.after.end.cause, owner)
 
 
 def _copies(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Copies | None:

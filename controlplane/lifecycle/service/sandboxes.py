@@ -16,6 +16,7 @@ from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.composition import Core
+from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
@@ -44,6 +45,7 @@ class Sandboxes:
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
         self._deps = deps
+        self._options = options
         self._core = core
         self.pools = PoolDeclarations(deps.documents, deps.cluster, options.max_sandboxes, core.pools.status)
         creates, owner_calls = core.creates, core.owner_calls
@@ -109,22 +111,7 @@ class Sandboxes:
 
     async def levels(self) -> Levels:
         """What is true at this moment, for the metrics; no counts while the store does not answer."""
-        core = self._core
-        try:
-            states = await core.store.counts()
-        except Problem:
-            states = {}
-        return Levels(
-            states,
-            core.queue.taken,
-            core.queue.waiting,
-            core.board.subscribers,
-            core.annotations.pending,
-            core.pools.levels(),
-            len(core.create_queue),
-            core.reclaimer.unstopped,
-            len(core.queue.refused),
-        )
+        return await levels(self._core, self._options, self._deps.clock.now_ms())
 
     async def quota_use(self, owner: str) -> QuotaUse:
         """What an owner may use and uses, and which of its creates wait at this replica."""

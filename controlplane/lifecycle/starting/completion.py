@@ -14,7 +14,7 @@ from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.model import Sandbox, State
 from controlplane.model.states import Change, Event
-from controlplane.telemetry import PushOutcome
+from controlplane.telemetry import PushOutcome, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,11 @@ class Completion:
             return await self._overtaken(sandbox.id)
         if behind:
             self._annotations.add(sandbox.id, facts)
+        start: Start = "pool" if sandbox.unclaimed else "cold"
         for phase, duration_ms in timings_ms.items():
-            self._deps.metrics.phase(phase, duration_ms)
+            # Nobody asks why a pool's was slow, by its id.
+            exemplar = sandbox.id if phase == "total" and start == "cold" else ""
+            self._deps.metrics.phase(phase, duration_ms, start, exemplar)
         return "accepted"
 
     async def _fail(self, sandbox_id: str, problem: Problem) -> None:

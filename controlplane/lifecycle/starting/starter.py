@@ -164,7 +164,7 @@ class Starter:
             settled = await asyncio.shield(over)
             if "start" not in settled.timings_ms:
                 for phase in set(_OURS) & phases.timings_ms.keys():
-                    self._metrics.phase(phase, phases.timings_ms[phase])
+                    self._metrics.phase(phase, phases.timings_ms[phase], "pool" if sandbox.unclaimed else "cold")
 
     async def _begun(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Sandbox | None:
         """The record, with what it begins with; None: it has ended."""

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -25,6 +24,7 @@ import (
 	"rollbox.dev/node/internal/mirror"
 	"rollbox.dev/node/internal/mtls"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/telemetry"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -107,7 +107,7 @@ func serve(server *grpc.Server, listener net.Listener, metrics string, registry 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", telemetry.Handler(registry))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	beside := &http.Server{Addr: metrics, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	group, ctx := errgroup.WithContext(ctx)

@@ -17,6 +17,7 @@ import (
 	"rollbox.dev/node/internal/images"
 	"rollbox.dev/node/internal/mtls"
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/telemetry"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -62,6 +63,7 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	use := images.NewUse()
 	brought := images.NewBrought(runtime, settings.Namespace, log)
 	offered := newService(settings, runtime, use, brought, log)
+	counts := newMetrics()
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(configuration)),
 		grpc.ConnectionTimeout(shakesIn),
@@ -69,8 +71,8 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: askAfter, Timeout: answersIn}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: askedEvery, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(problem.Unary, limitUnary(maxCalls)),
-		grpc.ChainStreamInterceptor(problem.Stream, limitStream(maxCalls)),
+		grpc.ChainUnaryInterceptor(counts.unary, problem.Unary, limitUnary(maxCalls)),
+		grpc.ChainStreamInterceptor(counts.stream, problem.Stream, limitStream(maxCalls)),
 	)
 	wire.RegisterNodeServer(server, offered)
 	following, stop := context.WithCancel(ctx)
@@ -78,6 +80,14 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	var owned sync.WaitGroup
 	defer owned.Wait()
 	owned.Go(func() { use.Follow(following, runtime, brought, log) })
+	if settings.Metrics != "" {
+		owned.Go(func() { counts.look(following, offered) })
+		owned.Go(func() {
+			if err := telemetry.Serve(following, settings.Metrics, counts.registry); err != nil {
+				log.Error("metrics are not told", "address", settings.Metrics, "error", err)
+			}
+		})
+	}
 	if settings.Runsc != "" {
 		owned.Go(func() { offered.commits.LetGo(following) })
 	}

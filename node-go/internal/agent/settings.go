@@ -38,6 +38,8 @@ type Settings struct {
 	Runsc string
 	// Pulls is how many images are pulled at once.
 	Pulls int
+	// Metrics is the address at which they are told, host:port; empty: nowhere.
+	Metrics string
 	// Grace is how long calls may go on when the agent is told to end.
 	Grace time.Duration
 	// Level is that of the log.
@@ -77,6 +79,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Installed:  read.path("INSTALLED", ""),
 		Mounts:     read.path("MOUNTS", ""),
 		Runsc:      read.path("RUNSC", ""),
+		Metrics:    read.address("METRICS", ""),
 		Pulls:      read.number("PULLS", 2, 1, 64),
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollbox.dev/node/internal/problem"
+	"rollbox.dev/node/internal/telemetry"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -16,38 +17,37 @@ type Metrics struct {
 
 // NewMetrics registers them.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		copies: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollbox_mirror_copies_total",
-			Help: "Copies by outcome: copied, there, left (by all callers), or the outcome or code of the failure.",
-		}, []string{"outcome"}),
-		sent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rollbox_mirror_sent_bytes_total", Help: "Bytes that finished copies have sent to the private registry.",
-		}),
-		paused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rollbox_mirror_pauses_total", Help: "Waits of copies for a registry that limits how often it is asked.",
-		}),
+	return &Metrics{
+		copies: telemetry.MirrorCopies.CounterVec(registry),
+		sent:   telemetry.MirrorSentBytes.Counter(registry),
+		paused: telemetry.MirrorPauses.Counter(registry),
 	}
-	registry.MustRegister(m.copies, m.sent, m.paused)
-	return m
 }
 
 func (m *Metrics) over(result *wire.Copied, err error, left bool) {
-	outcome := "copied"
+	m.copies.WithLabelValues(outcomeOf(result, err, left)).Inc()
+	m.sent.Add(float64(result.GetSentBytes()))
+}
+
+func outcomeOf(result *wire.Copied, err error, left bool) string {
 	switch {
 	case left:
-		outcome = "left"
-	case err != nil:
-		found := problem.From(err)
-		if outcome = found.Details["outcome"]; outcome == "" {
-			outcome = string(found.Code)
-		}
-		if found.Details["side"] == "registry" {
-			outcome = "registry"
-		}
-	case result.GetThere():
-		outcome = "there"
+		return "left"
+	case err == nil && result.GetThere():
+		return "there"
+	case err == nil:
+		return "copied"
 	}
-	m.copies.WithLabelValues(outcome).Inc()
-	m.sent.Add(float64(result.GetSentBytes()))
+	found := problem.From(err)
+	if found.Details["side"] == "registry" {
+		return "registry"
+	}
+	if told := found.Details["outcome"]; telemetry.MirrorCopies.Allows("outcome", told) {
+		return told
+	}
+	switch found.Code {
+	case problem.InvalidArgument, problem.Unsupported, problem.PayloadTooLarge, problem.ImageNotFound:
+		return "refused"
+	}
+	return "failed"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"rollbox.dev/node/internal/broken"
+	"rollbox.dev/node/internal/telemetry"
 )
 
 // Why a read of a sandbox failed: what the registry gave is not what the table of contents says, or it gave nothing.
@@ -33,16 +34,7 @@ var wrongContent = []string{"invalid chunk", "gzip:", "flate:", "zstd:", "not ve
 // recordFailures counts reads of sandboxes that fail, and keeps the layers of which the content is at fault. The library
 // tells it as messages of its log.
 func recordFailures(socket string, into prometheus.Registerer) error {
-	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollbox_snapshotter_read_failures_total",
-		Help: "Reads of files of lazily mounted layers that failed: for their content, or since it was not fetched.",
-	}, []string{"reason"})
-	if err := into.Register(reads); err != nil {
-		return err
-	}
-	for _, reason := range []string{FailedContent, FailedFetch} {
-		reads.WithLabelValues(reason)
-	}
+	reads := telemetry.SnapshotterReadFailures.CounterVec(into)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return err
 	}

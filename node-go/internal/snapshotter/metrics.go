@@ -1,15 +1,12 @@
 package snapshotter
 
 import (
-	"context"
 	"errors"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"rollbox.dev/node/internal/telemetry"
 )
 
 // counts tells how layers came to the node.
@@ -20,18 +17,12 @@ type counts struct {
 }
 
 func newCounts() *counts {
+	registry := prometheus.NewRegistry()
 	c := &counts{
-		registry: prometheus.NewRegistry(),
-		layers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollbox_snapshotter_layers_total",
-			Help: "Layers that were asked for lazily: mounted (lazy), or fetched whole (full), and then why.",
-		}, []string{"how", "reason"}),
-		agains: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollbox_snapshotter_remounts_total",
-			Help: "Layers that were mounted again because nothing served them any more.",
-		}, []string{"outcome"}),
+		registry: registry,
+		layers:   telemetry.SnapshotterLayers.CounterVec(registry),
+		agains:   telemetry.SnapshotterRemounts.CounterVec(registry),
 	}
-	c.registry.MustRegister(c.layers, c.agains)
 	c.layers.WithLabelValues("lazy", "")
 	for _, reason := range []string{ReasonUntrusted, ReasonPlain, ReasonRegistry, ReasonDenied, ReasonMounts} {
 		c.layers.WithLabelValues("full", reason)
@@ -109,23 +100,4 @@ func add(into, one *dto.Metric) {
 			*bucket.CumulativeCount += one.Histogram.Bucket[i].GetCumulativeCount()
 		}
 	}
-}
-
-// serveMetrics answers on the address until the context ends; at once when there is none.
-func serveMetrics(ctx context.Context, address string, from prometheus.Gatherer) error {
-	if address == "" {
-		return nil
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	routes := http.NewServeMux()
-	routes.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: routes, ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

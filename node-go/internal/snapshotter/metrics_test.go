@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"rollbox.dev/node/internal/telemetry/telemetrytest"
 )
 
 func TestMetricsOfLayersAreSummed(t *testing.T) {
@@ -32,6 +34,10 @@ func TestMetricsOfLayersAreSummed(t *testing.T) {
 	if err := testutil.GatherAndCompare(withoutLayers{registry}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestWhatIsToldIsWhatTheTableSays(t *testing.T) {
+	telemetrytest.Fits(t, newCounts().registry, "snapshotter")
 }
 
 func TestLayersAreCountedByHowTheyCame(t *testing.T) {

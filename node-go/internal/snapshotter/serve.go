@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/stargz-snapshotter/snapshot"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+
+	"rollbox.dev/node/internal/telemetry"
 )
 
 // grace is how long calls under way may go on when a process is told to stop.
@@ -39,7 +41,7 @@ func Serve(ctx context.Context, s *Settings) error {
 	server := grpc.NewServer()
 	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(shots))
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveMetrics(ctx, s.Metrics, counts.registry) })
+	group.Go(func() error { return telemetry.Serve(ctx, s.Metrics, counts.registry) })
 	group.Go(func() error { return serveSocket(ctx, server, s.Socket) })
 	log.G(ctx).WithField("socket", s.Socket).WithField("trusted", s.Trusted).Info("serving snapshots")
 	return group.Wait()

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+
+	"rollbox.dev/node/internal/telemetry"
 )
 
 // Mounts serves the files of lazily mounted layers until the context ends. Then they are gone for every sandbox that
@@ -52,7 +54,7 @@ func Mounts(ctx context.Context, s *Settings) error {
 	}
 	api.RegisterStargzFuseManagerServiceServer(server, manager)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveMetrics(ctx, s.MountsMetrics, withoutLayers{prometheus.DefaultGatherer}) })
+	group.Go(func() error { return telemetry.Serve(ctx, s.MountsMetrics, withoutLayers{prometheus.DefaultGatherer}) })
 	group.Go(func() error { return serveSocket(ctx, server, s.MountsSocket) })
 	log.G(ctx).WithField("socket", s.MountsSocket).Info("serving mounts")
 	return errors.Join(group.Wait(), manager.Close(context.WithoutCancel(ctx)))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
 import structlog
 
@@ -26,6 +26,7 @@ from controlplane.lifecycle.fair_queue import FairQueue
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Limits, Sandbox, Usage
 from controlplane.store import Full
+from controlplane.telemetry import Room, Waited
 
 # Freed quota is published at once; this retry is for feed messages that were lost.
 LOOK_AGAIN_S: Final = 1.0
@@ -67,6 +68,7 @@ class CreateQueue:
         limits: returns the current limits of an owner.
         unwanted: called with an answer whose caller has disconnected.
         clock: the time of day.
+        waited: called for every wait that is over, with what was missing last, how it ended, and how long it took (ms).
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class CreateQueue:
         limits: Callable[[str], Limits],
         unwanted: Callable[[Answer], None],
         clock: Clock,
+        waited: Callable[[Room, Waited, int], None] = lambda _room, _outcome, _ms: None,
     ) -> None:
         self._store = store
         self._limits = limits
         self._unwanted = unwanted
         self._clock = clock
+        self._waited = waited
         self._queue: FairQueue[WaitingCreate] = FairQueue()
         self._paces: dict[str, Pace] = {}
         self._places: dict[Key, WaitingCreate] = {}
@@ -207,6 +211,10 @@ class CreateQueue:
         try:
             await asyncio.wait((place.answer,), timeout=left_s)
             if not place.answer.done():
+                # Only an owner's first create is tried at the store: those behind it wait for the same resource.
+                owner = place.wish.owner
+                lacked = self._blocked.get(owner) or self._queue.first(owner).full.resource
+                self._over(place, "refused", lacked)
                 raise self._late(place)
             return place.answer.result()
         except asyncio.CancelledError:
@@ -289,10 +297,14 @@ class CreateQueue:
         if place.waits:
             self._queue.served(owner, place.ticket)
             self._paces[owner].turn(self._clock.now_ms())
+            self._over(place, "refused" if isinstance(came, Problem) else "admitted", place.full.resource)
             resolve(place, came)
         elif not isinstance(came, Problem):
             self._unwanted(came)
         return True
+
+    def _over(self, place: WaitingCreate, outcome: Waited, resource: str) -> None:
+        self._waited(_room(resource), outcome, self._clock.now_ms() - place.since_ms)
 
     def _wake(self) -> None:
         self._waking = None
@@ -303,3 +315,8 @@ class CreateQueue:
         now_ms = self._clock.now_ms()
         firsts = (self._queue.first(owner).since_ms for owner in self._queue.owners())
         return PAUSE_S / (1 + max(0, now_ms - min(firsts, default=now_ms)) / 1000)
+
+
+def _room(resource: str) -> Room:
+    """What was missing, as a label; ``resource`` is empty where nothing was."""
+    return next((room for room in get_args(Room) if room == resource), "turn")

@@ -1,7 +1,7 @@
 //! Keeps the route table up to date from the route feed: a snapshot, then deltas; a new snapshot after each reconnect.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{Stream as Messages, StreamExt as _};
 use http::Uri;
@@ -189,6 +189,7 @@ async fn sleep_until(moment: Option<Instant>) {
 
 /// Applies one message; returns whether it was a snapshot.
 fn apply(message: routes::Update, sink: &Sink<'_>) -> bool {
+    let changed_at_ms = message.changed_at_ms;
     let Some((update, unreadable)) = Update::from_wire(message) else {
         sink.state.received(false);
         return false;
@@ -201,6 +202,9 @@ fn apply(message: routes::Update, sink: &Sink<'_>) -> bool {
     sink.metrics.feed_fenced.inc_by(u64::try_from(applied.fenced).unwrap_or(u64::MAX));
     sink.metrics.dns_disagreements.inc_by(u64::try_from(applied.dns_disagreements).unwrap_or(u64::MAX));
     sink.state.received(snapshot);
+    if changed_at_ms > 0 {
+        sink.metrics.route_lag(since(changed_at_ms));
+    }
     if let Some(checks) = sink.checks.filter(|_| !snapshot) {
         for sandbox_id in &applied.changed {
             if let Found::Live(route) = sink.directory.find(sandbox_id) {
@@ -209,6 +213,12 @@ fn apply(message: routes::Update, sink: &Sink<'_>) -> bool {
         }
     }
     snapshot
+}
+
+/// Returns the time since a moment of another machine's clock; none for one that is still to come by this one's.
+fn since(unix_ms: i64) -> Duration {
+    let then = UNIX_EPOCH + Duration::from_millis(u64::try_from(unix_ms).unwrap_or_default());
+    SystemTime::now().duration_since(then).unwrap_or_default()
 }
 
 /// Connects, and requests the feed.

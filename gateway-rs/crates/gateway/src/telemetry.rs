@@ -2,6 +2,7 @@
 
 mod log;
 mod metrics;
+mod table;
 
 pub(crate) use log::install as install_log;
 pub(crate) use metrics::{

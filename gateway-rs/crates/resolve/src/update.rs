@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     fn message(body: routes::update::Body) -> routes::Update {
-        routes::Update { version: 1, body: Some(body) }
+        routes::Update { version: 1, body: Some(body), changed_at_ms: 0 }
     }
 
     #[test]
     fn heartbeats_and_unknown_bodies_say_nothing_about_routes() {
         let heartbeat = message(routes::update::Body::Heartbeat(routes::Heartbeat {}));
         assert_eq!(Update::from_wire(heartbeat), None);
-        assert_eq!(Update::from_wire(routes::Update { version: 1, body: None }), None);
+        assert_eq!(Update::from_wire(routes::Update { version: 1, body: None, changed_at_ms: 0 }), None);
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn opened(port: u32) -> Update {
     };
     let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
     let body = Some(routes::update::Body::Delta(delta));
-    Update::from_wire(routes::Update { version: 1, body }).unwrap().0
+    Update::from_wire(routes::Update { version: 1, body, changed_at_ms: 0 }).unwrap().0
 }
 
 #[tokio::test(start_paused = true)]

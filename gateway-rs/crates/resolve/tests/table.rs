@@ -46,7 +46,8 @@ fn ports(revision: u64, public: &[(u32, &str)]) -> Update {
         public_ports: public.collect(),
     };
     let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
-    let message = routes::Update { version: 1, body: Some(routes::update::Body::Delta(delta)) };
+    let message =
+        routes::Update { version: 1, body: Some(routes::update::Body::Delta(delta)), changed_at_ms: 0 };
     Update::from_wire(message).unwrap().0
 }
 

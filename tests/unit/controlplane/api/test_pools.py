@@ -28,7 +28,8 @@ async def test_a_pool_is_declared_filled_changed_and_taken_back(plane: World) ->
         "paused_until_ms": None,
     }
     assert (await plane.api("GET", "/v1/pools")).json == {"pools": [told]}
-    assert b'rollbox_pool_sandboxes{what="ready"} 2.0' in plane.deps.metrics.render(await plane.service.levels())
+    text, _ = plane.deps.metrics.render(await plane.service.levels())
+    assert b'rollbox_pool_sandboxes{pool="p",what="ready"} 2.0' in text
     assert (await plane.api("PUT", "/v1/pools/p", body=SPEC)).status == 200
     changed = await plane.api("PATCH", "/v1/pools/p", body={"drain": True})
     assert changed.json["spec"] == {**told["spec"], "drain": True}

@@ -482,8 +482,8 @@ async def test_operators_see_health_and_metrics_without_a_key(plane: World) -> N
     assert (await plane.api("GET", "/readyz")).status == 200
     text = (await plane.api("GET", "/metrics")).body.decode()
     assert 'rollbox_sandboxes{state="running"} 1.0' in text
-    assert 'rollbox_create_phase_seconds_count{phase="total"} 1.0' in text
-    assert 'rollbox_sandbox_ends_total{cause="oom_killed"} 0.0' in text
+    assert 'rollbox_create_phase_seconds_count{phase="total",start="cold"} 1.0' in text
+    assert 'rollbox_sandbox_ends_total{cause="oom_killed",fault="workload",masked="false"} 0.0' in text
     assert "sb-" not in text
     await plane.service.drain(delete=True)
     assert (await plane.api("GET", "/readyz")).code == "draining"

@@ -34,10 +34,11 @@ class Harness:
     admitted: list[Sandbox] = field(default_factory=list)
     calls: list[asyncio.Task[Answer]] = field(default_factory=list)
     disowned: list[Answer] = field(default_factory=list)
+    waits: list[tuple[str, str, int]] = field(default_factory=list)
     ids: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self.queue = CreateQueue(self.store, self.limits, self._disown, VirtualClock())
+        self.queue = CreateQueue(self.store, self.limits, self._disown, VirtualClock(), self._note_wait)
 
     def limits(self, owner: str) -> Limits:
         return Limits(self.total, self.quotas.get(owner, Quota()))
@@ -69,6 +70,9 @@ class Harness:
         assert await self.store.replace(after, sandbox.version)
         if told:
             self.queue.on(Transition.of(sandbox, after, here=True))
+
+    def _note_wait(self, room: str, outcome: str, wait_ms: int) -> None:
+        self.waits.append((room, outcome, wait_ms // 1000))
 
     def _disown(self, answer: Answer) -> None:
         self.disowned.append(answer)
@@ -109,6 +113,32 @@ async def test_over_the_quota_it_waits_for_the_first_that_ends_in_order() -> Non
             await asyncio.sleep(0.1)
         assert [one.id for one in place.admitted] == [f"sb-{number}" for number in range(10)]
         await asyncio.gather(*creates)
+
+
+async def test_each_wait_is_told_with_what_was_missing() -> None:
+    async with office(total=2, alice=Quota(sandboxes=1)) as queue:
+        first = await queue.come("alice")
+        second, third = queue.come("alice"), queue.come("alice")
+        await asyncio.sleep(30)
+        assert isinstance(first, Admitted)
+        await queue.end(first.sandbox)
+        assert isinstance(await second, Admitted)
+        with pytest.raises(Problem):
+            await third
+        # Never tried at the store: the one before it lacked the same.
+        assert queue.waits == [("sandboxes", "admitted", 30), ("sandboxes", "refused", 57)]
+
+
+async def test_a_wait_while_the_store_is_away_is_told_as_that() -> None:
+    async with office(alice=Quota(sandboxes=1)) as queue:
+        await queue.come("alice")
+        waits = queue.come("alice", key="k")
+        await asyncio.sleep(1)
+        queue.away = True
+        queue.queue.changed()
+        with pytest.raises(Problem):
+            await waits
+        assert queue.waits == [("store", "refused", 57)]
 
 
 async def test_a_thousand_of_one_owner_and_five_of_another_share_what_is_freed() -> None:

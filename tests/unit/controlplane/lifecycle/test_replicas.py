@@ -227,7 +227,10 @@ async def test_both_expire_a_sandbox_once() -> None:
         await asyncio.sleep(10)
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "ttl_expired")]
         counted = sum(
-            plane.deps.metrics.registry.get_sample_value("rollbox_sandbox_ends_total", {"cause": "ttl_expired"}) or 0
+            plane.deps.metrics.registry.get_sample_value(
+                "rollbox_sandbox_ends_total", {"cause": "ttl_expired", "fault": "caller", "masked": "true"}
+            )
+            or 0
             for plane in (two.a, two.b)
         )
         assert counted == 1

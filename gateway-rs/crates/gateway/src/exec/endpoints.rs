@@ -37,6 +37,8 @@ pub(crate) async fn exec(
     drop(bytes);
     let Outcome { result, queue, sidecar } = call::exec(&execs, bearer, decoded, budget).await?;
     let answer = json::response(answer::encode(&result, queue));
+    let output_bytes =
+        [&result.stdout, &result.stderr].into_iter().flatten().map(|output| output.data.len()).sum();
     execs.calls.metrics().exec_ended(&Ended {
         end: result.end(),
         queue,
@@ -45,6 +47,7 @@ pub(crate) async fn exec(
         sidecar,
         // The time that the client takes to send the body is not the gateway's latency.
         total: checked + decoding.elapsed(),
+        output_bytes,
     });
     Ok(answer)
 }

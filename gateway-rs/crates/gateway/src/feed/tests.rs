@@ -23,7 +23,7 @@ impl Rig {
 }
 
 fn message(body: Body) -> Result<routes::Update, Status> {
-    Ok(routes::Update { version: 1, body: Some(body) })
+    Ok(routes::Update { version: 1, body: Some(body), changed_at_ms: 0 })
 }
 
 fn snapshot(ids: &[&str]) -> Result<routes::Update, Status> {

@@ -6,20 +6,15 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use resolve::Source;
 use wire::{Code, agent};
+
+use super::table::{self, Family as Row};
 
 /// Labels from fixed sets of values; never an id.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type CounterBy<const N: usize = 1> = Family<Labels<N>, Counter>;
-
-/// Upper bounds of the buckets in seconds: 100 us (less than a spawn takes) to 100 s, then up to an hour; factors of
-/// about 2 in the range of execs of healthy sandboxes, larger ones above.
-const BOUNDS_S: [f64; 20] = [
-    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
-    100.0, 600.0, 3600.0,
-];
 
 /// Times and end of one exec.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +27,8 @@ pub(crate) struct Ended {
     pub(crate) sidecar: Duration,
     /// From the token check and the decoding of the body to the encoded answer, without the wait for the body.
     pub(crate) total: Duration,
+    /// Of both streams, as the answer has them.
+    pub(crate) output_bytes: usize,
 }
 
 /// The outcome of an attempt to connect to a sidecar.
@@ -148,7 +145,9 @@ pub(crate) struct Metrics {
     sidecar: Histogram,
     total: Histogram,
     ends: CounterBy,
-    errors: CounterBy,
+    output_bytes: Counter,
+    errors: CounterBy<3>,
+    route_lag: Histogram,
     resolved: CounterBy,
     connects: CounterBy,
     dns_checks: CounterBy,
@@ -186,7 +185,7 @@ struct Live {
 impl Metrics {
     /// Creates all metrics at zero; every value of every label exists from the start.
     pub(crate) fn new() -> Self {
-        let histogram = || Histogram::new(BOUNDS_S);
+        let histogram = || Histogram::new(table::EXECS_S);
         let mut metrics = Self {
             registry: Registry::with_prefix("rollbox_gateway"),
             queue: histogram(),
@@ -194,22 +193,19 @@ impl Metrics {
             run: histogram(),
             sidecar: histogram(),
             total: histogram(),
-            ends: counters("end", ENDS.map(end_name)),
-            errors: counters("code", Code::ALL.map(Code::name)),
-            resolved: counters("source", ["table", "dns"]),
-            connects: counters("outcome", ["connected", "failed"]),
-            dns_checks: counters("outcome", ["agree", "disagree", "absent", "error"]),
-            forwarded: counters("status", STATUS_CLASSES),
-            streams_open: gauges("stream", Stream::ALL.map(Stream::name)),
-            stream_bytes: crossed("stream", Stream::ALL.map(Stream::name), "direction", ["in", "out"]),
-            attaches: counters("kind", ["first", "again"]),
-            attach_ends: counters("end", ["result", "problem", "drained", "left"]),
-            files: crossed(
-                "operation",
-                FileOperation::ALL.map(FileOperation::name),
-                "outcome",
-                ["ok", "refused", "failed", "gone"],
-            ),
+            ends: counters("end", table::EXEC_END),
+            output_bytes: Counter::default(),
+            errors: errors(),
+            route_lag: Histogram::new(table::LAGS_S),
+            resolved: counters("source", table::SOURCE),
+            connects: counters("outcome", table::CONNECT_OUTCOME),
+            dns_checks: counters("outcome", table::DNS_OUTCOME),
+            forwarded: counters("status", table::STATUS),
+            streams_open: gauges("stream", table::STREAM),
+            stream_bytes: crossed("stream", table::STREAM, "direction", table::DIRECTION),
+            attaches: counters("kind", table::ATTACH_KIND),
+            attach_ends: counters("end", table::ATTACH_END),
+            files: crossed("operation", table::FILE_OPERATION, "outcome", table::FILE_OUTCOME),
             dns_disagreements: Counter::default(),
             feed_reconnects: Counter::default(),
             feed_fenced: Counter::default(),
@@ -226,99 +222,49 @@ impl Metrics {
 
     fn register_kept(&mut self) {
         let registry = &mut self.registry;
-        registry.register("exec_queue_seconds", "From decoded request to admission", self.queue.clone());
-        registry.register(
-            "exec_spawn_seconds",
-            "From request in the sidecar to running process",
-            self.spawn.clone(),
-        );
-        registry.register("exec_run_seconds", "From running process to collected end", self.run.clone());
-        registry.register(
-            "exec_sidecar_seconds",
-            "From call to the sidecar to its answer",
-            self.sidecar.clone(),
-        );
-        registry.register(
-            "exec_total_seconds",
-            "From request to encoded answer, without the wait for the body",
-            self.total.clone(),
-        );
-        registry.register("exec_ends", "Execs with a result, by end", self.ends.clone());
-        registry.register("errors", "Answers that are problems, by code", self.errors.clone());
-        registry.register("routes_resolved", "Routes found, by source", self.resolved.clone());
-        registry.register("upstream_connects", "Attempts to connect to a sidecar", self.connects.clone());
-        registry.register("forwarded", "Requests forwarded to the control plane", self.forwarded.clone());
-        registry.register(
-            "dns_disagreements",
-            "Routes found by DNS that a push contradicted",
-            self.dns_disagreements.clone(),
-        );
-        registry.register("dns_checks", "Pushed routes compared with DNS", self.dns_checks.clone());
-        registry.register(
-            "route_feed_reconnects",
-            "Times that the route feed was lost",
-            self.feed_reconnects.clone(),
-        );
-        registry.register("route_feed_fenced", "Updates ignored as too old", self.feed_fenced.clone());
-        registry.register(
-            "client_connections",
-            "Open connections of clients",
-            self.client_connections.clone(),
-        );
-        registry.register(
-            "refused_connections",
-            "Client connections closed because of the limit",
-            self.refused_connections.clone(),
-        );
-        registry.register("panics", "Requests in which the gateway panicked", self.panics.clone());
+        register(registry, table::EXEC_QUEUE_SECONDS, self.queue.clone());
+        register(registry, table::EXEC_SPAWN_SECONDS, self.spawn.clone());
+        register(registry, table::EXEC_RUN_SECONDS, self.run.clone());
+        register(registry, table::EXEC_SIDECAR_SECONDS, self.sidecar.clone());
+        register(registry, table::EXEC_TOTAL_SECONDS, self.total.clone());
+        register(registry, table::EXEC_ENDS, self.ends.clone());
+        register(registry, table::EXEC_OUTPUT_BYTES, self.output_bytes.clone());
+        register(registry, table::ERRORS, self.errors.clone());
+        register(registry, table::ROUTES_RESOLVED, self.resolved.clone());
+        register(registry, table::UPSTREAM_CONNECTS, self.connects.clone());
+        register(registry, table::FORWARDED, self.forwarded.clone());
+        register(registry, table::DNS_DISAGREEMENTS, self.dns_disagreements.clone());
+        register(registry, table::DNS_CHECKS, self.dns_checks.clone());
+        register(registry, table::ROUTE_LAG_SECONDS, self.route_lag.clone());
+        register(registry, table::ROUTE_FEED_RECONNECTS, self.feed_reconnects.clone());
+        register(registry, table::ROUTE_FEED_FENCED, self.feed_fenced.clone());
+        register(registry, table::CLIENT_CONNECTIONS, self.client_connections.clone());
+        register(registry, table::REFUSED_CONNECTIONS, self.refused_connections.clone());
+        register(registry, table::PANICS, self.panics.clone());
     }
 
     fn register_streams(&mut self) {
         let registry = &mut self.registry;
-        registry.register("streams_open", "Streams under way, by kind of stream", self.streams_open.clone());
-        registry.register(
-            "stream_bytes",
-            "Data of streams; in is from the client",
-            self.stream_bytes.clone(),
-        );
-        registry.register(
-            "attaches",
-            "Attached clients: first, or again from an offset",
-            self.attaches.clone(),
-        );
-        registry.register("attach_ends", "Attached clients, by end", self.attach_ends.clone());
-        registry.register("files", "File calls, by operation and outcome", self.files.clone());
+        register(registry, table::STREAMS_OPEN, self.streams_open.clone());
+        register(registry, table::STREAM_BYTES, self.stream_bytes.clone());
+        register(registry, table::ATTACHES, self.attaches.clone());
+        register(registry, table::ATTACH_ENDS, self.attach_ends.clone());
+        register(registry, table::FILES, self.files.clone());
     }
 
     fn register_gauges(&mut self) {
         let (registry, live) = (&mut self.registry, &self.live);
-        registry.register("exec_inflight", "Execs under way", live.inflight.clone());
-        registry.register("exec_queued", "Execs that wait for admission", live.queued.clone());
-        registry.register("calls", "Calls under way, with forwarded ones", live.calls.clone());
-        registry.register("body_bytes", "Memory of larger request bodies", live.body_bytes.clone());
-        registry.register("routes", "Sandboxes in the route table", live.routes.clone());
-        registry.register("tombstones", "Tombstones of ended sandboxes", live.tombstones.clone());
-        registry.register(
-            "upstream_connections",
-            "Open connections to sidecars",
-            live.upstream_connections.clone(),
-        );
-        registry.register(
-            "route_feed_connected",
-            "1 while the route feed is connected",
-            live.feed_connected.clone(),
-        );
-        registry.register(
-            "route_feed_silence_seconds",
-            "Time since the feed's last message, 0 while it is lost",
-            live.feed_silence_seconds.clone(),
-        );
-        registry.register(
-            "route_feed_age_seconds",
-            "Time since the feed's last message, even while it is lost",
-            live.feed_age_seconds.clone(),
-        );
-        registry.register("draining", "1 while shutting down", live.draining.clone());
+        register(registry, table::EXEC_INFLIGHT, live.inflight.clone());
+        register(registry, table::EXEC_QUEUED, live.queued.clone());
+        register(registry, table::CALLS, live.calls.clone());
+        register(registry, table::BODY_BYTES, live.body_bytes.clone());
+        register(registry, table::ROUTES, live.routes.clone());
+        register(registry, table::TOMBSTONES, live.tombstones.clone());
+        register(registry, table::UPSTREAM_CONNECTIONS, live.upstream_connections.clone());
+        register(registry, table::ROUTE_FEED_CONNECTED, live.feed_connected.clone());
+        register(registry, table::ROUTE_FEED_SILENCE_SECONDS, live.feed_silence_seconds.clone());
+        register(registry, table::ROUTE_FEED_AGE_SECONDS, live.feed_age_seconds.clone());
+        register(registry, table::DRAINING, live.draining.clone());
     }
 
     pub(crate) fn exec_ended(&self, ended: &Ended) {
@@ -328,10 +274,16 @@ impl Metrics {
         self.sidecar.observe(ended.sidecar.as_secs_f64());
         self.total.observe(ended.total.as_secs_f64());
         self.ends.get_or_create(&[("end", end_name(ended.end))]).inc();
+        self.output_bytes.inc_by(u64::try_from(ended.output_bytes).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn problem(&self, code: Code) {
-        self.errors.get_or_create(&[("code", code.name())]).inc();
+        self.errors.get_or_create(&labels_of(code)).inc();
+    }
+
+    /// Records how long ago what a delta of the route feed says has become known to the control plane.
+    pub(crate) fn route_lag(&self, lag: Duration) {
+        self.route_lag.observe(lag.as_secs_f64());
     }
 
     pub(crate) fn resolved(&self, source: Source) {
@@ -361,7 +313,7 @@ impl Metrics {
     }
 
     pub(crate) fn forwarded(&self, status: u16) {
-        let class = STATUS_CLASSES.get(usize::from(status / 100).saturating_sub(1)).unwrap_or(&"5xx");
+        let class = table::STATUS.get(usize::from(status / 100).saturating_sub(1)).unwrap_or(&"5xx");
         self.forwarded.get_or_create(&[("status", *class)]).inc();
     }
 
@@ -410,6 +362,7 @@ impl Metrics {
 }
 
 impl Stream {
+    #[cfg(test)]
     const ALL: [Self; 4] = [Self::Attach, Self::Download, Self::Upload, Self::Watch];
 
     fn name(self) -> &'static str {
@@ -423,6 +376,7 @@ impl Stream {
 }
 
 impl FileOperation {
+    #[cfg(test)]
     const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
@@ -471,19 +425,28 @@ impl Live {
     }
 }
 
-const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
-const ENDS: [agent::End; 6] = [
-    agent::End::Unspecified,
-    agent::End::Exited,
-    agent::End::Signalled,
-    agent::End::Deadline,
-    agent::End::OomKilled,
-    agent::End::Cancelled,
-];
-
 fn end_name(end: agent::End) -> &'static str {
     wire::end_name(end).unwrap_or("unspecified")
+}
+
+fn register(registry: &mut Registry, row: Row, metric: impl Metric) {
+    match row.unit {
+        Some(unit) => registry.register_with_unit(row.name, row.help, unit, metric),
+        None => registry.register(row.name, row.help, metric),
+    }
+}
+
+fn labels_of(code: Code) -> Labels<3> {
+    let masked = if code.mask_sample() { "true" } else { "false" };
+    [("code", code.name()), ("fault", code.fault().name()), ("masked", masked)]
+}
+
+fn errors() -> CounterBy<3> {
+    let family = CounterBy::default();
+    for code in Code::ALL {
+        drop(family.get_or_create(&labels_of(code)));
+    }
+    family
 }
 
 fn counters<const N: usize>(label: &'static str, values: [&'static str; N]) -> CounterBy {
@@ -527,16 +490,71 @@ mod tests {
         metrics.problem(Code::Deleted);
         let text = metrics.render(&Gauges { routes: 3, ..Gauges::default() });
         for code in Code::ALL {
-            assert!(text.contains(&format!("rollbox_gateway_errors_total{{code=\"{}\"}}", code.name())));
+            let fault = code.fault().name();
+            let series = format!("rollbox_gateway_errors_total{{code=\"{}\",fault=\"{fault}\",", code.name());
+            assert!(text.contains(&series), "{series}");
         }
-        assert!(text.contains("rollbox_gateway_errors_total{code=\"deleted\"} 1"));
+        assert!(
+            text.contains(
+                "rollbox_gateway_errors_total{code=\"deleted\",fault=\"caller\",masked=\"true\"} 1"
+            )
+        );
         assert!(text.contains("rollbox_gateway_routes 3"));
         assert!(text.contains("rollbox_gateway_exec_ends_total{end=\"oom_killed\"} 0"));
         assert!(text.contains("rollbox_gateway_exec_queue_seconds_bucket{le=\"0.0001\"} 0"));
         assert!(text.contains("rollbox_gateway_files_total{operation=\"write_archive\",outcome=\"gone\"} 0"));
         assert!(text.contains("rollbox_gateway_stream_bytes_total{stream=\"upload\",direction=\"in\"} 0"));
         assert!(text.contains("rollbox_gateway_streams_open{stream=\"attach\"} 0"));
+        assert!(text.contains("# UNIT rollbox_gateway_exec_queue_seconds seconds"));
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_names_of_label_values_are_those_of_the_table() {
+        assert_eq!(Stream::ALL.map(Stream::name), table::STREAM);
+        assert_eq!(FileOperation::ALL.map(FileOperation::name), table::FILE_OPERATION);
+        let ends = [
+            agent::End::Unspecified,
+            agent::End::Exited,
+            agent::End::Signalled,
+            agent::End::Deadline,
+            agent::End::OomKilled,
+            agent::End::Cancelled,
+        ];
+        assert_eq!(ends.map(end_name), table::EXEC_END);
+    }
+
+    #[test]
+    fn what_is_counted_adds_no_series() {
+        let metrics = Metrics::new();
+        let series = |metrics: &Metrics| metrics.render(&Gauges::default()).lines().count();
+        let before = series(&metrics);
+        for outcome in [DnsCheck::Agree, DnsCheck::Disagree, DnsCheck::Absent, DnsCheck::Error] {
+            metrics.dns_check(outcome);
+        }
+        for end in [AttachEnd::Result, AttachEnd::Problem, AttachEnd::Drained, AttachEnd::Left] {
+            metrics.attach_ended(end);
+        }
+        for outcome in [FileOutcome::Ok, FileOutcome::Refused, FileOutcome::Failed, FileOutcome::Gone] {
+            metrics.file(FileOperation::Read, outcome);
+        }
+        for direction in [Direction::In, Direction::Out] {
+            metrics.streamed(Stream::Watch, direction, 1);
+        }
+        for source in [Source::Table, Source::Dns] {
+            metrics.resolved(source);
+        }
+        for outcome in [Connects::Connected, Connects::Failed] {
+            metrics.connect(outcome);
+        }
+        for again in [false, true] {
+            metrics.attached(again);
+        }
+        for status in [100, 200, 304, 404, 500] {
+            metrics.forwarded(status);
+        }
+        metrics.route_lag(Duration::from_millis(3));
+        assert_eq!(series(&metrics), before);
     }
 
     #[test]

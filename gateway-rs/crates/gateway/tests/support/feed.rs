@@ -121,14 +121,17 @@ impl Routes for Fake {
     async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let deltas = self.0.deltas.subscribe();
         let routes = self.0.routes.lock().unwrap().values().cloned().collect();
-        let snapshot =
-            Update { version: 1, body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })) };
+        let snapshot = Update {
+            version: 1,
+            body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })),
+            changed_at_ms: 0,
+        };
         let deltas = stream::unfold(deltas, |mut deltas| async {
             let body = tokio::select! {
                 delta = deltas.recv() => Body::Delta(delta.ok()?),
                 () = tokio::time::sleep(HEARTBEAT) => Body::Heartbeat(Heartbeat {}),
             };
-            Some((Ok(Update { version: 2, body: Some(body) }), deltas))
+            Some((Ok(Update { version: 2, body: Some(body), changed_at_ms: 0 }), deltas))
         });
         Ok(Response::new(Box::pin(stream::iter([Ok(snapshot)]).chain(deltas))))
     }

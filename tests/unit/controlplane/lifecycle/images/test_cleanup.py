@@ -46,7 +46,7 @@ def left(plane: World, node: str = "n1") -> list[str]:
 
 
 def counted(plane: World) -> dict[str, float]:
-    text = plane.deps.metrics.render(Levels({}, 0, 0, 0)).decode()
+    text = plane.deps.metrics.render(Levels({}, 0, 0, 0))[0].decode()
     wanted = ("rollbox_image_removals_total", "rollbox_image_store")
     lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith(wanted)]
     return {name: float(value) for name, _, value in lines if float(value)}
