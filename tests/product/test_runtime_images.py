@@ -1,0 +1,73 @@
+"""The runtime images: small, of few layers, with what they are for, for root and for every other user."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client
+from tests.support.commits import ON_CLUSTER
+from tests.support.images import pushed
+
+ROOT = Path(__file__).parents[2]
+# Counted in the sandbox, decompressed: whatever has built it.
+MIB = "du -sxm / 2>/dev/null | cut -f1"
+# A user that no image has a name for; the home directory is the one that every user may write to.
+NOBODY = "65534"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime image.
+
+    Attributes:
+        most_mib: it may have decompressed. More is a decision: nodes fetch it, and budgets hold it.
+        programs: commands that succeed in it.
+    """
+
+    name: str
+    most_mib: int
+    programs: tuple[str, ...]
+
+
+PYTHON = Runtime("python", 240, ("python3 -c 'import json, sqlite3, ssl, venv'",))
+SWE = Runtime(
+    "swe",
+    680,
+    (
+        "python3 -m pytest --version",
+        "python3 -m venv --without-pip $HOME/venv",
+        "git init -q $HOME/repo && cd $HOME/repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a",
+        "printf 'int main(void) { return 0; }' | cc -x c -o $HOME/a - && $HOME/a",
+        "make --version",
+        "rg --version && jq --version && patch --version && curl --version",
+    ),
+)
+
+
+def image(runtime: Runtime) -> str:
+    """Its name where the tests run."""
+    if ON_CLUSTER:
+        return pushed(runtime.name)
+    subprocess.run([ROOT / "images" / "runtimes" / runtime.name / "build.sh"], check=True)
+    return f"localhost/rollbox/{runtime.name}:1"
+
+
+@pytest.mark.parametrize("runtime", [PYTHON, SWE], ids=lambda one: one.name)
+async def test_a_runtime_image_is_small_and_works_for_every_user(client: Client, runtime: Runtime) -> None:
+    async with await client.create(image(runtime), memory="512Mi") as sandbox:
+        size = int((await sandbox.exec(MIB)).stdout)
+        print(runtime.name, size, "MiB")
+        assert size <= runtime.most_mib
+        for user in ("0", NOBODY):
+            who = await sandbox.exec("id -u; head -1 /etc/passwd", user=user, check=True)
+            assert who.stdout.splitlines() == [user, "root:x:0:0:root:/root:/bin/bash"]
+            for number, command in enumerate(runtime.programs):
+                home = f"/tmp/home-{user}-{number}"
+                ran = await sandbox.exec(
+                    ["/bin/sh", "-ec", f"export HOME={home}; mkdir -p $HOME; {command}"], user=user, timeout=120
+                )
+                assert ran.ok, (command, user, ran.stderr)
