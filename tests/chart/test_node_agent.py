@@ -55,6 +55,18 @@ def test_it_has_the_socket_and_one_capability_and_no_more(manifests: list[Manife
         assert {"cpu", "memory"} <= container["resources"][side].keys()
 
 
+def test_where_images_are_mounted_lazily_it_looks_at_the_snapshotter() -> None:
+    lazy = ("lazyPulling.enabled=true", "lazyPulling.images[0]=registry.example.com/estargz/")
+    for told, folder in (((), "/run/rollbox-snapshotter"), (("lazyPulling.folder=/run/k3s/lazy",), "/run/k3s/lazy")):
+        spec = agent(render(ON, *lazy, *told))
+        paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+        assert paths["snapshotter"] == folder
+        (container,) = spec["containers"]
+        assert all(one["readOnly"] for one in container["volumeMounts"])
+        mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        assert environment(container)["ROLLBOX_NODE_MOUNTS"] == f"{mounted['snapshotter']}/mounts.sock"
+
+
 def test_the_socket_may_lie_elsewhere() -> None:
     told = ("nodeAgent.containerd.socket=/run/k3s/containerd/c.sock", "nodeAgent.containerd.root=/var/lib/k3s")
     spec = agent(render(ON, *told))

@@ -190,7 +190,7 @@ class Conversions:
 
     def _settle(self, conversion: Conversion, outcome: Converted | Problem) -> None:
         key = key_of(conversion.source)
-        del self._under_way[key]
+        self._under_way.pop(key, None)
         if isinstance(outcome, Problem):
             refused = outcome.entry.fault == "caller"
             self._metrics.image_converted("refused" if refused else "failed")

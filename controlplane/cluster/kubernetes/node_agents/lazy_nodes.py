@@ -61,7 +61,11 @@ class LazyNodes:
     async def follow(self, agents: Agents) -> None:
         """Looks at all nodes, again and again, until it is cancelled."""
         while True:
-            await self.look(agents)
+            try:
+                await self.look(agents)
+            except Exception:
+                # Raised, it would end all that shares the group with it: the whole control plane.
+                self._log.exception("nodes not looked at, retrying later")
             await asyncio.sleep(max(EVERY_S, len(agents.nodes) / LOOKS_A_SECOND))
 
     async def look(self, agents: Agents) -> None:
