@@ -1,4 +1,4 @@
-"""A repository is prepared once, scrubbed of its future and committed; a group of sandboxes is graded from that image.
+"""A repository is prepared once, scrubbed of its future and committed; a group of 16 is graded from that image.
 
     rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
     python sdk/examples/swe.py --image localhost/rollbox/swe:1
@@ -53,6 +53,7 @@ async def spoil(sandbox: Sandbox) -> None:
 
 
 POLICIES: tuple[tuple[Policy, float], ...] = ((cheat, 0.0), (mend, 1.0), (rest, 0.0), (spoil, 0.0))
+SAMPLES = POLICIES * 4
 
 
 async def prepared(image: str) -> CommittedImage:
@@ -68,7 +69,7 @@ async def prepared(image: str) -> CommittedImage:
 async def graded(sandbox: Sandbox, policy: Policy) -> float:
     """The reward of one sample."""
     await policy(sandbox)
-    result = await sandbox.exec("cd /repo && python3 -m pytest -q test_middle.py", timeout=60)
+    result = await sandbox.exec("cd /repo && python3 -m pytest -q test_middle.py", timeout=300)
     return float(result.ok)
 
 
@@ -80,12 +81,13 @@ async def main() -> int:
     image = await prepared(parser.parse_args().image)
     print(f"committed {image} ({image.size_bytes} bytes) after {time.monotonic() - began:.1f} s")
     began = time.monotonic()
-    async with await SandboxGroup.create(image, n=len(POLICIES), memory="512Mi", ttl=600) as group:
-        rewards = await asyncio.gather(*(graded(one, policy) for one, (policy, _) in zip(group, POLICIES, strict=True)))
-    for (policy, expected), reward in zip(POLICIES, rewards, strict=True):
+    memory = ("128Mi", "512Mi")
+    async with await SandboxGroup.create(image, n=len(SAMPLES), memory=memory, ttl=600, start_timeout=600) as group:
+        rewards = await asyncio.gather(*(graded(one, policy) for one, (policy, _) in zip(group, SAMPLES, strict=True)))
+    for (policy, expected), reward in zip(SAMPLES, rewards, strict=True):
         print(f"{policy.__name__:6} {reward:g}" + ("" if reward == expected else f", and not {expected:g}"))
     print(f"graded {len(rewards)} samples after {time.monotonic() - began:.1f} s")
-    return int(any(reward != expected for (_, expected), reward in zip(POLICIES, rewards, strict=True)))
+    return int(any(reward != expected for (_, expected), reward in zip(SAMPLES, rewards, strict=True)))
 
 
 if __name__ == "__main__":
