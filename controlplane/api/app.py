@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from controlplane.api import (
     about,
+    checkpoints,
     groups,
     images,
     leases,
@@ -59,6 +60,7 @@ def bare_app() -> FastAPI:
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
     app.include_router(groups.router, prefix="/v1", dependencies=closed)
     app.include_router(images.router, prefix="/v1", dependencies=closed)
+    app.include_router(checkpoints.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)

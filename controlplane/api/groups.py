@@ -97,6 +97,7 @@ async def create(
     """
     caller, begun = new_caller(checked_call(call_id)), list[Sandbox]()
     by_ms = service.deadline_ms(wish.sandbox, start_timeout_ms)
+    spec = await service.started_from(owner, wish.sandbox)
 
     async def give_up() -> None:
         for sandbox in begun:
@@ -105,7 +106,7 @@ async def create(
     creating = Groups(service).create(
         owner,
         name,
-        wish.sandbox,
+        spec,
         wish.count,
         by_ms,
         partial=wish.partial,

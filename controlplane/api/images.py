@@ -16,7 +16,7 @@ from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.errors import Problem
 from controlplane.lifecycle.images import ConversionProgress, ImageProgress
 from controlplane.lifecycle.service.commits import CommitWish
-from controlplane.lifecycle.service.committed import CommittedUse
+from controlplane.lifecycle.service.committed import CommittedUse, checkpoint_of
 from controlplane.model.spec import Closed, ImageName
 
 MEDIA_TYPE: Final = "application/x-ndjson"
@@ -177,6 +177,8 @@ class CommittedBody(BaseModel):
         tags: those that it has now; none: a later commit took the last one.
         size_bytes: of its own layer.
         built_on: digests of your images whose layers it has too.
+        expires_at_ms: of a checkpoint, whose id is its tag: from when on nothing starts from it (Unix ms); null: it is
+            none, and stays until it is removed.
     """
 
     image: str
@@ -185,11 +187,13 @@ class CommittedBody(BaseModel):
     size_bytes: int
     created_at_ms: int
     built_on: list[str]
+    expires_at_ms: int | None
 
     @classmethod
-    def of(cls, image: CommittedImage) -> Self:
+    def of(cls, place: str, image: CommittedImage) -> Self:
         """From what the cluster tells."""
         tag = f":{image.tags[0]}" if image.tags else ""
+        checkpoint = checkpoint_of(place, image)
         return cls(
             image=f"{image.name}{tag}@{image.digest}",
             tags=list(image.tags),
@@ -197,6 +201,7 @@ class CommittedBody(BaseModel):
             size_bytes=image.size_bytes,
             created_at_ms=image.created_at_ms,
             built_on=list(image.built_on),
+            expires_at_ms=None if checkpoint is None else checkpoint.expires_at_ms,
         )
 
 
@@ -214,7 +219,7 @@ class CommittedList(BaseModel):
     @classmethod
     def of(cls, use: CommittedUse) -> Self:
         """From the lifecycle's view."""
-        images = [CommittedBody.of(one) for one in use.images]
+        images = [CommittedBody.of(use.place, one) for one in use.images]
         return cls(images=images, used_bytes=use.used_bytes, limit_bytes=use.limit_bytes or None)
 
 

@@ -76,7 +76,7 @@ class PreflightBody(BaseModel):
 @router.post("/preflight", summary="What a run needs against quota, capacity, image and policies; starts nothing")
 async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> PreflightBody:
     """True of this moment: nothing is set aside."""
-    forecast, image = await service.forecast(owner, run.sandbox, run.count)
+    forecast, image = await service.forecast(owner, await service.started_from(owner, run.sandbox), run.count)
     needs = [
         NeedBody(
             resource=need.resource,

@@ -69,6 +69,7 @@ async def create(
     key, begun = checked_key(idempotency_key, "Idempotency-Key"), list[Sandbox]()
     caller = new_caller(checked_call(call_id))
     by_ms = service.deadline_ms(spec, start_timeout_ms)
+    spec = await service.started_from(owner, spec)
 
     async def give_up() -> None:
         # A caller that hangs up while it waits for quota or capacity has no sandbox yet.

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
+from controlplane.images import Checkpoint, parse
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import EndCause, Lease, Pulled, Range, Sandbox, State
 from controlplane.model.spec import MAX_TTL_MS, Closed
@@ -33,6 +34,26 @@ class EndBody(BaseModel):
         return cls(fault=end.fault, mask_sample=end.mask_sample, **words)
 
 
+class ParentBody(BaseModel):
+    """The checkpoint that a sandbox was started from.
+
+    Attributes:
+        sandbox: of which it was made.
+        checkpoint: its id.
+        depth: how many checkpoints there are between the sandbox and an image that is none; 1: this one alone.
+    """
+
+    sandbox: str
+    checkpoint: str
+    depth: int
+
+    @classmethod
+    def of(cls, sandbox: Sandbox, place: Description) -> Self | None:
+        """From the image that a record names; None: it is no checkpoint."""
+        one = Checkpoint.of(place.commits, parse(sandbox.spec.image))
+        return None if one is None else cls(sandbox=one.sandbox_id, checkpoint=one.id, depth=one.depth)
+
+
 class SandboxBody(BaseModel):
     """One sandbox as callers see it.
 
@@ -45,6 +66,7 @@ class SandboxBody(BaseModel):
         image_pulled_why: why whole, where the nodes could have pulled it lazily.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
+        parent: the checkpoint that it was started from; null: it was started from another image.
     """
 
     id: str
@@ -76,6 +98,7 @@ class SandboxBody(BaseModel):
     public_ports: list[int]
     source: Literal["warm", "cold"]
     cold_reason: str
+    parent: ParentBody | None
 
     @classmethod
     def of(cls, sandbox: Sandbox, place: Description) -> Self:
@@ -115,6 +138,7 @@ class SandboxBody(BaseModel):
             "public_ports": list(sandbox.public_ports),
             "source": "warm" if sandbox.warm else "cold",
             "cold_reason": sandbox.cold_reason,
+            "parent": ParentBody.of(sandbox, place),
         }
 
 

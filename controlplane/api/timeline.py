@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from controlplane.api.context import Owner, Service
-from controlplane.api.schemas import EndBody
+from controlplane.api.schemas import EndBody, ParentBody
+from controlplane.cluster import Description
 from controlplane.errors import TABLE, Problem
 from controlplane.lifecycle.record.timeline import story, summary
 from controlplane.model import Sandbox, State
@@ -32,6 +33,7 @@ class TimelineBody(BaseModel):
         advice: what to do about the end; empty while there is none.
         retry: of the end's cause, as in a problem; None while there is no end.
         timings_ms: how long each phase of the start took.
+        parent: the checkpoint that it was started from; null: it was started from another image.
     """
 
     id: str
@@ -47,9 +49,10 @@ class TimelineBody(BaseModel):
     expires_at_ms: int
     idle_timeout_ms: int | None
     lease: str | None
+    parent: ParentBody | None
 
     @classmethod
-    def of(cls, sandbox: Sandbox, refusal: Problem | None = None) -> Self:
+    def of(cls, sandbox: Sandbox, place: Description, refusal: Problem | None = None) -> Self:
         """From the record; ``refusal`` is the scheduler's reason if no node takes the sandbox."""
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
@@ -70,6 +73,7 @@ class TimelineBody(BaseModel):
             expires_at_ms=sandbox.expires_at_ms,
             idle_timeout_ms=spec.idle_timeout_ms,
             lease=None if spec.lease is None else spec.lease.name,
+            parent=ParentBody.of(sandbox, place),
         )
 
 
@@ -77,4 +81,4 @@ class TimelineBody(BaseModel):
 async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineBody:
     """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
-    return TimelineBody.of(sandbox, service.refusal(sandbox))
+    return TimelineBody.of(sandbox, service.description, service.refusal(sandbox))

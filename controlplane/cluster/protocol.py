@@ -98,6 +98,7 @@ class Description:
         isolation_detail: what that means, in a sentence.
         network: what a sandbox can reach: ``none``.
         pids_limit: the default limit of processes in a sandbox; None: this cluster cannot limit them.
+        commits: see ``Cluster.commits``.
     """
 
     backend: str
@@ -107,6 +108,7 @@ class Description:
     isolation_detail: str
     network: str
     pids_limit: int | None = None
+    commits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,7 @@ class Cluster(Protocol):
         """
         ...
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """Makes an image of a running sandbox: its own one, and a layer of what its file system has beyond that.
 
         The image has the configuration of the sandbox's own one, and nothing of the platform. The sandbox's processes
@@ -370,10 +372,20 @@ class Cluster(Protocol):
             sandbox_id: which one.
             target: below ``commits``, with a tag; an image that has this name loses it.
             max_bytes: the most that the layer may have.
+            squash: the top layer of the sandbox's own image is not below the new one, but a part of it: the new image
+                has as many layers as the sandbox's, and nothing of what was changed in between.
 
         Raises:
             Problem: unsupported: not offered here; payload_too_large: it is over ``max_bytes``; capacity_unavailable:
                 no room for it; conflict: it is being committed already; sandbox_lost: it does not run.
+        """
+        ...
+
+    async def committed_digest(self, name: str) -> str:
+        """The digest of the image that was committed by a name with a tag; empty: there is none. Cost: a call.
+
+        Raises:
+            Problem: unsupported: not offered here; those of a cluster that does not answer.
         """
         ...
 

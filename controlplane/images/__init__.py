@@ -6,6 +6,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 
 from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, StoreLimit, plan_removal
 from controlplane.images.challenge import Challenge, challenges
+from controlplane.images.checkpoints import Checkpoint
 from controlplane.images.commits import folder, is_foreign, own_reference, target
 from controlplane.images.copies import Converted, Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
@@ -34,6 +35,7 @@ __all__ = [
     "MAX_MANIFEST_BYTES",
     "Budget",
     "Challenge",
+    "Checkpoint",
     "Converted",
     "Copied",
     "Copying",

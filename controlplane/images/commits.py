@@ -13,6 +13,8 @@ from controlplane.images.reference import Reference, parse
 MAX_OWNER_CHARS: Final = 40
 _PLAIN: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _DIGEST: Final = "owner-"
+# The name among each owner's images that checkpoints have.
+CHECKPOINTS: Final = "checkpoints"
 # The tags that a cluster may use for itself.
 _TAKEN: Final = re.compile(r"id-[0-9a-f]{64}(?:-[0-9]+)?")
 
@@ -38,6 +40,8 @@ def target(place: str, owner: str, name: str) -> str:
     if "@" in name:
         raise ValueError(f"{name[:140]!r} has a digest, which an image gets from what is in it")
     reference = own_reference(place, owner, name)
+    if reference.name == f"{place}/{folder(owner)}/{CHECKPOINTS}":
+        raise ValueError(f"the name {CHECKPOINTS!r} is taken: it is that of checkpoints")
     if _TAKEN.fullmatch(reference.tag):
         raise ValueError(f"the tag {reference.tag!r} is taken: it stands for an image's digest")
     return str(reference)

@@ -65,6 +65,7 @@ class MemoryStore:
         self._withdrawn: OrderedDict[CallKey, int] = OrderedDict()  # key -> when it was withdrawn
         self._slots = Slots()
         self._leases: dict[str, tuple[str, int]] = {}
+        self._notes: dict[str, tuple[str, int]] = {}  # text, and until when it is kept
         self._intact = False
 
     async def admit(self, sandbox: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
@@ -213,6 +214,22 @@ class MemoryStore:
             for lapsed in [one for one, (_, lapses_ms) in self._leases.items() if lapses_ms <= now_ms]:
                 del self._leases[lapsed]
         self._leases[name] = (holder, now_ms + ttl_ms)
+        return True
+
+    async def note(self, name: str) -> str:
+        """See ``Store.note``."""
+        text, until_ms = self._notes.get(name, ("", 0))
+        return text if self._clock.now_ms() < until_ms else ""
+
+    async def write_note(self, name: str, text: str, ttl_ms: int, *, before: str = "") -> bool:
+        """See ``Store.write_note``. Cost: O(n) in the notes that are kept."""
+        if await self.note(name) != before:
+            return False
+        now_ms = self._clock.now_ms()
+        for gone in [one for one, kept in self._notes.items() if kept[1] <= now_ms or one == name]:
+            del self._notes[gone]
+        if text:
+            self._notes[name] = (text, now_ms + ttl_ms)
         return True
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:

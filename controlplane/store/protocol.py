@@ -333,6 +333,21 @@ class Store(Protocol):
         """Takes or renews a lease; whether ``holder`` has it. With ``ttl_ms`` 0, gives it back."""
         ...
 
+    async def note(self, name: str) -> str:
+        """The text that is kept by a name; empty: none is, or its time is over."""
+        ...
+
+    async def write_note(self, name: str, text: str, ttl_ms: int, *, before: str = "") -> bool:
+        """Compare and set of a small text: keeps ``text`` for ``ttl_ms`` if ``before`` is there; whether it did.
+
+        Args:
+            name: of the text.
+            text: empty: nothing is kept from then on. No two writers write the same.
+            ttl_ms: how long it is kept.
+            before: what has to be there; empty: nothing.
+        """
+        ...
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """The sandboxes that have to be ended, reclaimed or taken over. Cost: bounded, independent of the records."""
         ...

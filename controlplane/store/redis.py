@@ -239,6 +239,15 @@ class RedisStore:
         """See ``Store.lease``."""
         return bool(await self._calls.run("lease", now=self._clock.now_ms(), name=name, holder=holder, ttl=ttl_ms))
 
+    async def note(self, name: str) -> str:
+        """See ``Store.note``."""
+        return str(await self._calls.run("note", now=self._clock.now_ms(), name=name))
+
+    async def write_note(self, name: str, text: str, ttl_ms: int, *, before: str = "") -> bool:
+        """See ``Store.write_note``."""
+        now_ms = self._clock.now_ms()
+        return bool(await self._calls.run("write_note", now=now_ms, name=name, before=before, text=text, ttl=ttl_ms))
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``; unreadable records are left to replicas of a version that can read them."""
         due = await self._calls.run("due", now=now_ms, unconfirmed_before=unconfirmed_before_ms, most=MOST_DUE)

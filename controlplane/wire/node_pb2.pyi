@@ -208,7 +208,7 @@ class Registry(_message.Message):
     def __init__(self, address: _Optional[str] = ..., credentials: _Optional[_Union[Credentials, _Mapping]] = ..., authority: _Optional[str] = ..., connect: _Optional[str] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("sandbox_id", "container", "registry", "base", "target", "max_bytes", "still_ms")
+    __slots__ = ("sandbox_id", "container", "registry", "base", "target", "max_bytes", "still_ms", "squash")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     REGISTRY_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +216,7 @@ class CommitRequest(_message.Message):
     TARGET_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     STILL_MS_FIELD_NUMBER: _ClassVar[int]
+    SQUASH_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     container: str
     registry: Registry
@@ -223,7 +224,8 @@ class CommitRequest(_message.Message):
     target: str
     max_bytes: int
     still_ms: int
-    def __init__(self, sandbox_id: _Optional[str] = ..., container: _Optional[str] = ..., registry: _Optional[_Union[Registry, _Mapping]] = ..., base: _Optional[str] = ..., target: _Optional[str] = ..., max_bytes: _Optional[int] = ..., still_ms: _Optional[int] = ...) -> None: ...
+    squash: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., container: _Optional[str] = ..., registry: _Optional[_Union[Registry, _Mapping]] = ..., base: _Optional[str] = ..., target: _Optional[str] = ..., max_bytes: _Optional[int] = ..., still_ms: _Optional[int] = ..., squash: _Optional[bool] = ...) -> None: ...
 
 class CommitProgress(_message.Message):
     __slots__ = ("reading", "committed")

@@ -280,13 +280,21 @@ REGISTRY = ("registry.enabled=true", "registry.addresses[0]=10.1.2.3")
 PUSH = "rollbox-registry.rollbox.svc.cluster.local:5444"
 
 
+def named_volume(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = (one for one in spec["volumes"] if one["name"] == name)
+    return dict(found)
+
+
 def test_with_a_private_registry_it_makes_images_of_sandboxes() -> None:
     manifests = render(ON, *REGISTRY)
     spec = agent(manifests)
     paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
     assert paths["runsc"] == "/run/containerd/runsc/k8s.io"
     (container,) = spec["containers"]
-    assert all(one["readOnly"] for one in container["volumeMounts"])
+    # But for one of its own, which the kubelet bounds too.
+    assert [one["name"] for one in container["volumeMounts"] if not one.get("readOnly")] == ["spool"]
+    assert named_volume(spec, "spool") == {"name": "spool", "emptyDir": {"sizeLimit": "17Gi"}}
+    assert environment(container)["ROLLBOX_NODE_SPOOL_GIBIBYTES"] == "16"
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL"]}
     assert environment(container)["ROLLBOX_NODE_RUNSC"] == "/run/rollbox/runsc"
     # Its only way out, and a token comes with each call.

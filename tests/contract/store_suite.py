@@ -307,6 +307,27 @@ class StoreSuite(ClaimsSuite):
         assert not await store.lease("sweep", "a", 0)
         assert await store.lease("sweep", "b", 10_000)
 
+    async def test_a_note_has_one_writer_at_a_time_and_is_kept_for_its_time(
+        self, store: Store, advance: Advance
+    ) -> None:
+        assert await store.note("a") == ""
+        assert not await store.write_note("a", "one", 100_000, before="another")
+        assert await store.write_note("a", "one", 100_000)
+        assert not await store.write_note("a", "two", 100_000)
+        assert [await store.note("a"), await store.note("b")] == ["one", ""]
+        assert await store.write_note("a", "two\n", 100_000, before="one")
+        assert not await store.write_note("a", "", 0, before="one")
+        await advance(80)
+        assert await store.write_note("a", "three", 100_000, before="two\n")
+        await advance(80)
+        assert await store.note("a") == "three"
+        await advance(30)
+        assert await store.note("a") == ""
+        assert not await store.write_note("a", "", 0, before="three")
+        assert await store.write_note("a", "four", 100_000)
+        assert await store.write_note("a", "", 0, before="four")
+        assert await store.note("a") == ""
+
     async def test_what_is_due_is_told(self, store: Store, now_ms: Now) -> None:
         at_ms = now_ms()
         await store.lease(f"replica:{store.replica}", store.replica, 3_600_000)

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from rollbox import Client, CommittedImage
-from rollbox.errors import PayloadTooLarge, PermissionDenied, SandboxError, UpstreamTimeout
-from tests.cluster.layout import CONTAINERD_SOCKET, RUN
-from tests.cluster.layout import STATE as CLUSTER
-from tests.cluster.settings import trusted
+from rollbox.errors import CheckpointNotFound, PayloadTooLarge, PermissionDenied, SandboxError, UpstreamTimeout
+from tests.product.test_checkpoints import (
+    test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers,
+    test_a_key_makes_one,
+    test_a_named_image_outlives_the_checkpoint_that_it_comes_from,
+    test_branches_of_one_sandbox_do_not_see_each_other,
+    test_one_whose_time_is_over_and_one_that_never_was,
+    test_the_command_line_makes_shows_and_starts_them,
+)
 from tests.product.test_commits import (
     test_a_deadline_that_passes_leaves_no_image_and_a_sandbox_that_works,
     test_a_group_starts_from_it,
@@ -41,26 +46,31 @@ from tests.product.test_prefetch import (
     test_what_is_there_is_here_at_once,
 )
 from tests.support.commits import repository
-from tests.support.images import IMAGE, REGISTRY
-from tests.support.installed import BESIDE_ANOTHER, Installed, installed, node_address, own_cluster
-from tests.support.private_registry import told, upstream, values
-from tests.support.stack import free_port
+from tests.support.committing import committing
+from tests.support.images import IMAGE
+from tests.support.installed import Installed, own_cluster
 from tests.support.waiting import until
 
 __all__ = [
     "swe",
+    "test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers",
     "test_a_deadline_that_passes_leaves_no_image_and_a_sandbox_that_works",
     "test_a_group_starts_from_it",
+    "test_a_key_makes_one",
     "test_a_malformed_name_is_refused",
+    "test_a_named_image_outlives_the_checkpoint_that_it_comes_from",
     "test_all_stands_still_meanwhile_and_goes_on_after_it",
     "test_an_ended_sandbox_is_not_committed",
     "test_an_image_has_what_the_sandbox_has_changed_and_nothing_else",
     "test_an_image_of_an_image_and_a_name_that_moves",
+    "test_branches_of_one_sandbox_do_not_see_each_other",
     "test_later_commits_are_gone_and_every_object_is_accounted_for",
     "test_nothing_of_the_platform_is_in_an_image_of_an_unchanged_sandbox",
     "test_one_that_ends_meanwhile_says_so_and_leaves_no_image",
     "test_one_that_is_nowhere_fails_and_the_others_do_not",
+    "test_one_whose_time_is_over_and_one_that_never_was",
     "test_the_command_line_commits_lists_and_pulls",
+    "test_the_command_line_makes_shows_and_starts_them",
     "test_the_example_prepares_once_and_grades_a_group",
     "test_the_list_has_it_with_size_and_last_use",
     "test_too_much_makes_no_image",
@@ -81,29 +91,12 @@ BACK_WITHIN_S = 120.0
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """A release with node agents and a private registry; images of the cluster's registry pass through it."""
     with asyncio.Runner() as runner:
-        address = runner.run(node_address())
-        pull, push, commits, other = (free_port(address) for _ in range(4))
-        chosen = (
-            *BESIDE_ANOTHER,
-            # Of its own, so that these tests run without another release as well.
-            "runtimeClass.create=true",
-            f"runtimeClass.name={RELEASE}",
-            *values(address, pull, push, other),
-            f"registry.commitPort={commits}",
-            "nodeAgent.enabled=true",
-            f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
-            f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
-            f"nodeAgent.runsc.root={RUN / 'runsc/k8s.io'}",
-            f"sandboxes.images.rewrites[0]={REGISTRY}/* -> {address}:{other}/{REGISTRY.partition('/')[2]}/*",
-        )
-        with upstream(tmp_path_factory.mktemp("upstream"), address, other, account=False):
-            installing = installed(RELEASE, *chosen)
-            made = runner.run(installing.__aenter__())
-            try:
-                with trusted(*runner.run(told(made))):
-                    yield made
-            finally:
-                runner.run(installing.__aexit__(None, None, None))
+        installing = committing(RELEASE, tmp_path_factory.mktemp("upstream"))
+        made = runner.run(installing.__aenter__())
+        try:
+            yield made
+        finally:
+            runner.run(installing.__aexit__(None, None, None))
 
 
 @pytest.fixture
@@ -126,6 +119,21 @@ async def test_another_owner_cannot_start_it(client: Client, stranger: Client) -
             theirs = await sandbox.commit(name)
         assert theirs.partition("@")[0] != by_name
         assert [one for one in await stranger.list() if one.state != "ending"] == []
+
+
+async def test_another_owner_has_no_such_checkpoint(client: Client, stranger: Client) -> None:
+    async with await client.create(IMAGE) as sandbox:
+        made = await sandbox.commit(checkpoint=True, ttl=600)
+        try:
+            with pytest.raises(CheckpointNotFound):
+                await stranger.create(checkpoint=made.id)
+            with pytest.raises(PermissionDenied):
+                await stranger.create(made)
+            assert not await stranger.remove_image(made.id)
+        finally:
+            assert await client.remove_image(made.id)
+        with pytest.raises(CheckpointNotFound):
+            await client.create(checkpoint=made)
 
 
 async def test_a_large_file_takes_nothing_of_the_sandboxs_memory(client: Client) -> None:

@@ -99,7 +99,7 @@ class FakeCluster:
         self._pushes: set[asyncio.Task[None]] = set()
 
     def describe(self) -> Description:
-        return Description("engine", "fake", "1", "runc", "shares the kernel", "none", pids_limit=512)
+        return Description("engine", "fake", "1", "runc", "shares the kernel", "none", 512, commits=self.commits)
 
     def check(self, spec: SandboxSpec) -> None:
         if spec.cpu_millicores.limit > 64_000:
@@ -168,7 +168,7 @@ class FakeCluster:
         failure = self.unpulled.get(name)
         yield PrefetchProgress("n2", "here" if failure is None else "failed", failure=failure)
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         if sandbox_id in self._committing:
             raise Problem("conflict", f"{sandbox_id} is being committed already", sandbox_id=sandbox_id)
         if sandbox_id not in self.held or self.held[sandbox_id].death is not None:
@@ -190,9 +190,13 @@ class FakeCluster:
         self.committed[target] = digest
         name, _, tag = target.rpartition(":")
         base = self.held[sandbox_id].spec.image.rpartition("@")[2]
-        built_on = [*self.kept[base].built_on, base] if base in self.kept else []
+        built_on = [*self.kept[base].built_on, *(() if squash else (base,))] if base in self.kept else []
         self.kept[digest] = CommittedImage(name, [tag], digest, size_bytes, len(self.kept), built_on)
         return Committed(target, digest, size_bytes, ["/run/socket: a socket"])
+
+    async def committed_digest(self, name: str) -> str:
+        await asyncio.sleep(0.01)
+        return self.committed.get(name, "")
 
     def lazily(self, spec: SandboxSpec) -> bool:
         return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)

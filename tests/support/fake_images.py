@@ -55,6 +55,16 @@ class FakeImages:
         told = {"image": f"commits/me/{body['name']}@{digest}", "digest": digest, "size_bytes": 7, "skipped": ["/s: x"]}
         return web.json_response(told)
 
+    async def checkpoint(self, request: web.Request) -> web.Response:
+        """One whose digest is that of its key."""
+        key, body = request.headers["Idempotency-Key"], await request.json()
+        self.keys[key] += 1
+        self.bodies.append(body)
+        digest = f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+        known = {"checkpoint": "cp-1", "expires_at_ms": 5, "depth": 2, "later": 1}
+        told = {"image": f"commits/me/checkpoints:cp-1@{digest}", "digest": digest, "size_bytes": 7, "skipped": []}
+        return web.json_response({**told, **known})
+
     async def committed(self, _: web.Request) -> web.Response:
         """What was made of sandboxes."""
         digest = f"sha256:{64 * 'c'}"

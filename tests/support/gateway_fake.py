@@ -127,6 +127,7 @@ class FakeGateway:
                 web.post("/v1/images/convert", self._route("convert", self.images.convert)),
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),
+                web.post(f"{box}/checkpoint", self._route("commit", self.images.checkpoint)),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),
                 web.route("*", "/v1/pools/{name}", self._route("pool", partial(fake_pools.pool, self))),
                 web.put("/v1/groups/{name}", self._route("group", partial(fake_groups.create, self))),

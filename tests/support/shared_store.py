@@ -109,9 +109,9 @@ class SharedStore(MemoryStore):
             setattr(self, asked, self._checked(getattr(self, asked)))
 
     def _checked(self, step: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def checked(*args: Any) -> Any:
+        async def checked(*args: Any, **named: Any) -> Any:
             self._check()
-            return await step(*args)
+            return await step(*args, **named)
 
         return checked
 

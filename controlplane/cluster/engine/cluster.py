@@ -68,6 +68,7 @@ class EngineCluster:
         self._images = images
         self._host = host
         self._machine = machine
+        self._what = replace(machine.description, commits=COMMITS)
         self._live = LiveSandboxes()
         self._commits = Commits(client)
         self._kept = KeptImages(client)
@@ -109,7 +110,7 @@ class EngineCluster:
 
     def describe(self) -> Description:
         """See ``Cluster.describe``."""
-        return self._machine.description
+        return self._what
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``."""
@@ -186,9 +187,13 @@ class EngineCluster:
         """See ``Cluster.commits``."""
         return COMMITS
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """See ``Cluster.commit``; at most two at once, further ones wait."""
-        return await self._commits.commit(sandbox_id, target, max_bytes)
+        return await self._commits.commit(sandbox_id, target, max_bytes, squash=squash)
+
+    async def committed_digest(self, name: str) -> str:
+        """See ``Cluster.committed_digest``."""
+        return await self._kept.digest(name)
 
     def lazily(self, spec: SandboxSpec) -> bool:
         """See ``Cluster.lazily``: an engine fetches images whole."""

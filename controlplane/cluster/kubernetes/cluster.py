@@ -78,11 +78,11 @@ class KubernetesCluster:
         self._client = client
         self._defaults = defaults
         self._fleet = fleet
-        self._what = what
         self._required = required
         self._per_node = per_node
         parts = parts or NodeParts()
         self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
+        self._what = replace(what, commits=self.commits)
         self._clock: Clock = SystemClock()
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
@@ -276,12 +276,18 @@ class KubernetesCluster:
         """See ``Cluster.commits``: a folder of the private registry."""
         return "" if self._commits is None else self._commits.place
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """See ``Cluster.commit``; the agent of the sandbox's node does it."""
         if self._commits is None:
             raise _without_commits(f"{sandbox_id} cannot be made an image")
         node = self._pods.node_of(sandbox_id)
-        return await self._commits.commit(f"{self._path}/{sandbox_id}", node, target, max_bytes)
+        return await self._commits.commit(f"{self._path}/{sandbox_id}", node, target, max_bytes, squash=squash)
+
+    async def committed_digest(self, name: str) -> str:
+        """See ``Cluster.committed_digest``."""
+        if self._commits is None:
+            raise _without_commits(f"there is no image {name}")
+        return await self._commits.kept.digest(name)
 
     def lazily(self, spec: SandboxSpec) -> bool:
         """See ``Cluster.lazily``."""

@@ -163,6 +163,14 @@ class RecoveringStore:
         """See ``Store.lease``."""
         return await self._asked(lambda: self._store.lease(name, holder, ttl_ms))
 
+    async def note(self, name: str) -> str:
+        """See ``Store.note``."""
+        return await self._asked(lambda: self._store.note(name))
+
+    async def write_note(self, name: str, text: str, ttl_ms: int, *, before: str = "") -> bool:
+        """See ``Store.write_note``."""
+        return await self._asked(lambda: self._store.write_note(name, text, ttl_ms, before=before))
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``."""
         return await self._asked(lambda: self._store.due(now_ms, unconfirmed_before_ms))

@@ -1,27 +1,24 @@
 """``SandboxCommits``: images that owners make of their sandboxes, once for each key."""
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import structlog
 
-from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Committed
 from controlplane.errors import Problem
 from controlplane.images import target
 from controlplane.lifecycle.expiry.activity import Activity
+from controlplane.lifecycle.service.checkpoints import Checkpoints
+from controlplane.lifecycle.service.commit_keys import CommitKeys, Outcome
 from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
-from controlplane.model import State
+from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics
 
-# How long a repetition of a key is answered what the first call was.
-KEPT_MS: Final = 600_000
-MOST_KEPT: Final = 1024
-
-_Outcome = Committed | Problem
+# Of a call that joins one at another replica, which may have begun later.
+LATER_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +26,22 @@ class CommitWish:
     """What is to become an image.
 
     Attributes:
-        name: as its owner gives it.
+        name: as its owner gives it; empty: it is to be a checkpoint.
         max_bytes: of the layer.
         within_ms: then nothing is made.
+        ttl_ms: of a checkpoint: how long sandboxes may be started from it.
     """
 
     sandbox_id: str
     name: str
     max_bytes: int
     within_ms: int
+    ttl_ms: int = 0
+
+    @property
+    def asked(self) -> tuple[str, str, int, int]:
+        """What is the same in each try of a call; how long the caller waits may differ from one to the next."""
+        return (self.sandbox_id, self.name, self.max_bytes, self.ttl_ms)
 
 
 class SandboxCommits:
@@ -46,9 +50,10 @@ class SandboxCommits:
     Args:
         cluster: makes the images.
         committed: knows how many bytes of them an owner may have.
+        checkpoints: makes their names.
+        keys: has what was done with a key at any replica.
         owner_calls: has the records.
         activity: a commit is a use of the sandbox.
-        clock: the time of day.
         metrics: counts commits.
         group: owns commits with a key: a caller who hangs up comes back for them.
     """
@@ -57,28 +62,29 @@ class SandboxCommits:
         self,
         cluster: Cluster,
         committed: CommittedImages,
+        checkpoints: Checkpoints,
+        keys: CommitKeys,
+        *,
         owner_calls: OwnerCalls,
         activity: Activity,
-        clock: Clock,
-        *,
         metrics: Metrics,
         group: asyncio.TaskGroup,
     ) -> None:
         self._cluster = cluster
         self._committed = committed
+        self._checkpoints = checkpoints
+        self._keys = keys
         self._owner_calls = owner_calls
         self._activity = activity
-        self._clock = clock
         self._metrics = metrics
         self._group = group
         self._log = structlog.get_logger("commits")
-        self._calls: OrderedDict[tuple[str, str], tuple[CommitWish, asyncio.Task[_Outcome], int]] = OrderedDict()
+        self._calls: dict[tuple[str, str], tuple[CommitWish, asyncio.Task[Outcome]]] = {}
 
     async def commit(self, owner: str, wish: CommitWish, key: str | None = None) -> Committed:
         """Makes an image of a sandbox; with a key that was used before, the answer of then, for ten minutes.
 
-        Another replica does not know the key; there the sandbox is committed again, and the image takes the place of
-        the one before.
+        A call that is under way with the key, here or at another replica, is joined.
 
         Raises:
             Problem: sandbox_not_found, why it has ended, invalid_argument, conflict: it does not run yet, is being
@@ -95,31 +101,29 @@ class SandboxCommits:
 
     def close(self) -> None:
         """Breaks off what is under way."""
-        for _, task, _ in self._calls.values():
+        for _, task in self._calls.values():
             task.cancel()
 
-    def _call(self, key: tuple[str, str], wish: CommitWish) -> asyncio.Task[_Outcome]:
+    def _call(self, key: tuple[str, str], wish: CommitWish) -> asyncio.Task[Outcome]:
         known = self._calls.get(key)
-        if known is not None and self._again(known[1], known[2]):
-            known = None
         if known is None:
-            task = self._group.create_task(self._outcome(key[0], wish), name=f"commit {wish.sandbox_id}")
-            known = self._calls[key] = (wish, task, self._clock.now_ms() + KEPT_MS)
-            self._calls.move_to_end(key)
-            while len(self._calls) > MOST_KEPT and next(iter(self._calls.values()))[1].done():
-                self._calls.popitem(last=False)
-        # How long the caller waits may differ from one try to the next.
-        first = known[0]
-        if (first.sandbox_id, first.name, first.max_bytes) != (wish.sandbox_id, wish.name, wish.max_bytes):
+            task = self._group.create_task(self._once(key, wish), name=f"commit {wish.sandbox_id}")
+            known = self._calls[key] = (wish, task)
+            task.add_done_callback(lambda _: self._calls.pop(key, None))
+        if known[0].asked != wish.asked:
             raise Problem("conflict", "the idempotency key was used for another commit", field="Idempotency-Key")
         return known[1]
 
-    def _again(self, task: asyncio.Task[_Outcome], until_ms: int) -> bool:
-        """Whether a key is free again: what has failed left nothing, so its repetition tries again."""
-        failed = task.done() and (task.cancelled() or isinstance(task.result(), Problem))
-        return failed or (task.done() and self._clock.now_ms() >= until_ms)
+    async def _once(self, key: tuple[str, str], wish: CommitWish) -> Outcome:
+        try:
+            async with asyncio.timeout(wish.within_ms / 1000 + LATER_S):
+                return await self._keys.once(*key, wish.asked, lambda: self._outcome(key[0], wish))
+        except Problem as problem:
+            return problem
+        except TimeoutError:
+            return _late(wish)
 
-    async def _outcome(self, owner: str, wish: CommitWish) -> _Outcome:
+    async def _outcome(self, owner: str, wish: CommitWish) -> Outcome:
         try:
             committed = await self._commit(owner, wish)
         except Problem as problem:
@@ -139,25 +143,31 @@ class SandboxCommits:
             detail = f"{sandbox.id} is {sandbox.state}: only a sandbox that runs can be made an image"
             raise Problem("conflict", detail, sandbox_id=sandbox.id)
         # Where nothing is committed, the cluster says what would offer it.
-        name = _target(self._cluster.commits, owner, wish.name) if self._cluster.commits else wish.name
+        name = self._name(owner, sandbox, wish) if self._cluster.commits else wish.name
+        squash = self._checkpoints.below(sandbox.spec.image) is not None
         self._activity.touch(sandbox.id)
         try:
             async with asyncio.timeout(wish.within_ms / 1000):
-                return await self._within_quota(owner, sandbox.id, name, wish.max_bytes)
+                return await self._within_quota(owner, sandbox.id, name, wish.max_bytes, squash=squash)
         except TimeoutError as late:
-            detail = f"no image of {sandbox.id} was made within {wish.within_ms} ms; nothing of it is left"
-            raise Problem("upstream_timeout", detail, sandbox_id=sandbox.id) from late
+            raise _late(wish) from late
         except Problem as problem:
             await self._judge(owner, wish.sandbox_id, problem)
         finally:
             self._activity.touch(sandbox.id)
 
-    async def _within_quota(self, owner: str, sandbox_id: str, name: str, max_bytes: int) -> Committed:
+    def _name(self, owner: str, sandbox: Sandbox, wish: CommitWish) -> str:
+        if wish.name:
+            return _target(self._cluster.commits, owner, wish.name)
+        one = self._checkpoints.new(sandbox.id, sandbox.spec.image, wish.ttl_ms)
+        return one.name(self._cluster.commits, owner)
+
+    async def _within_quota(self, owner: str, sandbox_id: str, name: str, max_bytes: int, *, squash: bool) -> Committed:
         if not self._cluster.commits:
             return await self._cluster.commit(sandbox_id, name, max_bytes)
         async with self._committed.room(owner, max_bytes) as most:
             try:
-                return await self._cluster.commit(sandbox_id, name, most)
+                return await self._cluster.commit(sandbox_id, name, most, squash=squash)
             except Problem as problem:
                 if problem.code != "payload_too_large" or most == max_bytes:
                     raise
@@ -170,6 +180,11 @@ class SandboxCommits:
         if sandbox.end is not None:
             raise sandbox.end.problem(sandbox_id) from problem
         raise problem
+
+
+def _late(wish: CommitWish) -> Problem:
+    detail = f"no image of {wish.sandbox_id} was made within {wish.within_ms} ms; nothing of it is left"
+    return Problem("upstream_timeout", detail, sandbox_id=wish.sandbox_id)
 
 
 def _target(place: str, owner: str, name: str) -> str:

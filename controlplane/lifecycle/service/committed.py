@@ -1,21 +1,26 @@
 """``CommittedImages``: what owners have made of sandboxes, how many bytes of that they may have, and how one goes."""
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
 
 from controlplane.cluster import Cluster, CommittedImage
 from controlplane.cluster.documents import Documents
 from controlplane.errors import Problem
-from controlplane.images import Reference, folder, is_foreign, own_reference, parse
+from controlplane.images import Checkpoint, Reference, folder, is_foreign, own_reference, parse
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.pools.declared import declared
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.service.byte_shares import ByteShares
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.model import GROUP, Sandbox
 from controlplane.telemetry import Metrics
+
+# How long after its time a checkpoint is removed at the earliest; the start timeout unless a create says another one.
+LATE_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +28,16 @@ class CommittedUse:
     """What an owner has committed.
 
     Attributes:
+        place: below which they are.
         images: oldest first.
         used_bytes: of their own layers.
         limit_bytes: the most of these; 0: no limit.
     """
 
+    place: str
     images: Sequence[CommittedImage]
     used_bytes: int
     limit_bytes: int
-
-
-@dataclass(slots=True)
-class _Writers:
-    """The commits of one owner that are under way at this replica.
-
-    Attributes:
-        bytes: what they may write together.
-        ended: how many have ended so far.
-        freed: set when one ends.
-    """
-
-    bytes: int = 0
-    count: int = 0
-    ended: int = 0
-    freed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class CommittedImages:
@@ -57,6 +48,7 @@ class CommittedImages:
         store: has the sandboxes that run from them.
         documents: has the pools that start from them.
         quotas: says how many bytes an owner may have.
+        shares: has what commits that are under way may write.
         metrics: counts removals.
         limit_bytes: for owners whose quota does not say it; 0: no limit.
     """
@@ -68,6 +60,7 @@ class CommittedImages:
         documents: Documents,
         quotas: Quotas,
         *,
+        shares: ByteShares,
         metrics: Metrics,
         limit_bytes: int,
     ) -> None:
@@ -77,7 +70,8 @@ class CommittedImages:
         self._quotas = quotas
         self._metrics = metrics
         self._limit_bytes = limit_bytes
-        self._writers: defaultdict[str, _Writers] = defaultdict(_Writers)
+        self._log = structlog.get_logger("commits")
+        self._shares = shares
 
     async def use(self, owner: str) -> CommittedUse:
         """An owner's images and their bytes.
@@ -88,36 +82,30 @@ class CommittedImages:
         place = self._cluster.commits
         images = await self._cluster.committed_images(f"{place}/{folder(owner)}" if place else "")
         ordered = sorted(images, key=lambda one: (one.created_at_ms, one.digest))
-        return CommittedUse(ordered, sum(one.size_bytes for one in ordered), self._limit(owner))
+        return CommittedUse(place, ordered, sum(one.size_bytes for one in ordered), self._limit(owner))
 
     @asynccontextmanager
     async def room(self, owner: str, max_bytes: int) -> AsyncIterator[int]:
         """What a new layer may have, at most ``max_bytes``; no other commit of the owner gets it until the block ends.
 
-        Where there is less than that, it waits for the owner's commits at this replica to end, and then gets what there
-        is. Those at other replicas are not waited for: together they may go over the limit by what they write at once.
+        Where there is less than that, it waits for the owner's other commits to end, and then gets what there is.
         Where the cluster cannot tell what an owner has, there is no limit.
 
         Raises:
             Problem: quota_exceeded: nothing is left.
         """
-        if not self._limit(owner):
+        if not self._limit(owner) or not await self._tells(owner):
             yield max_bytes
             return
-        writers = self._writers[owner]
-        writers.count += 1
-        granted = 0
-        try:
-            granted = await self._granted(owner, writers, max_bytes)
-            writers.bytes += granted
+
+        async def left() -> int:
+            use = await self.use(owner)
+            return use.limit_bytes - use.used_bytes if use.limit_bytes else max_bytes
+
+        async with self._shares.taken(owner, max_bytes, left) as granted:
+            if granted <= 0:
+                raise self.exceeded(owner, await self.use(owner), "no image was made")
             yield granted
-        finally:
-            writers.bytes -= granted
-            writers.count -= 1
-            writers.ended += 1
-            writers.freed.set()
-            if not writers.count:
-                self._writers.pop(owner, None)
 
     def exceeded(self, owner: str, use: CommittedUse, why: str) -> Problem:
         """The refusal of a commit that would be too much."""
@@ -163,25 +151,35 @@ class CommittedImages:
         await self._cluster.remove_committed(image)
         return image
 
-    async def _granted(self, owner: str, writers: _Writers, max_bytes: int) -> int:
-        while True:
-            ended = writers.ended
-            try:
-                use = await self.use(owner)
-            except Problem as problem:
-                if problem.code != "unsupported":
-                    raise
-                return max_bytes
-            if writers.ended != ended:
-                continue  # what has ended may be in neither number
-            left = use.limit_bytes - use.used_bytes - writers.bytes
-            if left < max_bytes and writers.bytes:
-                writers.freed.clear()
-                await writers.freed.wait()
+    async def expire(self, now_ms: int) -> None:
+        """Removes checkpoints whose time is over, but for those that something still needs.
+
+        Not at once: a create that was let in at the last moment may not be on record yet.
+        """
+        place = self._cluster.commits
+        every = await self._cluster.committed_images(place) if place else ()
+        for image in every:
+            one = checkpoint_of(place, image)
+            if one is None or now_ms < one.expires_at_ms + LATE_MS or await self._users(image):
                 continue
-            if left <= 0:
-                raise self.exceeded(owner, use, "no image was made")
-            return min(left, max_bytes)
+            try:
+                await self._cluster.remove_committed(image)
+            except Problem as problem:
+                self._metrics.image_removed("commit", "in_use" if problem.code == "conflict" else "failed")
+                self._log.warning("an expired checkpoint is not removed", checkpoint=one.id, detail=problem.detail)
+            else:
+                self._metrics.image_removed("commit", "removed")
+                self._log.info("a checkpoint has expired", checkpoint=one.id, bytes=image.size_bytes)
+
+    async def _tells(self, owner: str) -> bool:
+        """Whether the cluster tells what an owner has."""
+        try:
+            await self.use(owner)
+        except Problem as problem:
+            if problem.code != "unsupported":
+                raise
+            return False
+        return True
 
     def _limit(self, owner: str) -> int:
         quota = self._quotas.of(owner)
@@ -202,7 +200,15 @@ class CommittedImages:
         ]
 
 
+def checkpoint_of(place: str, image: CommittedImage) -> Checkpoint | None:
+    """The checkpoint that an image is; None: it is one with a name."""
+    found = (Checkpoint.of(place, parse(f"{image.name}:{tag}")) for tag in image.tags)
+    return next((one for one in found if one is not None), None)
+
+
 def _own(place: str, owner: str, name: str) -> Reference:
+    if (one := Checkpoint.read(name)) is not None:
+        name = one.name(place, owner)
     try:
         if is_foreign(place, owner, parse(name)):
             raise Problem("permission_denied", f"{name} is an image that another owner has committed", image=name)

@@ -43,7 +43,10 @@ from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.boots import Boots
+from controlplane.lifecycle.service.byte_shares import ByteShares
+from controlplane.lifecycle.service.checkpoints import Checkpoints
 from controlplane.lifecycle.service.cleanup import LOOK_EVERY_S, NodeCleanup
+from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.creates import Creates
@@ -57,6 +60,8 @@ CLOSE_WITHIN_S: Final = 10.0
 UNWIND_WITHIN_S: Final = 0.5
 # What is written beside declared quotas, for people who read them there.
 REPORT_EVERY_S: Final = 10.0
+# A registry is asked for all checkpoints there are.
+EXPIRE_EVERY_S: Final = 60.0
 # A cluster full of sandboxes that do not answer is slow to rebuild from.
 OPEN_WITHIN_S: Final = 120.0
 
@@ -69,7 +74,7 @@ class Core:
         population: how many there are, by state and owner.
         board: what gateways are told.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
-        commits, committed: images that are made of sandboxes, and those that were.
+        commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
@@ -171,9 +176,11 @@ class Core:
             store,
             deps.documents,
             self.quotas,
+            shares=ByteShares(store, deps.clock),
             metrics=deps.metrics,
             limit_bytes=options.commit_bytes,
         )
+        self.checkpoints = Checkpoints(deps.cluster, self.ownership, deps.clock)
         self._cleanup = NodeCleanup(
             deps.cluster,
             store,
@@ -187,9 +194,10 @@ class Core:
         self.commits = SandboxCommits(
             deps.cluster,
             self.committed,
-            self.owner_calls,
-            self.expiry.activity,
-            deps.clock,
+            self.checkpoints,
+            CommitKeys(store),
+            owner_calls=self.owner_calls,
+            activity=self.expiry.activity,
             metrics=deps.metrics,
             group=group,
         )
@@ -260,6 +268,8 @@ class Core:
         self._run("quota use", self.replicas.periodic("quota use", REPORT_EVERY_S, self._report))
         if self._options.node_images.limited:
             self._run("node images", self.replicas.periodic("node images", LOOK_EVERY_S, self._cleanup.turn))
+        if self._deps.cluster.commits:
+            self._run("checkpoints", self.replicas.periodic("checkpoints", EXPIRE_EVERY_S, self._expire))
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())
@@ -310,6 +320,9 @@ class Core:
 
     async def _report(self) -> None:
         await self.quotas.report(self.store.usage)
+
+    async def _expire(self) -> None:
+        await self.committed.expire(self._deps.clock.now_ms())
 
     async def _follow_deaths(self) -> None:
         backend = self._deps.cluster.describe().backend

@@ -41,6 +41,7 @@ class Sandboxes:
         inventory: the images on nodes.
         commit: see ``SandboxCommits``.
         committed: the images that were made of sandboxes.
+        started_from: see ``Checkpoints``.
     """
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
@@ -64,6 +65,7 @@ class Sandboxes:
         )
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
         self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
+        self.started_from = core.checkpoints.started_from
 
     @classmethod
     @asynccontextmanager

@@ -10,6 +10,7 @@
 --   expiries, deadlines, ends   sorted sets: live ids by expiry, unready ids by start deadline, ending ids by end
 --   slots             sorted set of ids with a start slot by when it expires
 --   lease:<name>      hash: holder until
+--   note:<name>       hash: text until
 --   warm:<template>   sorted set of warm ids by when they are ready
 --   claim:<id>        the sandbox that a claim got, kept for CLAIM_MS for a retry of the claim
 --   group:<owner>\n<name>   sorted set of a group's ended ids by their confirmation

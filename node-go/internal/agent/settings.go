@@ -36,6 +36,9 @@ type Settings struct {
 	Mounts string
 	// Runsc is the folder of the control sockets of this node's gVisor kernels; empty: no images are made of sandboxes.
 	Runsc string
+	// Spool is the folder in which images wait that are made of sandboxes, and SpoolGibibytes what they may take there.
+	Spool          string
+	SpoolGibibytes int
 	// Pulls is how many images are pulled at once.
 	Pulls int
 	// Metrics is the address at which they are told, host:port; empty: nowhere.
@@ -80,9 +83,12 @@ func Read(environ func(string) string) (*Settings, error) {
 		Mounts:     read.path("MOUNTS", ""),
 		Runsc:      read.path("RUNSC", ""),
 		Metrics:    read.address("METRICS", ""),
+		Spool:      read.path("SPOOL", "/tmp"),
 		Pulls:      read.number("PULLS", 2, 1, 64),
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),
+
+		SpoolGibibytes: read.number("SPOOL_GIBIBYTES", 16, 1, 1<<20),
 	}
 	return s, read.err
 }

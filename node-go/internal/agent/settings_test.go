@@ -27,6 +27,7 @@ func TestSettingsHaveDefaults(t *testing.T) {
 	want := Settings{
 		Node: "node-1", Listen: ":8443", Containerd: "/run/containerd/containerd.sock", TLS: "/etc/rollbox/tls",
 		Client: "control-plane.rollbox", Namespace: "rollbox-sandboxes", Handlers: []string{"runsc", "runsc-lazy"}, Pulls: 2,
+		Spool: "/tmp", SpoolGibibytes: 16,
 		Grace: 10 * time.Second, Level: slog.LevelInfo,
 	}
 	if !reflect.DeepEqual(*s, want) {
@@ -36,17 +37,20 @@ func TestSettingsHaveDefaults(t *testing.T) {
 
 func TestABadSettingIsNamedWithItsRule(t *testing.T) {
 	for name, bad := range map[string][]string{
-		"NAME":          {"", "Node", "a b", "-a"},
-		"CLIENT":        {"", "*", "a/b"},
-		"NAMESPACE":     {"", "a.b"},
-		"HANDLERS":      {"", "run/sc", "runsc,", "runsc, runsc-lazy"},
-		"LISTEN":        {"8443", "host:1", ":70000", ":x"},
-		"CONTAINERD":    {"containerd.sock", "/run/../x", "/run/"},
-		"TLS":           {"tls"},
-		"IMAGES":        {"var"},
-		"PULLS":         {"0", "65", "two", "1.5"},
-		"GRACE_SECONDS": {"0", "601", "-1"},
-		"LOG":           {"loud"},
+		"NAME":       {"", "Node", "a b", "-a"},
+		"CLIENT":     {"", "*", "a/b"},
+		"NAMESPACE":  {"", "a.b"},
+		"HANDLERS":   {"", "run/sc", "runsc,", "runsc, runsc-lazy"},
+		"LISTEN":     {"8443", "host:1", ":70000", ":x"},
+		"CONTAINERD": {"containerd.sock", "/run/../x", "/run/"},
+		"TLS":        {"tls"},
+		"IMAGES":     {"var"},
+		"PULLS":      {"0", "65", "two", "1.5"},
+		"SPOOL":      {"tmp"},
+
+		"SPOOL_GIBIBYTES": {"0", "16Gi", "-1"},
+		"GRACE_SECONDS":   {"0", "601", "-1"},
+		"LOG":             {"loud"},
 	} {
 		for _, value := range bad {
 			_, err := Read(environment(map[string]string{name: value}))

@@ -2,6 +2,7 @@
 package commit
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -26,10 +27,14 @@ import (
 // Reading is bounded by the node's disks and processors, which sandboxes need too.
 const mostAtOnce = 2
 
+// Small files are written together.
+const bufferBytes = 1 << 20
+
 // Commits makes the images of one node.
 type Commits struct {
 	pods    *pods.Finder
 	kernels *runsc.Kernels
+	spool   *Spool
 	log     *slog.Logger
 	places  *semaphore.Weighted
 	first   chan struct{}
@@ -38,10 +43,10 @@ type Commits struct {
 	underWay map[string]bool
 }
 
-// New returns commits of the sandboxes that are found. None begins before LetGo has returned.
-func New(found *pods.Finder, kernels *runsc.Kernels, log *slog.Logger) *Commits {
+// New returns commits of the sandboxes that are found, whose layers wait in a spool. None begins before LetGo has returned.
+func New(found *pods.Finder, kernels *runsc.Kernels, spool *Spool, log *slog.Logger) *Commits {
 	return &Commits{
-		pods: found, kernels: kernels, log: log, places: semaphore.NewWeighted(mostAtOnce),
+		pods: found, kernels: kernels, spool: spool, log: log, places: semaphore.NewWeighted(mostAtOnce),
 		first: make(chan struct{}), underWay: map[string]bool{},
 	}
 }
@@ -74,19 +79,34 @@ func (c *Commits) Commit(ctx context.Context, asked *wire.CommitRequest, told fu
 		return nil, err
 	}
 	defer registry.idle()
-	base, err := registry.from(ctx)
+	base, top, err := registry.from(ctx, asked.GetSquash())
 	if err != nil {
 		return nil, err
 	}
-	one := &reading{asked: asked, container: container, kernel: c.kernels.Of(container.Pod), registry: registry, told: told}
-	if err := one.run(ctx, base); err != nil {
-		return nil, err
-	}
-	digest, err := registry.name(ctx, base, one.layer)
+	below, err := c.below(ctx, registry, top)
 	if err != nil {
 		return nil, err
 	}
-	size, err := one.layer.Size()
+	defer below.close()
+	file, err := c.spool.open()
+	if err != nil {
+		return nil, err
+	}
+	defer file.close()
+	one := &reading{asked: asked, container: container, kernel: c.kernels.Of(container.Pod), file: file, told: told}
+	if err := one.run(ctx); err != nil {
+		return nil, err
+	}
+	// Its processes go on; the registry may take as long as the caller waits.
+	base, layer, err := one.send(ctx, registry, base, below)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := registry.name(ctx, base, layer)
+	if err != nil {
+		return nil, err
+	}
+	size, err := layer.Size()
 	return &wire.Committed{
 		Digest: digest, SizeBytes: uint64(size), Skipped: one.report.Skipped, SkippedMore: one.report.More,
 		StillUs: uint64(one.still.Microseconds()),
@@ -113,36 +133,38 @@ type reading struct {
 	asked     *wire.CommitRequest
 	container *pods.Container
 	kernel    *runsc.Kernel
-	registry  *registry
+	file      *spooled
 	told      func(Progress)
 
-	layer  *stream.Layer
 	report *layer.Report
 	still  time.Duration
 }
 
 var errLate = errors.New("it stood still for too long")
 
-func (r *reading) run(ctx context.Context, base v1.Image) error {
+func (r *reading) run(ctx context.Context) error {
 	limit := time.Duration(r.asked.GetStillMs()) * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLate)
 	defer cancel()
 	began := time.Now()
 	err := r.kernel.Still(ctx, func(ctx context.Context) error {
 		began = time.Now()
-		return r.read(ctx, base)
+		return r.read(ctx)
 	})
 	r.still = time.Since(began)
 	if err != nil && errors.Is(context.Cause(ctx), errLate) {
-		return r.refused(problem.PayloadTooLarge, "it would stand still for more than %s: it has changed too much, or the private registry is slow", limit)
+		return r.refused(problem.PayloadTooLarge, "it would stand still for more than %s: it has changed too much", limit)
 	}
 	return r.judge(err)
 }
 
-// read sends the layer as it is made: no node has room for it twice.
-func (r *reading) read(ctx context.Context, base v1.Image) error {
+// read puts the layer into the spool: nothing that a registry does makes a sandbox stand still for longer.
+func (r *reading) read(ctx context.Context) error {
 	found, err := r.kernel.List(ctx, r.asked.GetContainer())
 	if err != nil {
+		return err
+	}
+	if err := r.file.reserve(min(total(found), int64(r.asked.GetMaxBytes()))); err != nil {
 		return err
 	}
 	content, err := r.kernel.Reader(ctx, r.container.ID)
@@ -150,25 +172,111 @@ func (r *reading) read(ctx context.Context, base v1.Image) error {
 		return err
 	}
 	defer content.Close()
+	counted := &counter{to: r.file, progress: Progress{Total: total(found)}, told: r.told}
+	buffered := bufio.NewWriterSize(counted, bufferBytes)
+	if r.report, err = layer.Write(ctx, buffered, found, r.container.Mounts, int64(r.asked.GetMaxBytes()), content); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// send puts the layer into the registry, with the one below it where these are to be one, and returns what it lies on.
+func (r *reading) send(ctx context.Context, to *registry, base v1.Image, below *lower) (v1.Image, *stream.Layer, error) {
+	if below == nil {
+		made, err := to.send(ctx, base, io.NopCloser(r.file.all()))
+		return base, made, to.failed(err)
+	}
+	above, err := layer.Index(r.file.all(), r.file.file)
+	if err != nil {
+		return nil, nil, r.judge(err)
+	}
+	squashed, err := layer.Squash(below.layer, above, below.folders)
+	if err != nil {
+		return nil, nil, r.judge(err)
+	}
+	most := int64(r.asked.GetMaxBytes())
+	if squashed.Size() > most {
+		return nil, nil, r.judge(&layer.TooLargeError{Path: "/", Max: most})
+	}
+	if len(squashed.Folders()) > 0 {
+		if base, err = to.with(base, squashed.WriteFolders); err != nil {
+			return nil, nil, r.judge(err)
+		}
+	}
+	made, err := r.sendOne(ctx, to, base, squashed, most)
+	return base, made, err
+}
+
+func (r *reading) sendOne(ctx context.Context, to *registry, base v1.Image, squashed *layer.Squashed, most int64) (*stream.Layer, error) {
 	from, into := io.Pipe()
 	var failed error
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		counted := &counter{to: into, progress: Progress{Total: total(found)}, told: r.told}
-		r.report, failed = layer.Write(ctx, counted, found, r.container.Mounts, int64(r.asked.GetMaxBytes()), content)
+		failed = squashed.Write(ctx, into, most)
 		_ = into.CloseWithError(cmp.Or(failed, io.EOF))
 	})
-	r.layer, err = r.registry.send(ctx, base, from)
+	made, err := to.send(ctx, base, from)
 	_ = from.CloseWithError(errClosed)
 	writing.Wait()
 	if failed != nil && (err == nil || !errors.Is(failed, errClosed)) {
-		return failed
+		return nil, r.judge(failed)
 	}
-	return r.registry.failed(err)
+	return made, to.failed(err)
 }
 
 // errClosed is what the writer hears when the registry takes no more.
 var errClosed = errors.New("the registry takes no more")
+
+// lower is the layer right below the new one, which becomes a part of it.
+type lower struct {
+	file           *spooled
+	layer, folders *layer.Stored
+}
+
+func (l *lower) close() {
+	if l != nil {
+		l.file.close()
+	}
+}
+
+// below fetches a layer before the sandbox stands still; nil: none was asked for.
+func (c *Commits) below(ctx context.Context, from *registry, top tops) (*lower, error) {
+	if top.layer == nil {
+		return nil, nil
+	}
+	file, err := c.spool.open()
+	if err != nil {
+		return nil, err
+	}
+	made := &lower{file: file}
+	if made.layer, err = indexed(ctx, top.layer, file, file.file); err == nil && top.folders != nil {
+		made.folders, err = indexed(ctx, top.folders, io.Discard, nil)
+	}
+	switch {
+	case err == nil:
+		return made, nil
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, layer.ErrTooMany):
+		err = problem.New(problem.PayloadTooLarge, "the layer below has more than %d files", layer.MaxEntries)
+	default:
+		err = from.failed(err)
+	}
+	file.close()
+	return nil, err
+}
+
+// indexed reads a layer of the registry, into a file.
+func indexed(ctx context.Context, of v1.Layer, into io.Writer, file io.ReaderAt) (*layer.Stored, error) {
+	content, err := of.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = content.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = content.Close() })
+	defer stop()
+	return layer.Index(io.TeeReader(content, into), file)
+}
 
 func total(found []layer.Entry) (bytes int64) {
 	for at := range found {

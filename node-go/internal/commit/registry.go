@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/stream"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
@@ -37,6 +39,8 @@ const (
 	answersIn    = time.Minute
 	// Of an image that got no name.
 	removesIn = 10 * time.Second
+	// What the history of an image says of a layer that is there for its folders.
+	createdFolders = "rollbox commit: folders"
 )
 
 // The library takes more for a name than registries do, ../ among it.
@@ -126,23 +130,27 @@ func (s secure) RoundTrip(request *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(request)
 }
 
-// from returns the image that a sandbox was started from, and has its layers in the repository of the commit.
-func (r *registry) from(ctx context.Context) (v1.Image, error) {
+// from returns what the new layer is to lie on, the image that a sandbox was started from or that without its top layer,
+// which is returned too; and has the layers in the repository of the commit.
+func (r *registry) from(ctx context.Context, squash bool) (image v1.Image, top tops, err error) {
 	got, err := r.puller.Get(ctx, r.base)
 	if err != nil {
-		return nil, r.failed(err)
+		return nil, top, r.failed(err)
 	}
-	image, err := got.Image()
-	if err != nil {
-		return nil, r.failed(err)
+	if image, err = got.Image(); err != nil {
+		return nil, top, r.failed(err)
+	}
+	if squash {
+		if image, top, err = withoutTops(image); err != nil {
+			return nil, top, r.failed(err)
+		}
 	}
 	layers, err := image.Layers()
 	if err != nil {
-		return nil, r.failed(err)
+		return nil, top, r.failed(err)
 	}
-	if len(layers) >= maxLayers {
-		detail := "its image has %d layers already, and nodes take %d at most"
-		return nil, problem.New(problem.Unsupported, detail, len(layers), maxLayers).With("value", fmt.Sprintf("an image of fewer than %d layers", maxLayers))
+	if err := checkLayers(len(layers)); err != nil {
+		return nil, top, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(layersAtOnce)
@@ -150,18 +158,56 @@ func (r *registry) from(ctx context.Context) (v1.Image, error) {
 		// In the same registry, so nothing of it passes here.
 		group.Go(func() error { return r.pusher.Upload(ctx, r.target.Context(), one) })
 	}
-	return image, r.failed(group.Wait())
+	return image, top, r.failed(group.Wait())
 }
 
-// send puts a layer into the registry as it is read.
-func (r *registry) send(ctx context.Context, base v1.Image, from io.ReadCloser) (*stream.Layer, error) {
+func checkLayers(below int) error {
+	if below < maxLayers {
+		return nil
+	}
+	detail := "its image has %d layers already, and nodes take %d at most"
+	return problem.New(problem.Unsupported, detail, below, maxLayers).With("value", fmt.Sprintf("an image of fewer than %d layers", maxLayers))
+}
+
+// with returns an image with one more layer of nothing but folders.
+func (r *registry) with(base v1.Image, folders func(io.Writer) error) (v1.Image, error) {
+	layers, err := base.Layers()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLayers(len(layers) + 1); err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	if err := folders(&text); err != nil {
+		return nil, err
+	}
+	of, err := mediaType(base)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil }
+	made, err := tarball.LayerFromOpener(open, tarball.WithMediaType(of))
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(base, mutate.Addendum{Layer: made, History: v1.History{Created: v1.Time{Time: time.Now().UTC()}, CreatedBy: createdFolders}})
+}
+
+// mediaType returns that of layers of an image.
+func mediaType(base v1.Image) (types.MediaType, error) {
 	kind, err := base.MediaType()
+	if kind == types.OCIManifestSchema1 {
+		return types.OCILayer, err
+	}
+	return types.DockerLayer, err
+}
+
+// send puts a layer into the registry, compressed as it is read.
+func (r *registry) send(ctx context.Context, base v1.Image, from io.ReadCloser) (*stream.Layer, error) {
+	of, err := mediaType(base)
 	if err != nil {
 		return nil, r.failed(err)
-	}
-	of := types.DockerLayer
-	if kind == types.OCIManifestSchema1 {
-		of = types.OCILayer
 	}
 	made := stream.NewLayer(from, stream.WithMediaType(of))
 	if err := r.once.Upload(ctx, r.target.Context(), made); err != nil {

@@ -62,6 +62,10 @@ const (
 	CapacityUnavailable Code = "capacity_unavailable"
 	// StartQueueTimeout: The sandbox waited in the start queue until its deadline.
 	StartQueueTimeout Code = "start_queue_timeout"
+	// CheckpointNotFound: You have no checkpoint with this id.
+	CheckpointNotFound Code = "checkpoint_not_found"
+	// CheckpointExpired: The time of the checkpoint is over.
+	CheckpointExpired Code = "checkpoint_expired"
 	// ImagePullFailed: The image could not be pulled.
 	ImagePullFailed Code = "image_pull_failed"
 	// StartTimeout: The sandbox did not become ready within its start timeout.
@@ -122,6 +126,8 @@ var statuses = map[Code]codes.Code{
 	ExecCancelled:       codes.Aborted,
 	CapacityUnavailable: codes.Unavailable,
 	StartQueueTimeout:   codes.DeadlineExceeded,
+	CheckpointNotFound:  codes.NotFound,
+	CheckpointExpired:   codes.NotFound,
 	ImagePullFailed:     codes.Unavailable,
 	StartTimeout:        codes.DeadlineExceeded,
 	SandboxUnreachable:  codes.Unavailable,

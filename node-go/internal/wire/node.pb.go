@@ -1131,14 +1131,16 @@ func (x *Registry) GetConnect() string {
 }
 
 type CommitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"` // the name of its container with the user's files
-	Registry      *Registry              `protobuf:"bytes,3,opt,name=registry,proto3" json:"registry,omitempty"`
-	Base          string                 `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`                          // REPOSITORY@sha256:..., without a host: what the container was started from
-	Target        string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                      // REPOSITORY:TAG, without a host
-	MaxBytes      uint64                 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // of the layer, uncompressed
-	StillMs       uint32                 `protobuf:"varint,7,opt,name=still_ms,json=stillMs,proto3" json:"still_ms,omitempty"`    // the most that its processes may stand still
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Container string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"` // the name of its container with the user's files
+	Registry  *Registry              `protobuf:"bytes,3,opt,name=registry,proto3" json:"registry,omitempty"`
+	Base      string                 `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`                          // REPOSITORY@sha256:..., without a host: what the container was started from
+	Target    string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`                      // REPOSITORY:TAG, without a host
+	MaxBytes  uint64                 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // of the layer, uncompressed
+	StillMs   uint32                 `protobuf:"varint,7,opt,name=still_ms,json=stillMs,proto3" json:"still_ms,omitempty"`    // the most that its processes may stand still
+	// The top layer of the base is not below the new layer, but a part of it. A layer with nothing but folders may lie between.
+	Squash        bool `protobuf:"varint,8,opt,name=squash,proto3" json:"squash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1222,13 @@ func (x *CommitRequest) GetStillMs() uint32 {
 		return x.StillMs
 	}
 	return 0
+}
+
+func (x *CommitRequest) GetSquash() bool {
+	if x != nil {
+		return x.Squash
+	}
+	return false
 }
 
 type CommitProgress struct {
@@ -1536,7 +1545,7 @@ const file_node_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12>\n" +
 	"\vcredentials\x18\x02 \x01(\v2\x1c.rollbox.node.v1.CredentialsR\vcredentials\x12\x1c\n" +
 	"\tauthority\x18\x03 \x01(\tR\tauthority\x12\x18\n" +
-	"\aconnect\x18\x04 \x01(\tR\aconnect\"\xe7\x01\n" +
+	"\aconnect\x18\x04 \x01(\tR\aconnect\"\xff\x01\n" +
 	"\rCommitRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1c\n" +
@@ -1545,7 +1554,8 @@ const file_node_proto_rawDesc = "" +
 	"\x04base\x18\x04 \x01(\tR\x04base\x12\x16\n" +
 	"\x06target\x18\x05 \x01(\tR\x06target\x12\x1b\n" +
 	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12\x19\n" +
-	"\bstill_ms\x18\a \x01(\rR\astillMs\"\xe2\x01\n" +
+	"\bstill_ms\x18\a \x01(\rR\astillMs\x12\x16\n" +
+	"\x06squash\x18\b \x01(\bR\x06squash\"\xe2\x01\n" +
 	"\x0eCommitProgress\x12C\n" +
 	"\areading\x18\x01 \x01(\v2'.rollbox.node.v1.CommitProgress.ReadingH\x00R\areading\x12:\n" +
 	"\tcommitted\x18\x02 \x01(\v2\x1a.rollbox.node.v1.CommittedH\x00R\tcommitted\x1aI\n" +

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
     from rollbox.image import (
+        Checkpoint,
         Commit,
         Commits,
         CommittedImage,
@@ -55,6 +56,7 @@ __all__ = [
     "Batch",
     "Blocker",
     "BreakerPolicy",
+    "Checkpoint",
     "Client",
     "Commit",
     "Commits",
@@ -119,6 +121,7 @@ _MODULES = {
     "Client": "client",
     "Commit": "image",
     "Commits": "image",
+    "Checkpoint": "image",
     "CommittedImage": "image",
     "Conversion": "conversion",
     "ConversionProgress": "image",

@@ -63,7 +63,7 @@ class Client:
         """The address of the gateway."""
         return self.gateway.settings.url
 
-    async def create(self, image: str, **options: Unpack[CreateOptions]) -> Sandbox:
+    async def create(self, image: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
         """As `Sandbox.create`."""
         return await Sandbox.create(image, client=self, **options)
 

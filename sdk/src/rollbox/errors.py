@@ -8,6 +8,8 @@ from rollbox._problem import SandboxError
 __all__ = [
     "BY_CODE",
     "CapacityUnavailable",
+    "CheckpointExpired",
+    "CheckpointNotFound",
     "Conflict",
     "CreateAbandoned",
     "Deleted",
@@ -333,6 +335,26 @@ class StartQueueTimeout(SandboxError):
     hint = "Start fewer at once, raise start_timeout, or add nodes."
 
 
+class CheckpointNotFound(SandboxError):
+    """You have no checkpoint with this id. Check the id with `rollbox image commits`; it is known to the owner of its sandbox alone."""
+
+    code = "checkpoint_not_found"
+    fault = "caller"
+    retry = "never"
+    mask_sample = True
+    hint = "Check the id with `rollbox image commits`; it is known to the owner of its sandbox alone."
+
+
+class CheckpointExpired(SandboxError):
+    """The time of the checkpoint is over. Make it anew with a longer ttl, or `commit` what has to last under a name."""
+
+    code = "checkpoint_expired"
+    fault = "caller"
+    retry = "never"
+    mask_sample = True
+    hint = "Make it anew with a longer ttl, or `commit` what has to last under a name."
+
+
 class ImagePullFailed(SandboxError):
     """The image could not be pulled. Create a new sandbox; if it persists, check the registry and the mirror."""
 
@@ -504,6 +526,8 @@ BY_CODE: dict[str, type[SandboxError]] = {
         ExecCancelled,
         CapacityUnavailable,
         StartQueueTimeout,
+        CheckpointNotFound,
+        CheckpointExpired,
         ImagePullFailed,
         StartTimeout,
         SandboxUnreachable,

@@ -145,9 +145,19 @@ class Gateway:
         access.token = answer.body.get("token", access.token)
         return SandboxRecord.from_json(answer.body)
 
-    async def commit(self, sandbox_id: str, body: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
-        """Make an image of a sandbox; all attempts have one key, so that one whose answer was lost is joined."""
-        url, headers = self._url(sandbox_id, "commit"), {"Idempotency-Key": uuid4().hex}
+    async def commit(
+        self, sandbox_id: str, what: str, body: Mapping[str, Any], key: str | None, deadline: Deadline
+    ) -> dict[str, Any]:
+        """Make an image of a sandbox; all attempts have one key, so that one whose answer was lost is joined.
+
+        Args:
+            sandbox_id: which one.
+            what: "commit" or "checkpoint".
+            body: of the call, without its timeout.
+            key: the idempotency key; None: a random one.
+            deadline: of all attempts.
+        """
+        url, headers = self._url(sandbox_id, what), {"Idempotency-Key": key or uuid4().hex}
 
         async def once() -> Answer:
             left_s = max(1.0, deadline.left_s())

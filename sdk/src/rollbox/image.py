@@ -41,6 +41,32 @@ class CommittedImage(str):
         return {"image": str(self), **{name: getattr(self, name) for name in ("digest", "size_bytes", "skipped")}}
 
 
+class Checkpoint(CommittedImage):
+    """A checkpoint of a sandbox, for as long as its time lasts: the name of an image, for all that takes one.
+
+    Attributes:
+        id: what `Sandbox.create(checkpoint=)` takes too, from another process for example.
+        expires_at_ms: from when on nothing starts from it (Unix ms).
+        depth: how many checkpoints it has been since an image that is none, this one counted.
+    """
+
+    id: str
+    expires_at_ms: int
+    depth: int
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Read the wire form."""
+        made = super().from_json(body)
+        made.id, made.expires_at_ms, made.depth = body["checkpoint"], body["expires_at_ms"], body["depth"]
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        own = {"checkpoint": self.id, "expires_at_ms": self.expires_at_ms, "depth": self.depth}
+        return {**own, **super().to_json()}
+
+
 @dataclass(frozen=True, slots=True)
 class NodeImage:
     """An image on a node.
@@ -84,6 +110,7 @@ class Commit:
         size_bytes: of its own layer.
         created_at_ms: when it was made (Unix ms).
         built_on: digests of your images whose layers it has too; they are removed after it.
+        expires_at_ms: of a checkpoint, whose id is its tag: from when on nothing starts from it; None: it is none.
     """
 
     image: str
@@ -92,6 +119,7 @@ class Commit:
     size_bytes: int
     created_at_ms: int = 0
     built_on: tuple[str, ...] = ()
+    expires_at_ms: int | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Commit:

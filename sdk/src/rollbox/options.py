@@ -50,6 +50,16 @@ class GroupOptions(ResourceOptions, total=False):
 class CreateOptions(GroupOptions, total=False):
     """The options of `Sandbox.create`, for code that passes them on; described there."""
 
+    checkpoint: str | None
+    idempotency_key: str | None
+
+
+class CommitOptions(TypedDict, total=False):
+    """The options of `Sandbox.commit` that all commits have."""
+
+    max_bytes: Size | None
+    scrub_git: Mapping[str, str] | None
+    timeout: float
     idempotency_key: str | None
 
 
@@ -195,9 +205,10 @@ class CreateSpec:
             request.key("idempotency_key", self.idempotency_key)
 
     @classmethod
-    def of(cls, image: str, options: GroupOptions) -> Self:
+    def of(cls, image: str | None, options: GroupOptions) -> Self:
         """Read the keyword arguments of a create; omitted ones have the defaults of `Sandbox.create`."""
         rest: dict[str, Any] = dict(**options)
+        image = request.image(image, rest.pop("checkpoint", None))
         resources, commands = _taken(Resources, rest), _taken(CommandSettings, rest)
         return cls(image=image, resources=resources, commands=commands, lifetime=_taken(Lifetime, rest), **rest)
 

@@ -39,6 +39,26 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The checkpoint that a sandbox was started from.
+
+    Attributes:
+        sandbox: id of the one that it was made of.
+        checkpoint: its id.
+        depth: how many checkpoints there are between the sandbox and an image that is none; 1: this one alone.
+    """
+
+    sandbox: str
+    checkpoint: str
+    depth: int
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any] | None) -> Parent | None:
+        """Read the wire form; None for none."""
+        return None if not body else cls(**{item.name: body[item.name] for item in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxRecord:
     """The control plane's record of one sandbox; kept for 24 hours after its end, unless the store is lost.
 
@@ -49,6 +69,7 @@ class SandboxRecord:
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
     `image_pulled` says how its node was to get the image: "full" before it starts, "lazy" while it runs; "": not known.
     `image_pulled_why` says why "full", where the nodes could have pulled it lazily.
+    `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """
 
     id: str
@@ -80,6 +101,7 @@ class SandboxRecord:
     image_stale: bool = False
     image_pulled: str = ""
     image_pulled_why: str = ""
+    parent: Parent | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:
@@ -89,6 +111,7 @@ class SandboxRecord:
             if known.get(name):
                 known[name] = Range(known[name]["request"], known[name]["limit"])
         known["end"] = End.from_json(known.get("end"))
+        known["parent"] = Parent.from_json(known.get("parent"))
         return cls(**known)
 
     @property
@@ -102,6 +125,7 @@ class SandboxRecord:
         for name in ("cpu_millicores", "memory_bytes"):
             body[name] = body[name]._asdict()
         body["end"] = asdict(self.end) if self.end else None
+        body["parent"] = asdict(self.parent) if self.parent else None
         return body
 
 

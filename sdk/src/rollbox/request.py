@@ -194,6 +194,32 @@ def key(name: str, value: str) -> str:
     return value
 
 
+def image(image: str | None, checkpoint: str | None) -> str:
+    """Return what a sandbox is to be started from.
+
+    Raises:
+        InvalidArgument: there is neither an image nor a checkpoint, or both.
+    """
+    if (image is None) == (checkpoint is None):
+        raise InvalidArgument("a sandbox is started from an image or from a checkpoint: give one of both")
+    return image if image is not None else str(checkpoint)
+
+
+def commit_body(name: str | None, *, checkpoint: bool, ttl: float | None) -> dict[str, Any]:
+    """Build what the body of a commit says of the name, arguments as in `Sandbox.commit`.
+
+    Raises:
+        InvalidArgument: one of them is invalid, or they contradict each other.
+    """
+    if (name is None) is not checkpoint:
+        raise InvalidArgument("a commit has a name, or checkpoint=True")
+    if ttl is not None and not checkpoint:
+        raise InvalidArgument("ttl is for checkpoints: an image with a name stays until it is removed")
+    if name is not None:
+        return {"name": text("name", name)}
+    return {} if ttl is None else {"ttl_ms": milliseconds("ttl", ttl)}
+
+
 def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
     if isinstance(cmd, str):
         if not cmd.strip():

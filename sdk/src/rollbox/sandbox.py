@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -14,8 +14,8 @@ from rollbox.deadline import Deadline
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
-from rollbox.image import CommittedImage
-from rollbox.options import CommandSettings, CreateSpec, Lifetime, Pull, Resources
+from rollbox.image import Checkpoint, CommittedImage
+from rollbox.options import CommandSettings, CommitOptions, CreateSpec, Lifetime, Pull, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.process.connection import Connection
@@ -50,8 +50,9 @@ class Sandbox:
     @classmethod
     async def create(
         cls,
-        image: str,
+        image: str | None = None,
         *,
+        checkpoint: str | None = None,
         cpu: Cpu = DEFAULT_CPU,
         memory: Memory = DEFAULT_MEMORY,
         pids: int | None = None,
@@ -75,6 +76,7 @@ class Sandbox:
 
         Args:
             image: name of any container image; its own variables, directory and user apply unless given here.
+            checkpoint: in place of an image: what `commit(checkpoint=True)` has returned, or its id.
             cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
             memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
             pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it counts
@@ -107,6 +109,7 @@ class Sandbox:
 
         Raises:
             InvalidArgument: an argument is invalid; raised before any request where possible.
+            CheckpointNotFound, CheckpointExpired: `checkpoint` is none of yours, or its time is over.
             ImageNotFound, QuotaExceeded, CapacityUnavailable, StartTimeout, ...: see `rollbox.errors`.
         Cancel safety: a cancelled create deletes the sandbox that it may have created, but not one that another create
             with the same key has (for `files` see there). If the program dies instead, the sandbox ends within a
@@ -117,7 +120,7 @@ class Sandbox:
             cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector, pull=pull
         )
         spec = CreateSpec(
-            image=image,
+            image=request.image(image, checkpoint),
             resources=resources,
             commands=CommandSettings(env=env, cwd=cwd, user=user),
             lifetime=Lifetime(ttl=ttl, idle_timeout=idle_timeout, lease=lease),
@@ -350,33 +353,53 @@ class Sandbox:
         self._refuse_deleted()
         return Usage.from_json(await self._gateway.call_sandbox(self._access, "GET", "usage"))
 
+    @overload
+    async def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...
+
+    @overload
+    async def commit(
+        self, *, checkpoint: Literal[True], ttl: float | None = None, **options: Unpack[CommitOptions]
+    ) -> Checkpoint: ...
+
     async def commit(
         self,
-        name: str,
+        name: str | None = None,
         *,
+        checkpoint: bool = False,
+        ttl: float | None = None,
         max_bytes: Size | None = None,
         scrub_git: Mapping[str, str] | None = None,
         timeout: float = 120,  # noqa: ASYNC109
+        idempotency_key: str | None = None,
     ) -> CommittedImage:
         """Make an image of the sandbox: of its files, on top of its own image. Its processes stand still meanwhile.
 
             image = await sandbox.commit("repo-at-abc123")
             async with await SandboxGroup.create(image, n=16) as group: ...
 
+            here = await sandbox.commit(checkpoint=True)
+            branches = [await Sandbox.create(checkpoint=here) for _ in range(4)]
+
         Variables, directory and user that the sandbox was created with are not part of the image, and neither are
         running processes. It belongs to the key's owner: no other one can start it.
 
         Args:
             name: NAME[:TAG]; an image of yours that has this name loses it.
+            checkpoint: in place of a name: the image has an id, and ends by itself. It has one layer of all changes
+                since the image that is no checkpoint, so that any number may follow one another.
+            ttl: seconds for which sandboxes may be started from a checkpoint, at most 7 days; None is 24 hours. A start
+                does not prolong it; it goes when its last sandbox has ended.
             max_bytes: the most that what was changed may take; None is the platform's default, 4 GiB.
             scrub_git: repositories to scrub before, by their path, each with its commit: see `scrub_git`.
             timeout: seconds that it may take, with retries and `scrub_git`.
+            idempotency_key: the same key with the same arguments gives the same image, for ten minutes; random when
+                None.
 
         Returns:
             its name with its digest, which a later commit to the same name does not change; for `Sandbox.create`.
 
         Raises:
-            InvalidArgument: the name is malformed.
+            InvalidArgument: the name is malformed, or there is neither or both of name and checkpoint.
             PayloadTooLarge: it is over `max_bytes`, or more than can be read while the sandbox stands still (45 s).
             Conflict: it is being committed already.
             Unsupported: this installation makes no images; the detail names the setting that offers it.
@@ -385,13 +408,15 @@ class Sandbox:
         """
         self._refuse_deleted()
         milliseconds = request.milliseconds("timeout", timeout)
-        body: dict[str, str | int] = {"name": request.text("name", name)}
+        body = request.commit_body(name, checkpoint=checkpoint, ttl=ttl)
         if max_bytes is not None:
             body["max_bytes"] = parse_memory(max_bytes, "max_bytes")
+        key = None if idempotency_key is None else request.key("idempotency_key", idempotency_key)
         deadline = Deadline(milliseconds / 1000)
         for path, at in (scrub_git or {}).items():
             await self.scrub_git(path, at=at, timeout=max(0.001, deadline.left_s()))
-        return CommittedImage.from_json(await self._gateway.commit(self.id, body, deadline))
+        what, kind = ("checkpoint", Checkpoint) if checkpoint else ("commit", CommittedImage)
+        return kind.from_json(await self._gateway.commit(self.id, what, body, key, deadline))
 
     async def scrub_git(
         self,

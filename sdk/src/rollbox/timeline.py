@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rollbox._problem import SandboxError
-from rollbox.record import End
+from rollbox.record import End, Parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Timeline:
         moments: oldest first; of very many, the middle is left out.
         timings_ms: how long each phase of the start took.
         lease: the name of the client's lease that keeps it alive; None: it outlives its client.
+        parent: the checkpoint that it was started from; None: of no checkpoint.
     """
 
     id: str
@@ -48,12 +49,14 @@ class Timeline:
     expires_at_ms: int = 0
     idle_timeout_ms: int | None = None
     lease: str | None = None
+    parent: Parent | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Timeline:
         """Read the wire form; fields that this version does not know are left out."""
         known = {item.name: body[item.name] for item in fields(cls) if item.name in body}
         known["end"] = End.from_json(known.get("end"))
+        known["parent"] = Parent.from_json(known.get("parent"))
         moments = known.get("moments", ())
         known["moments"] = tuple(Moment(**{item.name: one[item.name] for item in fields(Moment)}) for one in moments)
         return cls(**known)

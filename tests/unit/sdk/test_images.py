@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,32 @@ async def test_a_commit_is_a_name_with_what_is_known_of_it(client: Client, fake:
         assert (body["name"], body["max_bytes"], 29_000 < body["timeout_ms"] <= 30_000) == ("repo:v1", 1 << 20, True)
         async with await client.create(image) as again:
             assert again.record.image == str(image)
+
+
+async def test_a_checkpoint_is_an_image_with_an_id(client: Client, fake: FakeGateway) -> None:
+    async with await client.create("i") as sandbox:
+        made = await sandbox.commit(checkpoint=True, ttl=60, max_bytes="1Mi", idempotency_key="k")
+    assert made == f"commits/me/checkpoints:cp-1@{made.digest}"
+    assert (made.id, made.expires_at_ms, made.depth, made.size_bytes) == ("cp-1", 5, 2, 7)
+    assert made.to_json()["checkpoint"] == "cp-1"
+    (body,) = fake.images.bodies
+    assert (body["ttl_ms"], body["max_bytes"], set(fake.images.keys)) == (60_000, 1 << 20, {"k"})
+    for one in (made, made.id):
+        async with await client.create(checkpoint=one) as started:
+            assert started.record.image == str(one)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"name": "a", "checkpoint": True}, {"name": "a", "ttl": 5}, {"checkpoint": True, "ttl": 0}, {"name": None}],
+)
+async def test_a_commit_has_a_name_or_is_a_checkpoint(client: Client, wrong: dict[str, Any]) -> None:
+    async with await client.create("i") as sandbox:
+        with pytest.raises(InvalidArgument):
+            await sandbox.commit(**wrong)
+    for image, checkpoint in ((None, None), ("i", "cp-1")):
+        with pytest.raises(InvalidArgument, match="one of both"):
+            await client.create(image, checkpoint=checkpoint)
 
 
 def test_a_committed_image_survives_copies() -> None:

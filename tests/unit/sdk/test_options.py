@@ -93,6 +93,6 @@ def test_what_is_typed_on_a_command_line_is_what_a_create_has_by_default() -> No
 
 def test_no_place_has_an_option_that_no_value_has() -> None:
     create = {*declared(CreateSpec)}
-    assert {*spelled(rollbox.Sandbox.create)} - {"image", "client"} == create
-    assert {*get_type_hints(rollbox.CreateOptions)} == create
+    assert {*spelled(rollbox.Sandbox.create)} - {"image", "checkpoint", "client"} == create
+    assert {*get_type_hints(rollbox.CreateOptions)} - {"checkpoint"} == create
     assert {*get_type_hints(options.ResourceOptions)} == {*declared(Resources)}

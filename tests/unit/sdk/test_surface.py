@@ -11,6 +11,7 @@ def test_the_door_lists_exactly_these_names() -> None:
         "Batch",
         "Blocker",
         "BreakerPolicy",
+        "Checkpoint",
         "Client",
         "Commit",
         "Commits",

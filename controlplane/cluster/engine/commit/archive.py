@@ -44,18 +44,22 @@ class Archive:
     digest: str
 
 
-def archive(base: Mapping[str, Any], layer: str, size_bytes: int, *, name: str, created: str) -> Archive:
+def archive(
+    base: Mapping[str, Any], layer: str, size_bytes: int, *, name: str, created: str, squashed: int = 0
+) -> Archive:
     """An image that has one more layer than another one, and else says what that says.
 
     Args:
         base: the other one, as an inspection tells it.
+        squashed: how many of its topmost layers the new one stands for.
         layer: the digest of the new layer, which is not compressed.
         size_bytes: its length.
         name: what the new image is called, with a tag; its part ``{id}`` stands for the digits of its digest.
         created: the time, RFC 3339.
     """
     settings = base.get("Config") or {}
-    layers = [*(base.get("RootFS") or {}).get("Layers", ()), layer]
+    below = (base.get("RootFS") or {}).get("Layers", ())
+    layers = [*below[: len(below) - squashed], layer]
     config = _json(
         {
             **{ours: base[theirs] for ours, theirs in _PLATFORM.items() if base.get(theirs)},

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import json
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,6 +16,7 @@ import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.archive import Archive, archive
+from controlplane.cluster.engine.commit.changes import Changes, Inspection, changes_of
 from controlplane.cluster.engine.commit.names import kept_name
 from controlplane.cluster.engine.commit.room import Room, Rooms
 from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
@@ -50,8 +50,6 @@ _CODES: Final[Mapping[str, Code]] = {
     "gone": "sandbox_lost",
 }
 
-Inspection = Mapping[str, Any]
-
 
 class Commits:
     """Commits sandboxes of one engine."""
@@ -72,21 +70,24 @@ class Commits:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """See ``Cluster.commit``."""
         with self._alone(sandbox_id), _scarce(sandbox_id):
             async with self._places:
                 seen = await self._running(sandbox_id)
                 base = await self._client.call("GET", f"images/{seen['Image']}/json")
-                _check_layers(sandbox_id, base)
-                copies = {LARGE_FILES: 1, _upper(sandbox_id, seen)[0]: ENGINE_COPIES}
+                changes = changes_of(sandbox_id, seen)
+                if squash:
+                    changes = changes.squashed(sandbox_id, base)
+                _check_layers(sandbox_id, base, changes.layers)
+                copies = {LARGE_FILES: 1, changes.uppers[0]: ENGINE_COPIES}
                 async with self._rooms.taken(copies, max_bytes) as found:
                     if found.layer_bytes <= 0:
                         raise _no_room(sandbox_id, found)
                     with tempfile.TemporaryFile(dir=LARGE_FILES) as file:
                         async with self._still(sandbox_id):
-                            layer = await _read(sandbox_id, seen, file.fileno(), max_bytes, found)
-                        await self._load(base, layer, file, target)
+                            layer = await _read(sandbox_id, changes, file.fileno(), max_bytes, found)
+                        await self._load(base, layer, file, target, squashed=changes.layers)
         return Committed(target, layer["image"], layer["size_bytes"], (*_volumes(seen), *layer["skipped"]))
 
     async def let_go_on(self, sandbox_id: str, sidecar: Inspection | None) -> None:
@@ -168,10 +169,12 @@ class Commits:
                 self._log.info("a sandbox goes on", sandbox_id=sandbox_id)
                 return
 
-    async def _load(self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str) -> None:
+    async def _load(
+        self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str, *, squashed: int
+    ) -> None:
         created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         kept = kept_name(target, layer["size_bytes"])
-        made = archive(base, layer["digest"], layer["size_bytes"], name=kept, created=created)
+        made = archive(base, layer["digest"], layer["size_bytes"], name=kept, created=created, squashed=squashed)
         layer["image"] = made.digest
         try:
             await self._client.load(_chunks(made, file))
@@ -203,29 +206,17 @@ def _scarce(sandbox_id: str) -> Iterator[None]:
         raise Problem("capacity_unavailable", detail, sandbox_id=sandbox_id) from error
 
 
-def _upper(sandbox_id: str, seen: Inspection) -> tuple[str, list[str]]:
-    """The folder with the sandbox's changes, and those of its image."""
-    data = (seen.get("GraphDriver") or {}).get("Data") or {}
-    upper, lowers = str(data.get("UpperDir") or ""), str(data.get("LowerDir") or "").split(":")
-    if not upper or not os.access(upper, os.R_OK | os.X_OK):
-        driver = (seen.get("GraphDriver") or {}).get("Name")
-        detail = f"the engine's storage ({driver}) has no folder with the changes of {sandbox_id} that can be read here"
-        raise Problem("unsupported", f"{detail}: it takes the driver overlay, and root", value="storage driver overlay")
-    return upper, [one for one in lowers if one]
-
-
 def _no_room(sandbox_id: str, found: Room) -> Problem:
     detail = f"no image of {sandbox_id} was made: {found.why}"
     return Problem("capacity_unavailable", detail, sandbox_id=sandbox_id)
 
 
-async def _read(sandbox_id: str, seen: Inspection, file: int, max_bytes: int, found: Room) -> dict[str, Any]:
+async def _read(sandbox_id: str, changes: Changes, file: int, max_bytes: int, found: Room) -> dict[str, Any]:
     """What the program ``layer`` says of the layer that it has written to ``file``."""
-    upper, lowers = _upper(sandbox_id, seen)
     request = {
-        "upper": upper,
-        "lowers": lowers,
-        "mounts": [str(one.get("Destination")) for one in seen.get("Mounts") or ()],
+        "uppers": changes.uppers,
+        "lowers": changes.lowers,
+        "mounts": changes.mounts,
         "file": file,
         "max_bytes": min(max_bytes, found.layer_bytes),
     }
@@ -273,8 +264,8 @@ async def _chunks(made: Archive, file: BinaryIO) -> AsyncIterator[bytes]:
     yield made.tail
 
 
-def _check_layers(sandbox_id: str, base: Inspection) -> None:
-    count = len((base.get("RootFS") or {}).get("Layers") or ())
+def _check_layers(sandbox_id: str, base: Inspection, squashed: int) -> None:
+    count = len((base.get("RootFS") or {}).get("Layers") or ()) - squashed
     if count >= MAX_LAYERS:
         detail = f"the image of {sandbox_id} has {count} layers already, and engines take {MAX_LAYERS} at most"
         raise Problem("unsupported", detail, value=f"an image of fewer than {MAX_LAYERS} layers")

@@ -36,6 +36,14 @@ class KeptImages:
             by_layers.setdefault(known, []).append(digest)
         return [_image(folder, one, _built_on(layers[str(one["Id"])], by_layers)) for one in found]
 
+    async def digest(self, name: str) -> str:
+        """See ``Cluster.committed_digest``."""
+        try:
+            seen: Told = await self._client.call("GET", f"images/{name}/json")
+        except Missing:
+            return ""
+        return str(seen["Id"]) if name in (seen.get("RepoTags") or ()) else ""
+
     async def remove(self, image: CommittedImage) -> None:
         """See ``Cluster.remove_committed``."""
         try:

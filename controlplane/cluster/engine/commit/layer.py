@@ -2,9 +2,10 @@
 
     python -I -S layer.py < REQUEST
 
-It reads the upper folder of an overlay file system, which the code in the sandbox has made: nothing there is followed,
-executed or trusted. It has a process of its own so that a million files cost the control plane no time, and so that it
-can be killed. Only the standard library is used, since ``-S`` leaves the rest out. Format of a layer:
+It reads the upper folder of an overlay file system, which the code in the sandbox has made, and where that is asked the
+layers right below it, as one with it: nothing there is followed, executed or trusted. It has a process of its own so
+that a million files cost the control plane no time, and so that it can be killed. Only the standard library is used,
+since ``-S`` leaves the rest out. Format of a layer:
 https://github.com/opencontainers/image-spec/blob/main/layer.md
 """
 
@@ -112,17 +113,23 @@ class Layer:
         self._above_mounts = frozenset(above for one in self._mounts for above in _parents(one))
         self._lowers = lowers
         self._links: dict[tuple[int, int], str] = {}
+        self._several = False
+        self._opaque = 0  # folders above what is being written that hide what is below them
         self.skipped: list[str] = []
         self.skipped_more = 0
         self.entries = 0
 
-    def write(self, upper: str) -> None:
-        """Writes all that is in the folder ``upper``, and the end of the archive."""
-        top = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            self._folder(top, "", 0)
-        finally:
-            os.close(top)
+    def write(self, uppers: Sequence[str]) -> None:
+        """Writes all that is in some folders, of which each lies over the next one, and the end of the archive."""
+        self._several = len(uppers) > 1
+        with contextlib.ExitStack() as opened:
+            tops: list[int] = []
+            for one in uppers:
+                tops.append(os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+                opened.callback(os.close, tops[-1])
+                if _is_opaque(tops[-1]):
+                    break
+            self._folder(tops, "", 0, opaque=_is_opaque(tops[-1]))
         self._sink.write(b"\0" * 2 * BLOCK_BYTES)
 
     def skip(self, path: str, why: str) -> None:
@@ -132,37 +139,44 @@ class Layer:
         else:
             self.skipped_more += 1
 
-    def _folder(self, folder: int, path: str, depth: int) -> None:
-        names = _names(folder)
-        told = path in self._above_mounts or not path
+    def _folder(self, folders: Sequence[int], path: str, depth: int, *, opaque: bool) -> None:
+        """Writes a folder that is in several layers, the topmost first; ``opaque``: it hides what is below them."""
+        top, told = folders[0], path in self._above_mounts or not path
+        names = _together(folders)
         if told:
-            names = [name for name in names if not self._placeholder(folder, name, f"{path}/{name}")]
-        found, attributes = os.fstat(folder), {name: os.getxattr(folder, name) for name in os.listxattr(folder)}
-        opaque = attributes.get(f"{_OVERLAY}opaque") in (b"y", b"x")
+            names = {
+                name: places
+                for name, places in names.items()
+                if not self._placeholder(folders[places[0]], name, f"{path}/{name}")
+            }
+        found, attributes = os.fstat(top), {name: os.getxattr(top, name) for name in os.listxattr(top)}
         if not told or opaque or not self._same_below(path, found) or (path and names):
             self._add(path or ".", found, tarfile.DIRTYPE, attributes)
         if opaque:
             self._marker(f"{path}/{OPAQUE}")
-        for name in names:
-            self._one(folder, name, f"{path}/{name}", depth + 1)
+        self._opaque += opaque
+        for name in sorted(names):
+            self._one([folders[place] for place in names[name]], name, f"{path}/{name}", depth + 1)
+        self._opaque -= opaque
 
-    def _one(self, folder: int, name: str, path: str, depth: int) -> None:
+    def _one(self, folders: Sequence[int], name: str, path: str, depth: int) -> None:
+        """Writes what has a name in one or more layers, the topmost first."""
+        folder = folders[0]
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = stat.S_IFMT(found.st_mode)
         self._sink.path = path
         if name.startswith(WHITEOUT):
             self.skip(path, "its name would remove another file")
-        elif kind == stat.S_IFCHR and found.st_rdev == 0:
+        elif _is_whiteout(found):
             parent, _, _ = path.rpartition("/")
-            self._marker(f"{parent}/{WHITEOUT}{name}")
+            if self._removes(path):
+                self._marker(f"{parent}/{WHITEOUT}{name}")
         elif depth > MAX_DEPTH or len(os.fsencode(path)) > MAX_PATH_BYTES:
             self.skip(path, "it is too deep")
         elif kind == stat.S_IFDIR:
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            try:
-                self._folder(inner, path, depth)
-            finally:
-                os.close(inner)
+            with contextlib.ExitStack() as opened:
+                inner, opaque = _merged(folders, name, opened)
+                self._folder(inner, path, depth, opaque=opaque)
         elif kind in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO):
             self._leaf(folder, name, path, found)
         else:
@@ -235,6 +249,16 @@ class Layer:
         self.entries += 1
         self._sink.write(entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
 
+    def _removes(self, path: str) -> bool:
+        """Whether the mark of a removal is needed. Of several layers one may have made what another has removed.
+
+        A kernel shows such a mark as a file, where no layer below has its folder.
+        """
+        if not self._several:
+            return True
+        below = self._below(path)
+        return not self._opaque and below is not None and not _is_whiteout(below)
+
     def _placeholder(self, folder: int, name: str, path: str) -> bool:
         """Whether the engine has made this for a mount: the image has nothing there, and there is nothing in it."""
         if path not in self._mounts and path not in self._above_mounts:
@@ -290,6 +314,38 @@ def _attributes(folder: int, name: str) -> dict[str, bytes]:
     return {one: os.getxattr(path, one, follow_symlinks=False) for one in names}
 
 
+def _together(folders: Sequence[int]) -> dict[str, list[int]]:
+    """The names in some layers of a folder, each with the positions of the layers that have it."""
+    names: dict[str, list[int]] = {}
+    for position, one in enumerate(folders):
+        for name in _names(one):
+            names.setdefault(name, []).append(position)
+    return names
+
+
+def _merged(folders: Sequence[int], name: str, opened: contextlib.ExitStack) -> tuple[list[int], bool]:
+    """The layers of a folder that are seen as one, and whether it hides what is below them all."""
+    inner: list[int] = []
+    for folder in folders:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return inner, True  # a file, or the mark of a removal: either hides what is below it
+        one = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        opened.callback(os.close, one)
+        inner.append(one)
+        if _is_opaque(one):
+            return inner, True
+    return inner, False
+
+
+def _is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _is_opaque(folder: int) -> bool:
+    name = f"{_OVERLAY}opaque"
+    return name in os.listxattr(folder) and os.getxattr(folder, name) in (b"y", b"x")
+
+
 def _parents(path: str) -> list[str]:
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
@@ -299,12 +355,12 @@ def written(request: Mapping[str, Any]) -> dict[str, Any]:
     """Does what a request says; the answer.
 
     Args:
-        request: ``upper``, ``lowers``, ``mounts``; ``file``: the descriptor to write to; ``max_bytes``.
+        request: ``uppers``, ``lowers``, ``mounts``; ``file``: the descriptor to write to; ``max_bytes``.
     """
     sink = Sink(int(request["file"]), int(request["max_bytes"]))
     layer = Layer(sink, request["mounts"], request["lowers"])
     try:
-        layer.write(str(request["upper"]))
+        layer.write([str(one) for one in request["uppers"]])
     except RefusedError as refused:
         return {"reason": refused.reason, "detail": refused.detail}
     except OSError as error:

@@ -50,7 +50,7 @@ class NodeCommits:
         """See ``Cluster.commits``."""
         return self._registry.commits
 
-    async def commit(self, pod: str, node: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, pod: str, node: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """See ``Cluster.commit``.
 
         Args:
@@ -58,6 +58,7 @@ class NodeCommits:
             node: the pod's; empty: not known.
             target: the name of the image.
             max_bytes: of the layer.
+            squash: see ``Cluster.commit``.
         """
         sandbox_id = pod.rpartition("/")[2]
         if not node:
@@ -72,6 +73,7 @@ class NodeCommits:
             target=f"{reference.repository}:{reference.tag}",
             max_bytes=max_bytes,
             still_ms=STILL_MS,
+            squash=squash,
         )
         async with aclosing(self._agents.commit(node, request)) as told:
             async for one in told:

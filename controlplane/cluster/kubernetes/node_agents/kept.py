@@ -20,7 +20,7 @@ import aiohttp
 
 from controlplane.cluster.protocol import CommittedImage
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry
+from controlplane.images import PrivateRegistry, parse
 from controlplane.settings import PushSettings
 
 WITHIN_S: Final = 60.0
@@ -61,6 +61,16 @@ class KeptImages:
             repositories = await asked.repositories(folder.partition("/")[2])
             found = [one for name in repositories for one in await self._of(asked, name)]
         return [replace(one.image, built_on=_below(one, found)) for one in found]
+
+    async def digest(self, name: str) -> str:
+        """See ``Cluster.committed_digest``.
+
+        Raises:
+            Problem: upstream_timeout: the registry does not answer.
+        """
+        reference = parse(name)
+        async with self._open() as asked:
+            return await asked.digest(reference.repository, reference.tag)
 
     async def remove(self, image: CommittedImage) -> None:
         """See ``Cluster.remove_committed``; the registry's garbage collection frees what only it had.

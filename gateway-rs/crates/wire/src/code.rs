@@ -110,6 +110,10 @@ pub enum Code {
     CapacityUnavailable,
     /// The sandbox waited in the start queue until its deadline.
     StartQueueTimeout,
+    /// You have no checkpoint with this id.
+    CheckpointNotFound,
+    /// The time of the checkpoint is over.
+    CheckpointExpired,
     /// The image could not be pulled.
     ImagePullFailed,
     /// The sandbox did not become ready within its start timeout.
@@ -142,7 +146,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 44] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -171,6 +175,8 @@ impl Code {
         Self::ExecCancelled,
         Self::CapacityUnavailable,
         Self::StartQueueTimeout,
+        Self::CheckpointNotFound,
+        Self::CheckpointExpired,
         Self::ImagePullFailed,
         Self::StartTimeout,
         Self::SandboxUnreachable,
@@ -218,6 +224,8 @@ impl Code {
             Self::ExecCancelled => "exec_cancelled",
             Self::CapacityUnavailable => "capacity_unavailable",
             Self::StartQueueTimeout => "start_queue_timeout",
+            Self::CheckpointNotFound => "checkpoint_not_found",
+            Self::CheckpointExpired => "checkpoint_expired",
             Self::ImagePullFailed => "image_pull_failed",
             Self::StartTimeout => "start_timeout",
             Self::SandboxUnreachable => "sandbox_unreachable",
@@ -266,6 +274,8 @@ impl Code {
             "exec_cancelled" => Self::ExecCancelled,
             "capacity_unavailable" => Self::CapacityUnavailable,
             "start_queue_timeout" => Self::StartQueueTimeout,
+            "checkpoint_not_found" => Self::CheckpointNotFound,
+            "checkpoint_expired" => Self::CheckpointExpired,
             "image_pull_failed" => Self::ImagePullFailed,
             "start_timeout" => Self::StartTimeout,
             "sandbox_unreachable" => Self::SandboxUnreachable,
@@ -315,6 +325,8 @@ impl Code {
             Self::ExecCancelled => 410,
             Self::CapacityUnavailable => 503,
             Self::StartQueueTimeout => 504,
+            Self::CheckpointNotFound => 404,
+            Self::CheckpointExpired => 410,
             Self::ImagePullFailed => 502,
             Self::StartTimeout => 504,
             Self::SandboxUnreachable => 502,
@@ -363,6 +375,8 @@ impl Code {
             Self::ExecCancelled => "ABORTED",
             Self::CapacityUnavailable => "UNAVAILABLE",
             Self::StartQueueTimeout => "DEADLINE_EXCEEDED",
+            Self::CheckpointNotFound => "NOT_FOUND",
+            Self::CheckpointExpired => "NOT_FOUND",
             Self::ImagePullFailed => "UNAVAILABLE",
             Self::StartTimeout => "DEADLINE_EXCEEDED",
             Self::SandboxUnreachable => "UNAVAILABLE",
@@ -411,6 +425,8 @@ impl Code {
             Self::ExecCancelled => Fault::Caller,
             Self::CapacityUnavailable => Fault::Capacity,
             Self::StartQueueTimeout => Fault::Capacity,
+            Self::CheckpointNotFound => Fault::Caller,
+            Self::CheckpointExpired => Fault::Caller,
             Self::ImagePullFailed => Fault::Platform,
             Self::StartTimeout => Fault::Platform,
             Self::SandboxUnreachable => Fault::Platform,
@@ -459,6 +475,8 @@ impl Code {
             Self::ExecCancelled => Retry::Never,
             Self::CapacityUnavailable => Retry::Later,
             Self::StartQueueTimeout => Retry::Later,
+            Self::CheckpointNotFound => Retry::Never,
+            Self::CheckpointExpired => Retry::Never,
             Self::ImagePullFailed => Retry::NewSandbox,
             Self::StartTimeout => Retry::NewSandbox,
             Self::SandboxUnreachable => Retry::NewSandbox,
@@ -507,6 +525,8 @@ impl Code {
             Self::ExecCancelled => true,
             Self::CapacityUnavailable => true,
             Self::StartQueueTimeout => true,
+            Self::CheckpointNotFound => true,
+            Self::CheckpointExpired => true,
             Self::ImagePullFailed => true,
             Self::StartTimeout => true,
             Self::SandboxUnreachable => true,
@@ -557,6 +577,8 @@ impl Code {
             Self::ExecCancelled => "The command was cancelled and killed with all its processes.",
             Self::CapacityUnavailable => "There is no free capacity within the deadline.",
             Self::StartQueueTimeout => "The sandbox waited in the start queue until its deadline.",
+            Self::CheckpointNotFound => "You have no checkpoint with this id.",
+            Self::CheckpointExpired => "The time of the checkpoint is over.",
             Self::ImagePullFailed => "The image could not be pulled.",
             Self::StartTimeout => "The sandbox did not become ready within its start timeout.",
             Self::SandboxUnreachable => "The sandbox is on record but does not answer.",
@@ -639,6 +661,12 @@ impl Code {
             }
             Self::CapacityUnavailable => "Wait for retry_after_ms and try again, or add nodes.",
             Self::StartQueueTimeout => "Start fewer at once, raise start_timeout, or add nodes.",
+            Self::CheckpointNotFound => {
+                "Check the id with `rollbox image commits`; it is known to the owner of its sandbox alone."
+            }
+            Self::CheckpointExpired => {
+                "Make it anew with a longer ttl, or `commit` what has to last under a name."
+            }
             Self::ImagePullFailed => {
                 "Create a new sandbox; if it persists, check the registry and the mirror."
             }

@@ -34,6 +34,7 @@ _COMMANDS = {
     "unexpose": "ports:unexpose",
     "port-forward": "port_forward:port_forward",
     "commit": "image:commit",
+    "checkpoint": "image:checkpoint",
     "ps": "sandboxes:ps",
     "why": "why:why",
     "top": "top:top",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,20 +11,21 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.options import Json
+from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from rollbox.client import Client
     from rollbox.git_scrub import ScrubReport
-    from rollbox.image import ConversionProgress, NodeImage, PrefetchProgress, PrefetchReport
+    from rollbox.image import Commit, CommittedImage, ConversionProgress, NodeImage, PrefetchProgress, PrefetchReport
 
 app = typer.Typer(
     help="Which images the nodes have, and images that are pulled before they are needed.", no_args_is_help=True
 )
 
 _COLUMNS = ("node", "image", "digest", "size", "pulled", "last used")
-_OWN = ("image", "tags", "size")
+_OWN = ("image", "tags", "size", "expires in")
 _SHORT_DIGEST = len("sha256:") + 12
 
 
@@ -78,14 +79,14 @@ def commits(*, json: Json = False) -> None:
     if json:
         output.data(found.to_json())
         return
-    output.table(_OWN, [(one.image, ", ".join(one.tags) or "-", _size(one.size_bytes)) for one in found.images])
+    output.table(_OWN, [_own(one) for one in found.images])
     limit = "" if found.limit_bytes is None else f" of {_size(found.limit_bytes)}"
     output.message(f"{_size(found.used_bytes)}{limit} used")
 
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME[:TAG][@DIGEST]", help="One of your images.")],
+    name: Annotated[str, typer.Argument(metavar="NAME[:TAG][@DIGEST]", help="One of your images, or checkpoints.")],
     *,
     json: Json = False,
 ) -> None:
@@ -151,33 +152,72 @@ def scrub_git(
         typer.echo(f"{one.path}  {one.commit}  {one.objects} objects")
 
 
+_MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")]
+_Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")]
+_Scrubbed = Annotated[
+    list[str] | None,
+    typer.Option("--scrub-git", metavar="PATH[=COMMIT]", help="Repository to scrub before (HEAD); may be repeated."),
+]
+
+
 def commit(
     sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
     name: Annotated[str, typer.Argument(metavar="NAME[:TAG]", help="Name of the image among your own.")],
     *,
-    max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")] = None,
-    scrub_git: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH[=COMMIT]", help="Repository to scrub before (HEAD); may be repeated."),
-    ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 120,
+    max_bytes: _MaxBytes = None,
+    scrub_git: _Scrubbed = None,
+    timeout: _Timeout = 120,
     json: Json = False,
 ) -> None:
     """Make an image of a sandbox: its files on top of its own image; prints the name that creates take."""
 
     async def call(client: Client) -> None:
         sandbox = await client.connect(sandbox_id)
-        places = (one.partition("=") for one in scrub_git or ())
-        scrubbed = {path: at or "HEAD" for path, _, at in places}
+        scrubbed = _places(scrub_git or ())
         made = await sandbox.commit(name, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
-        if json:
-            output.data(made.to_json())
-            return
-        typer.echo(made)
-        for one in made.skipped:
-            output.message(f"skipped: {one}")
+        _told(made, str(made), as_json=json)
 
     output.run(call, what=f"committing {sandbox_id}", as_json=json)
+
+
+def checkpoint(
+    sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
+    *,
+    ttl: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long it lasts, 7 days at most (24 h).")
+    ] = None,
+    max_bytes: _MaxBytes = None,
+    scrub_git: _Scrubbed = None,
+    timeout: _Timeout = 120,
+    json: Json = False,
+) -> None:
+    """Make a checkpoint of a sandbox: an image that ends by itself; prints the id that `create --checkpoint` takes."""
+
+    async def call(client: Client) -> None:
+        sandbox = await client.connect(sandbox_id)
+        scrubbed = _places(scrub_git or ())
+        made = await sandbox.commit(checkpoint=True, ttl=ttl, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
+        _told(made, made.id, as_json=json)
+
+    output.run(call, what=f"making a checkpoint of {sandbox_id}", as_json=json)
+
+
+def _places(given: Iterable[str]) -> dict[str, str]:
+    return {path: at or "HEAD" for path, _, at in (one.partition("=") for one in given)}
+
+
+def _told(made: CommittedImage, name: str, *, as_json: bool) -> None:
+    if as_json:
+        output.data(made.to_json())
+        return
+    typer.echo(name)
+    for one in made.skipped:
+        output.message(f"skipped: {one}")
+
+
+def _own(image: Commit) -> tuple[str, ...]:
+    left = "-" if image.expires_at_ms is None else span(image.expires_at_ms / 1000 - time.time())
+    return (image.image, ", ".join(image.tags) or "-", _size(image.size_bytes), left)
 
 
 def _rows(image: NodeImage) -> Iterator[tuple[str, ...]]:

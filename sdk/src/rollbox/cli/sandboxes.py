@@ -28,8 +28,9 @@ FilesGiven = Annotated[
 
 @with_resources
 def create(
-    image: Annotated[str, typer.Argument(help="Name of a container image.")],
+    image: Annotated[str | None, typer.Argument(help="Name of a container image.")] = None,
     *,
+    checkpoint: Annotated[str | None, typer.Option(metavar="ID", help="Checkpoint, in place of an image.")] = None,
     resources: ResourceArguments,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     file: FilesGiven = None,
@@ -46,6 +47,7 @@ def create(
     async def call(client: Client) -> SandboxRecord:
         sandbox = await client.create(
             image,
+            checkpoint=checkpoint,
             **resources.options(),
             env=label_rules.parse(env or ()),
             files=_files(file or ()),
@@ -59,7 +61,7 @@ def create(
         )
         return sandbox.record
 
-    record = output.run(call, what=f"starting a sandbox of {image}", as_json=json)
+    record = output.run(call, what=f"starting a sandbox of {checkpoint or image}", as_json=json)
     if json:
         output.data(record.to_json())
     else:

@@ -43,6 +43,14 @@ def why(sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox.
 
 
 def _story(timeline: Timeline) -> list[str]:
+    story, parent = _own_story(timeline), timeline.parent
+    if parent is not None:
+        place = f"{parent.depth} deep" if parent.depth > 1 else "the first one"
+        story.insert(1, f"started from: checkpoint {parent.checkpoint} of {parent.sandbox}, {place}")
+    return story
+
+
+def _own_story(timeline: Timeline) -> list[str]:
     end = timeline.end
     if end is None:
         lease = "it ends soon after its client has gone" if timeline.lease else "it outlives its client"

@@ -41,7 +41,7 @@ class Client:
         """The address of the gateway."""
         return self.inner.url
 
-    def create(self, image: str, **options: Unpack[CreateOptions]) -> Sandbox:
+    def create(self, image: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
         """As `rollbox.Sandbox.create`."""
         return Sandbox.create(image, client=self, **options)
 

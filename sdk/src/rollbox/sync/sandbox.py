@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack, overload
 
 import rollbox
+from rollbox import request
 from rollbox.git_scrub import ScrubReport
-from rollbox.image import CommittedImage
-from rollbox.options import CreateOptions
+from rollbox.image import Checkpoint, CommittedImage
+from rollbox.options import CommitOptions, CreateOptions
 from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.request import ExecOptions, SpawnOptions
@@ -32,7 +33,9 @@ class Sandbox:
         self.inner = inner
 
     @classmethod
-    def create(cls, image: str, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
+    def create(
+        cls, image: str | None = None, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]
+    ) -> Sandbox:
         """As `rollbox.Sandbox.create`."""
         return cls(run(rollbox.Sandbox.create(image, client=inner_of(client), **options)))
 
@@ -89,16 +92,36 @@ class Sandbox:
         """As `rollbox.Sandbox.usage`."""
         return run(self.inner.usage())
 
+    @overload
+    def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...
+
+    @overload
+    def commit(
+        self, *, checkpoint: Literal[True], ttl: float | None = None, **options: Unpack[CommitOptions]
+    ) -> Checkpoint: ...
+
     def commit(
         self,
-        name: str,
+        name: str | None = None,
         *,
+        checkpoint: bool = False,
+        ttl: float | None = None,
         max_bytes: Size | None = None,
         scrub_git: Mapping[str, str] | None = None,
         timeout: float = 120,
+        idempotency_key: str | None = None,
     ) -> CommittedImage:
         """As `rollbox.Sandbox.commit`."""
-        return run(self.inner.commit(name, max_bytes=max_bytes, scrub_git=scrub_git, timeout=timeout))
+        options: CommitOptions = {
+            "max_bytes": max_bytes,
+            "scrub_git": scrub_git,
+            "timeout": timeout,
+            "idempotency_key": idempotency_key,
+        }
+        if checkpoint and name is None:
+            return run(self.inner.commit(checkpoint=True, ttl=ttl, **options))
+        request.commit_body(name, checkpoint=checkpoint, ttl=ttl)
+        return run(self.inner.commit(str(name), **options))
 
     def scrub_git(
         self,

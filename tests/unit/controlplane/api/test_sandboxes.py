@@ -53,6 +53,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "public_ports",
         "source",
         "cold_reason",
+        "parent",
         "image_digest",
         "image_ran",
         "image_stale",

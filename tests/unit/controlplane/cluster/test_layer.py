@@ -16,11 +16,13 @@ import pytest
 from controlplane.cluster.engine.commit import layer
 
 
-def write(upper: Path, lowers: Sequence[Path] = (), max_bytes: int = 1 << 20) -> dict[str, Any]:
+def write(
+    upper: Path, lowers: Sequence[Path] = (), max_bytes: int = 1 << 20, squashed: Sequence[Path] = ()
+) -> dict[str, Any]:
     """The answer of the program, with the archive in it."""
     with (upper.parent / "layer.tar").open("w+b") as file:
         request = {
-            "upper": str(upper),
+            "uppers": [str(upper), *map(str, squashed)],
             "lowers": [str(one) for one in lowers],
             "mounts": ["/dev/rollbox/target", "/data"],
             "file": file.fileno(),
@@ -212,7 +214,7 @@ def test_a_folder_that_is_gone_is_said(upper: Path) -> None:
 def test_the_program_runs_with_the_standard_library_alone(upper: Path) -> None:
     (upper / "a").touch()
     program = [sys.executable, "-I", "-S", str(layer.__file__)]
-    request = f'{{"upper": "{upper}", "lowers": [], "mounts": [], "file": 2, "max_bytes": 100000}}'
+    request = f'{{"uppers": ["{upper}"], "lowers": [], "mounts": [], "file": 2, "max_bytes": 100000}}'
     done = subprocess.run(program, input=request.encode(), capture_output=True, check=True)
     assert b'"digest": "sha256:' in done.stdout
     with tarfile.open(fileobj=io.BytesIO(done.stderr)) as read:

@@ -76,7 +76,12 @@ def test_the_table(case: dict[str, Any], tmp_path: Path) -> None:
     except OSError:
         pytest.skip("the file system of the tests has no such attributes or files")
     with (tmp_path / "layer.tar").open("w+b") as file:
-        request = {"upper": str(upper), "lowers": [str(lower)], "mounts": case.get("mounts", ()), "file": file.fileno()}
+        request = {
+            "uppers": [str(upper)],
+            "lowers": [str(lower)],
+            "mounts": case.get("mounts", ()),
+            "file": file.fileno(),
+        }
         answer = layer.written({**request, "max_bytes": case.get("max_bytes", 1 << 20)})
         file.seek(0)
         if "refused" in case:

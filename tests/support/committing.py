@@ -1,0 +1,43 @@
+"""A release beside another one, with node agents and a private registry: where images are made of sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.cluster.layout import CONTAINERD_SOCKET, RUN
+from tests.cluster.layout import STATE as CLUSTER
+from tests.cluster.settings import trusted
+from tests.support.images import REGISTRY
+from tests.support.installed import BESIDE_ANOTHER, Installed, installed, node_address
+from tests.support.private_registry import told, upstream, values
+from tests.support.stack import free_port
+
+
+@asynccontextmanager
+async def committing(release: str, folder: Path) -> AsyncIterator[Installed]:
+    """The release while the block runs; images of the cluster's registry pass through its own one.
+
+    Args:
+        release: its name, also that of its runtime class, so that it runs without another release as well.
+        folder: for the settings of a registry.
+    """
+    address = await node_address()
+    pull, push, commits, other = (free_port(address) for _ in range(4))
+    chosen = (
+        *BESIDE_ANOTHER,
+        "runtimeClass.create=true",
+        f"runtimeClass.name={release}",
+        *values(address, pull, push, other),
+        f"registry.commitPort={commits}",
+        "nodeAgent.enabled=true",
+        f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
+        f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
+        f"nodeAgent.runsc.root={RUN / 'runsc/k8s.io'}",
+        f"sandboxes.images.rewrites[0]={REGISTRY}/* -> {address}:{other}/{REGISTRY.partition('/')[2]}/*",
+    )
+    with upstream(folder, address, other, account=False):
+        async with installed(release, *chosen) as made:
+            with trusted(*await told(made)):
+                yield made
