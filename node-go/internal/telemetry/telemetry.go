@@ -89,9 +89,10 @@ func (f *Family) Allows(label, value string) bool {
 	return false
 }
 
-// Handler answers scrapes, as OpenMetrics where the scraper asks for it.
+// Handler answers scrapes. Not as OpenMetrics: there the Go runtime's own metrics, which the process that serves mounts has
+// too, would give two families one name.
 func Handler(from prometheus.Gatherer) http.Handler {
-	return promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(from, promhttp.HandlerOpts{})
 }
 
 // Serve answers GET /metrics on the address until the context ends; at once when there is none.
