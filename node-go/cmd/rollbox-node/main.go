@@ -4,10 +4,11 @@
 //	rollbox-node install [--dry-run] [--json] [--stay]    puts gVisor, and lazy pulling where it is wanted, on the node
 //	rollbox-node uninstall [--dry-run] [--json] [--stay]  leaves the node as it was before the first install
 //	rollbox-node again                                  has an installer that stays try at once what has failed
+//	rollbox-node peers                                  gives other nodes layers, and containerd those of others
 //	rollbox-node in-gvisor                              exits with 0 in gVisor: what an install runs there, in
 //	rollbox-node hold                                   a container of this, which does nothing
 //
-// Settings are environment variables: ROLLBOX_NODE_* and ROLLBOX_INSTALL_*. It exits with 64 for a bad setting, with 3
+// Settings are environment variables: ROLLBOX_NODE_*, ROLLBOX_INSTALL_* and ROLLBOX_PEERS_*. It exits with 64 for a bad setting, with 3
 // when an install is refused, and with 1 when it fails.
 package main
 
@@ -26,6 +27,7 @@ import (
 	"rollbox.dev/node/internal/install"
 	"rollbox.dev/node/internal/install/node"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/peers"
 )
 
 const (
@@ -42,6 +44,8 @@ func run(arguments []string) int {
 	switch {
 	case len(arguments) == 1 && arguments[0] == "agent":
 		return status(serve(ctx))
+	case len(arguments) == 1 && arguments[0] == "peers":
+		return status(give(ctx))
 	case len(arguments) == 1 && arguments[0] == node.InGVisor:
 		if node.IsGVisor() {
 			return 0
@@ -54,7 +58,7 @@ func run(arguments []string) int {
 	case len(arguments) > 0 && slices.Contains([]string{"install", "uninstall", "again"}, arguments[0]):
 		return status(change(ctx, arguments))
 	}
-	fmt.Fprintln(os.Stderr, "rollbox-node: what it is to do is needed: agent, install, uninstall or again")
+	fmt.Fprintln(os.Stderr, "rollbox-node: what it is to do is needed: agent, peers, install, uninstall or again")
 	return exitConfig
 }
 
@@ -68,6 +72,14 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	return agent.Run(ctx, settings, logAt(settings.Level))
+}
+
+func give(ctx context.Context) error {
+	settings, err := peers.Read(os.Getenv)
+	if err != nil {
+		return err
+	}
+	return peers.Run(ctx, settings, logAt(settings.Level))
 }
 
 func change(ctx context.Context, arguments []string) error {
@@ -89,9 +101,10 @@ func status(err error) int {
 	fmt.Fprintf(os.Stderr, "rollbox-node: %v\n", err)
 	var ofAgent *agent.SettingError
 	var ofInstall *install.SettingError
+	var ofPeers *peers.SettingError
 	var refused *plan.Refusal
 	switch {
-	case errors.As(err, &ofAgent), errors.As(err, &ofInstall):
+	case errors.As(err, &ofAgent), errors.As(err, &ofInstall), errors.As(err, &ofPeers):
 		return exitConfig
 	case errors.As(err, &refused):
 		return exitRefused
