@@ -4,6 +4,7 @@ May import model, errors, clock, settings. The only package that calls an engine
 """
 
 from controlplane.cluster.protocol import (
+    NO_LAYERS,
     Boot,
     Cluster,
     Committed,
@@ -25,6 +26,7 @@ from controlplane.cluster.protocol import (
 )
 
 __all__ = [
+    "NO_LAYERS",
     "Boot",
     "Cluster",
     "Committed",

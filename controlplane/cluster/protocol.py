@@ -119,6 +119,8 @@ class SandboxNode:
     ready: bool
 
 
+# Of an image of which nothing is known.
+NO_LAYERS: Final[Mapping[str, int]] = {}
 # On the machine; not there, but in its registry; not known before it is pulled.
 ImageState = Literal["here", "elsewhere", "unknown"]
 
@@ -336,7 +338,9 @@ class Cluster(Protocol):
         """
         ...
 
-    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+    def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
         """Pulls an image to nodes that sandboxes may run on; ends when each is done, or has failed.
 
         Equal calls join one pull on each node, and a node pulls a bounded number at once. A caller that leaves early
@@ -346,6 +350,7 @@ class Cluster(Protocol):
             name: what ``start`` would be given.
             nodes: on how many it is to be: those that have it count, then those that have to pull least; starts prefer
                 the same ones. None: on all.
+            layers: of the image, as ``Boot.layers``.
 
         Raises:
             Problem: before the first progress: unsupported, image_not_found; failures of a node are progress.

@@ -28,6 +28,17 @@ async def test_what_is_there_is_here_at_once(client: Client) -> None:
     assert report.require() is report
 
 
+async def test_a_prefetch_to_one_node_is_on_one(client: Client) -> None:
+    try:
+        report = await client.prefetch(IMAGE, nodes=1)
+    except Unsupported as refused:
+        check_not_offered(refused)
+    assert report.failed == {}
+    assert [len(nodes) for nodes in report.here.values()] == [1]
+    with pytest.raises(InvalidArgument, match="nodes"):
+        client.prefetch(IMAGE, nodes=0)
+
+
 async def test_the_list_has_it_with_size_and_last_use(client: Client) -> None:
     try:
         await client.images()

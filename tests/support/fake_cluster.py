@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, field, replace
 
 from controlplane.cluster import (
+    NO_LAYERS,
     Boot,
     Committed,
     CommittedImage,
@@ -156,7 +157,9 @@ class FakeCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""
 
-    async def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+    async def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
         if name in self.missing_images:
             raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
         self.prefetched.append(name)

@@ -33,6 +33,7 @@ from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol import (
+    NO_LAYERS,
     Boot,
     Committed,
     CommittedImage,
@@ -177,9 +178,11 @@ class EngineCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``: an engine does."""
 
-    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+    def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; there is one machine, so any number of nodes is that one."""
-        del nodes
+        del nodes, layers
         return self._images.prefetch(name)
 
     @property

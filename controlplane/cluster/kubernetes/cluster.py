@@ -33,6 +33,7 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import (
+    NO_LAYERS,
     Boot,
     Committed,
     CommittedImage,
@@ -263,13 +264,15 @@ class KubernetesCluster:
         if self._images is None:
             raise _without_agents("no image can be pulled before a sandbox needs it")
 
-    def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+    def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
         if self._images is None:
             raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
         lazily = self._lazily(SandboxSpec(image=name))
         handler = lazily.handler if lazily else self._fleet.handler
-        return self._near.noted(name, self._images.prefetch(name, self._near.chosen(name, nodes), handler))
+        return self._near.noted(name, self._images.prefetch(name, self._near.chosen(name, nodes, layers), handler))
 
     @property
     def commits(self) -> str:

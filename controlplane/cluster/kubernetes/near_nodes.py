@@ -53,10 +53,21 @@ class NearNodes:
             return ()
         return self._preference.wishes(sandbox_id, spec, layers, self._nodes(), lazily=lazily)
 
-    def chosen(self, image: str, count: int | None) -> Sequence[str]:
-        """The ready nodes that an image is to be pulled to; ``count``: only so many, see ``Cluster.prefetch``."""
-        ready = [one for one in self._nodes() if one.ready == "True"]
-        return [one.name for one in ready] if count is None else self._preference.best(image, {}, ready, count)
+    def chosen(self, image: str, count: int | None, layers: Mapping[str, int]) -> Sequence[str]:
+        """The nodes that an image is to be pulled to: all that are ready, or so many, which starts prefer then.
+
+        Args:
+            image: its name, as nodes pull it.
+            count: see ``Cluster.prefetch``.
+            layers: that it has, with their bytes; empty: not known.
+        """
+        if count is None:
+            return [one.name for one in self._nodes() if one.ready == "True"]
+        found = self._preference.best(image, layers, self._nodes(), count)
+        for node in found:
+            # From now on: starts that come meanwhile join its pull.
+            self._preference.note(node, image)
+        return found
 
     async def noted(
         self, image: str, pulls: AsyncGenerator[PrefetchProgress, None]
@@ -66,6 +77,8 @@ class NearNodes:
             async for progress in told:
                 if progress.state == "here":
                     self._preference.note(progress.node, image)
+                elif progress.state == "failed":
+                    self._preference.failed(progress.node, image)
                 yield progress
 
     def _names(self) -> Sequence[str]:

@@ -179,7 +179,7 @@ class Inventory:
         async with places:
             try:
                 pin = await self._named(owner, name)
-                async with aclosing(self._cluster.prefetch(pin.name, nodes)) as progresses:
+                async with aclosing(self._cluster.prefetch(pin.name, nodes, self._images.layers(pin))) as progresses:
                     async for progress in progresses:
                         self._count(progress)
                         await told.put(ImageProgress(name, progress))

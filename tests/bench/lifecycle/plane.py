@@ -18,6 +18,7 @@ from typing import Any
 import controlplane.__main__ as program
 from controlplane.api import serve
 from controlplane.cluster.protocol import (
+    NO_LAYERS,
     Boot,
     Cluster,
     Committed,
@@ -114,11 +115,16 @@ class PlayedCluster:
     def check_prefetch(self) -> None:
         """See ``Cluster.check_prefetch``."""
 
-    async def prefetch(self, name: str, nodes: int | None = None) -> AsyncGenerator[PrefetchProgress, None]:
+    async def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
         yield PrefetchProgress("played", "here")
 
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Committed:
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         raise Problem("unsupported", "nothing runs here", value="a real cluster")
+
+    async def committed_digest(self, name: str) -> str:
+        raise Problem("unsupported", f"there is no {name}", value="a real cluster")
 
     def lazily(self, spec: SandboxSpec) -> bool:
         return False

@@ -20,6 +20,8 @@ from controlplane.wire import node_pb2, node_pb2_grpc
 
 # A node with thousands of images answers in a second; one that is out of breath gets time.
 CALL_TIMEOUT_S: Final = 30.0
+# Of a look that comes again in a minute, so that nodes that are silent do not hold up the others.
+LOOK_TIMEOUT_S: Final = 10.0
 # A pull takes as long as the image's registry takes. One that stands still is ended by containerd itself.
 PULL_TIMEOUT_S: Final = 3600.0
 # Of a commit: it waits for others on its node, and its caller has a deadline of its own.
@@ -96,7 +98,7 @@ class NodeAgents:
         stub = await self._stub(node)
         with _called(node):
             request = node_pb2.ListImagesRequest(layers=True, known=known)
-            found: node_pb2.ImageList = await stub.ListImages(request, timeout=CALL_TIMEOUT_S)
+            found: node_pb2.ImageList = await stub.ListImages(request, timeout=LOOK_TIMEOUT_S)
         return found
 
     async def disk_bytes(self, node: str) -> int | None:

@@ -17,7 +17,7 @@ from controlplane.wire import node_pb2
 # prefetches change meanwhile is seen without it.
 LOOK_EVERY_S: Final = (50.0, 70.0)
 # Nodes that are asked at the same time.
-ASKED_AT_ONCE: Final = 16
+ASKED_AT_ONCE: Final = 32
 # What an agent told is forgotten when it has not answered for so long.
 FORGET_MS: Final = 600_000
 

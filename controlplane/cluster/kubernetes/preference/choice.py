@@ -82,6 +82,11 @@ def preferred(
     ]
 
 
+def in_order(image: str, nodes: Iterable[str]) -> Sequence[str]:
+    """Nodes that are as good as one another, in the order of an image."""
+    return sorted(nodes, key=_ranked(image))
+
+
 def pulled_next(image: str, candidates: Candidates) -> Sequence[str]:
     """The nodes that do not have the image, in the order in which they should get it."""
     rank, shares = _ranked(image), candidates.shares

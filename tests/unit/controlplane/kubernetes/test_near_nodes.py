@@ -101,14 +101,19 @@ async def pulls(*progress: PrefetchProgress) -> AsyncGenerator[PrefetchProgress,
 async def test_starts_prefer_where_a_prefetch_or_another_start_has_brought_the_image() -> None:
     near = NearNodes(Told({}), lambda: NODES, Now())
     spec = SandboxSpec(image=IMAGE)
-    (first, *_) = near.chosen(IMAGE, 1)
-    assert near.wishes("sb-1", spec, {}, lazily=False)[0] == (first, 50)
+    first = near.wishes("sb-1", spec, {}, lazily=False)[0]
+    # From its beginning on: starts that come meanwhile join its pull.
+    assert near.chosen(IMAGE, 1, {}) == [first[0]]
+    assert near.wishes("sb-1", spec, {}, lazily=False)[0] == (first[0], 100)
+    failing = PrefetchProgress(first[0], "failed")
+    assert [one async for one in near.noted(IMAGE, pulls(failing))] == [failing]
+    assert first[0] not in dict(near.wishes("sb-1", spec, {}, lazily=False))
     done = PrefetchProgress("n4", "here"), PrefetchProgress("n5", "failed"), PrefetchProgress("n6", "pulling")
     assert [one async for one in near.noted(IMAGE, pulls(*done))] == [*done]
     assert near.wishes("sb-1", spec, {}, lazily=False)[0] == ("n4", 100)
     near.beside(Pods(Now(), lambda _: None)).put(pod("sb-2", "n8"))
     assert {*near.wishes("sb-1", spec, {}, lazily=False)[:2]} == {("n4", 100), ("n8", 100)}
-    assert near.chosen(IMAGE, None) == [one.name for one in NODES]
+    assert near.chosen(IMAGE, None, {}) == [one.name for one in NODES]
 
 
 async def test_without_agents_nothing_is_preferred_and_nothing_is_kept() -> None:

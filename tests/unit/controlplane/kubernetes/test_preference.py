@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from controlplane.cluster.kubernetes.preference import (
     key_of,
     preferred,
 )
-from controlplane.cluster.kubernetes.preference.preference import NOTED_MS
+from controlplane.cluster.kubernetes.preference.preference import FAILED_IMAGES, FAILED_MS, NOTED_MS
 from controlplane.cluster.kubernetes.resources import request_of
 from controlplane.model import SandboxSpec
 
@@ -53,11 +54,15 @@ def node(name: str, **more: Any) -> Node:
 NODES = [node(f"n{number}") for number in range(20)]
 
 
-def pod(name: str, on: str, image: str = IMAGE, phase: str = "Running") -> dict[str, Any]:
+def pod(name: str, on: str, image: str = IMAGE, phase: str = "Running", waits: str = "") -> dict[str, Any]:
+    """A sandbox's; `waits`: why its container does not run yet."""
     requests = {"cpu": "500m", "memory": "1Gi"}
     target = {"name": "target", "image": image, "resources": {"requests": requests}}
+    ran = phase != "Pending"
+    state = {"running": {}} if ran else {"waiting": {"reason": waits}}
+    told = {"name": "target", "imageID": image if ran else "", "state": state}
     spec = {"nodeName": on, "containers": [{"name": "sidecar", "resources": {"requests": requests}}, target]}
-    return {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase, "containerStatuses": [told]}}
 
 
 def wishes(preference: NodePreference, nodes: list[Node] = NODES, start: str = "sb-1", **more: Any) -> dict[str, int]:
@@ -138,17 +143,56 @@ def test_what_is_seen_counts_until_the_agent_should_have_told_it() -> None:
     assert wishes(preference)["n9"] == 100
     clock.now += NOTED_MS
     assert wishes(preference).get("n9", 0) < 100
-    # So does the node of a sandbox that is over; the one of a sandbox that is not yet pulled counts at once.
+    # So does the node of a sandbox that is over, if it has run; one that is pulled yet counts as long as it is there.
     preference.occupancy.put(pod("sb-1", "n2", phase="Pending"))
     assert wishes(preference)["n2"] == 100
+    preference.occupancy.put(pod("sb-1", "n2"))
     preference.occupancy.remove(pod("sb-1", "n2"))
     assert wishes(preference)["n2"] == 100
     clock.now += NOTED_MS
     assert wishes(preference).get("n2", 0) < 100
+    preference.occupancy.put(pod("sb-2", "n2", phase="Pending"))
+    preference.occupancy.remove(pod("sb-2", "n2", phase="Pending"))
+    assert wishes(preference).get("n2", 0) < 100
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_a_node_that_does_not_get_an_image_is_not_preferred_for_it(reason: str) -> None:
+    clock = Now()
+    preference = NodePreference(clock)
+    first, second, *_ = wishes(preference)
+    preference.occupancy.put(pod("sb-1", first, phase="Pending"))
+    assert wishes(preference)[first] == 100
+    preference.occupancy.put(pod("sb-1", first, phase="Pending", waits=reason))
+    for _ in range(2):
+        assert first not in wishes(preference)
+        assert next(iter(wishes(preference))) == second
+        preference.occupancy.remove(pod("sb-1", first, phase="Pending"))
+    # Another image may come there; after three of them none is led there that would have to be pulled.
+    other = [SandboxSpec(image=f"hub.test/swe@sha256:{number:064x}") for number in range(1, 200)]
+    assert any(first in wishes(preference, spec=spec) for spec in other)
+    for number in range(FAILED_IMAGES - 1):
+        preference.failed(first, f"hub.test/bad@sha256:{number:064x}")
+    assert not any(first in wishes(preference, spec=spec) for spec in other)
+    preference.catalogue.replace(first, [HeldImage((DIGEST,))])
+    assert wishes(preference)[first] == 100
+    preference.catalogue.forget(first)
+    clock.now += FAILED_MS
+    assert next(iter(wishes(preference))) == first
+
+
+def test_a_pull_that_succeeds_after_all_is_seen() -> None:
+    preference = NodePreference(Now())
+    preference.occupancy.put(pod("sb-1", "n2", phase="Pending", waits="ErrImagePull"))
+    preference.occupancy.put(pod("sb-1", "n2"))
+    assert wishes(preference)["n2"] == 100
+    preference.occupancy.remove(pod("sb-1", "n2"))
+    assert preference.occupancy.running(DIGEST) == {}
 
 
 def test_only_nodes_that_could_take_it_are_preferred() -> None:
-    small = {**ROOM, "memory": request_of(SPEC)["memory"] + (1 << 30)}
+    # With what is kept for other pods.
+    small = {**ROOM, "memory": (request_of(SPEC)["memory"] + (1 << 30)) * 10 // 9}
     nodes = [
         node("full", allocatable=small),
         node("crowded", pods=1),
@@ -175,13 +219,22 @@ def test_what_is_mounted_lazily_counts_for_lazy_starts_alone() -> None:
     assert wishes(preference).get("n7", 0) < 100
 
 
-def test_a_prefetch_to_some_nodes_takes_those_that_starts_prefer() -> None:
+@pytest.mark.parametrize("layers", [{}, LAYERS])
+def test_a_prefetch_to_some_nodes_takes_those_that_starts_prefer(layers: dict[str, int]) -> None:
     preference = NodePreference(Now())
+    for number in (3, 5, 11):
+        preference.catalogue.replace(f"n{number}", [HeldImage(("sha256:other",), (), {"sha256:base": 800})])
+    assert [*preference.best(IMAGE, layers, NODES, 3)] == [*wishes(preference, layers=layers)][:3]
     preference.catalogue.replace("n7", [HeldImage((DIGEST,), (), LAYERS)])
-    best = preference.best(IMAGE, {}, NODES, 3)
+    best = preference.best(IMAGE, layers, NODES, 3)
     assert best[0] == "n7"
-    assert [*best] == [*wishes(preference)][:3]
-    assert len(preference.best(IMAGE, {}, NODES, 100)) == len(NODES)
+    assert [*best] == [*wishes(preference, layers=layers)][:3]
+    assert len(preference.best(IMAGE, layers, NODES, 100)) == len(NODES)
+    # A node that takes no starts is no place for it, even if it is there.
+    cordoned = [node("n7", schedulable=False), *(one for one in NODES if one.name != "n7")]
+    assert "n7" not in preference.best(IMAGE, layers, cordoned, 100)
+    full = [node(one.name, allocatable={**ROOM, "cpu": 1}) if one.name == best[1] else one for one in NODES]
+    assert preference.best(IMAGE, layers, full, 3)[1] == best[2]
 
 
 def test_a_list_of_pods_replaces_what_was_seen() -> None:
