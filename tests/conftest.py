@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 from controlplane.telemetry import configure_log
 from tests.support.examples import EXAMPLES, QUICK, VARIABLE
 
-pytest_plugins = ["tests.support.product"]
+pytest_plugins = ["tests.support.product", "tests.support.commits"]
 
 # Two busy cores are slow at times, and that is no property of what is tested. A failure prints what repeats it.
 hypothesis.settings.register_profile(

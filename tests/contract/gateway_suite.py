@@ -13,6 +13,8 @@ from rollbox import Client
 from rollbox.errors import BY_CODE
 
 Answer = tuple[int, Any]
+# The label of the sandbox that tests of a suite share; whoever runs it on a product deletes what has it.
+LASTING = f"lasting-{uuid4().hex}"
 
 
 class Api:
@@ -49,6 +51,16 @@ class Api:
     async def sandbox(self) -> tuple[str, str]:
         """Create one; returns its id and its token."""
         status, made = await self.create()
+        assert status == 201, made
+        return made["id"], made["token"]
+
+    async def lasting(self) -> tuple[str, str]:
+        """The one that tests share which neither end it nor leave anything in it: its id and a token."""
+        _, found = await self.call("GET", "sandboxes", label=f"suite={LASTING}")
+        for one in found["sandboxes"]:
+            if one["state"] == "running":
+                return one["id"], (await self.call("POST", f"sandboxes/{one['id']}/token"))[1]["token"]
+        status, made = await self.create(labels={"suite": LASTING})
         assert status == 201, made
         return made["id"], made["token"]
 
@@ -104,7 +116,7 @@ class GatewaySuite:
         assert (await api.call("GET", f"sandboxes/{made['id']}"))[1]["state"] == "running"
 
     async def test_credentials_are_checked(self, api: Api) -> None:
-        sandbox_id, _ = await api.sandbox()
+        sandbox_id, _ = await api.lasting()
         refused(await api.call("GET", "sandboxes", credential="rbx_wrong"), "unauthenticated", 401)
         command = {"exec_id": uuid4().hex, "command": "true"}
         refused(await api.call("POST", f"sandboxes/{sandbox_id}/exec", command, credential="x"), "unauthenticated", 401)
@@ -158,7 +170,7 @@ class GatewaySuite:
         await _none_runs(api, [(one["sandbox"]["id"], one["sandbox"]["token"]) for one in made["members"]])
 
     async def test_an_extension_moves_the_end_and_brings_a_token(self, api: Api) -> None:
-        sandbox_id, _ = await api.sandbox()
+        sandbox_id, _ = await api.lasting()
         _, before = await api.call("GET", f"sandboxes/{sandbox_id}")
         status, after = await api.call("POST", f"sandboxes/{sandbox_id}/extend", {"ttl_ms": 3_600_000})
         assert status == 200
@@ -166,7 +178,7 @@ class GatewaySuite:
         assert after["token"]
 
     async def test_leases_come_and_go(self, api: Api) -> None:
-        sandbox_id, _ = await api.sandbox()
+        sandbox_id, _ = await api.lasting()
         lease = {"name": uuid4().hex, "ttl_ms": 600_000}
         assert (await api.call("PUT", f"sandboxes/{sandbox_id}/lease", lease))[1]["lease"]["name"] == lease["name"]
         status, renewed = await api.call("POST", f"leases/{lease['name']}", {"ttl_ms": 600_000})
@@ -174,7 +186,7 @@ class GatewaySuite:
         assert (await api.call("DELETE", f"sandboxes/{sandbox_id}/lease"))[1]["lease"] is None
 
     async def test_an_exec_runs_once(self, api: Api) -> None:
-        sandbox_id, token = await api.sandbox()
+        sandbox_id, token = await api.lasting()
         command = {"exec_id": uuid4().hex, "command": "cat", "stdin": "hello"}
         path = f"sandboxes/{sandbox_id}/exec"
         status, result = await api.call("POST", path, command, credential=token)
@@ -201,14 +213,14 @@ class GatewaySuite:
         assert (status, sorted(deleted["deleted"]), deleted["failed"]) == (200, sorted(ids), [])
 
     async def test_ports_are_private_until_they_are_made_public(self, api: Api) -> None:
-        sandbox_id, token = await api.sandbox()
+        sandbox_id, token = await api.lasting()
         path = f"sandboxes/{sandbox_id}/ports/8000"
         assert await api.call("GET", path, credential=token) == (200, {"port": 8000, "listening": False})
         assert (await api.call("POST", path, {"visibility": "public"}))[1]["visibility"] == "public"
         assert (await api.call("DELETE", path))[1]["visibility"] == "private"
 
     async def test_files_are_where_they_were_written(self, api: Api) -> None:
-        sandbox_id, token = await api.sandbox()
+        sandbox_id, token = await api.lasting()
         path = f"/tmp/{uuid4().hex}"
         refused(
             await api.call("GET", f"sandboxes/{sandbox_id}/file/info", credential=token, path=path),
@@ -222,7 +234,7 @@ class GatewaySuite:
         assert (await api.call("DELETE", f"sandboxes/{sandbox_id}/file", credential=token, path=path))[0] == 200
 
     async def test_use_timeline_and_quota_are_told(self, api: Api) -> None:
-        sandbox_id, token = await api.sandbox()
+        sandbox_id, token = await api.lasting()
         _, used = await api.call("GET", f"sandboxes/{sandbox_id}/usage", credential=token)
         assert {"cpu_ms", "memory_bytes", "memory_limit_bytes", "disk_bytes", "processes"} <= {*used}
         _, story = await api.call("GET", f"sandboxes/{sandbox_id}/timeline")

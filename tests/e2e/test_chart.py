@@ -64,7 +64,7 @@ async def test_only_sandboxed_pods_are_let_into_the_sandboxes_namespace(stack: I
 
 
 async def test_the_gateway_has_an_autoscaler_that_the_cluster_takes(stack: Installed) -> None:
-    (scaler,) = await objects("hpa", "-n", stack.namespace)
+    (scaler,) = await objects("horizontalpodautoscalers", "-n", stack.namespace)
     assert scaler["metadata"]["name"] == f"{stack.release}-gateway"
     assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 10)
     # With metrics or without, it brings the minimum up; Kubernetes looks every 15 s.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -20,7 +21,7 @@ from rollbox.errors import (
 )
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
-from tests.support.installed import Installed, kubectl, objects
+from tests.support.installed import Installed, kubectl, run
 from tests.support.waiting import waiting
 
 EAT = "held = []\nwhile True: held.append(b'x' * 2**24)"
@@ -65,30 +66,18 @@ async def test_a_pod_deleted_from_outside_is_sandbox_lost(stack: Installed, clie
             await sandbox.exec("true")
 
 
-@pytest.mark.alone
 async def test_an_eviction_is_told_as_one(stack: Installed, client: Client) -> None:
+    """As a drain evicts, which would take the node from the other tests too."""
     async with await client.create(IMAGE, memory="128Mi") as sandbox, waiting(sandbox) as call:
-        node = (await objects("nodes"))[0]["metadata"]["name"]
-        await kubectl("label", "pod", sandbox.id, "-n", stack.sandboxes, "drained=first")
-        try:
-            await kubectl(
-                "drain",
-                node,
-                "--pod-selector",
-                "drained=first",
-                "--force",
-                "--disable-eviction=false",
-                "--delete-emptydir-data",
-                "--ignore-daemonsets",
-                "--timeout=60s",
-            )
-            with pytest.raises(SandboxEvicted) as evicted:
-                async with asyncio.timeout(30):
-                    await call
-            assert evicted.value.is_infra
-            assert evicted.value.mask_sample
-        finally:
-            await kubectl("uncordon", node)
+        meta = {"name": sandbox.id, "namespace": stack.sandboxes}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        path = f"/api/v1/namespaces/{stack.sandboxes}/pods/{sandbox.id}/eviction"
+        await run("kubectl", "create", "--raw", path, "-f", "-", stdin=json.dumps(body).encode())
+        with pytest.raises(SandboxEvicted) as evicted:
+            async with asyncio.timeout(30):
+                await call
+        assert evicted.value.is_infra
+        assert evicted.value.mask_sample
 
 
 @pytest.mark.core

@@ -14,7 +14,7 @@ from rollbox import Client, Sandbox
 from rollbox.errors import SandboxError, SandboxLost, UpstreamTimeout
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, kubectl, objects, own_cluster
+from tests.support.installed import Installed, objects, own_cluster
 from tests.support.waiting import until
 
 # Three rounds of questions, each with the time that two unanswered ones take.
@@ -85,4 +85,4 @@ async def _told(name: str) -> bool:
     """Whether the node's events name it."""
     await asyncio.sleep(0.5)
     chosen = ("--field-selector", "reason=SandboxNotStopped,involvedObject.kind=Node")
-    return name in await kubectl("get", "events", "-n", "default", *chosen, "-o", "jsonpath={.items[*].message}")
+    return any(name in event["message"] for event in await objects("events", "-n", "default", *chosen))

@@ -135,8 +135,9 @@ class Beside:
 
 
 def pytest_command() -> Command:
-    """pytest, telling what `record` reads."""
-    return (sys.executable, "-m", "pytest", "-q", "--durations=8", "-p", "tests.levels.record")
+    """pytest, telling what `record` reads, and on a cluster which test made which pods."""
+    plugins = (word for name in ("record", "pods") for word in ("-p", f"tests.levels.{name}"))
+    return (sys.executable, "-m", "pytest", "-q", "--durations=8", *plugins)
 
 
 def _compiled(record: Path, runner: str, place: str) -> Report:

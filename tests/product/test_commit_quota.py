@@ -10,7 +10,7 @@ import pytest
 from rollbox import Client, Sandbox
 from rollbox.errors import Conflict, ImageNotFound, QuotaExceeded
 from tests.support.command_line import answer, rollbox
-from tests.support.commits import commit, repository
+from tests.support.commits import commit, made_where_offered, repository
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import until
@@ -24,6 +24,7 @@ async def owner(client: Client) -> AsyncIterator[str]:
     await client.remove_quota(before.owner)
 
 
+@made_where_offered
 async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(client: Client, owner: str) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         first = await commit(sandbox, f"{name}:v1")
@@ -43,6 +44,7 @@ async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(client: Cl
         await until(lambda: admitted(sandbox, f"{name}:v2"))
 
 
+@made_where_offered
 async def test_an_image_in_use_stays_until_its_last_sandbox_has_ended(client: Client, stack: Product) -> None:
     async with repository() as name:
         async with await client.create(IMAGE) as sandbox:

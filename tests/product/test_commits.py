@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from rollbox import Client, CommittedImage, SandboxGroup
+from rollbox import Client, CommittedImage, Sandbox, SandboxGroup
 from rollbox.errors import (
     Conflict,
     Deleted,
@@ -18,7 +18,7 @@ from rollbox.errors import (
     UpstreamTimeout,
 )
 from tests.support.command_line import answer, rollbox
-from tests.support.commits import ON_CLUSTER, check_not_offered, commit, repository
+from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import until
@@ -44,6 +44,7 @@ ls -d /usr/share/doc 2>&1; ls /usr/share/zoneinfo; tail -n 1 /etc/passwd; ls -A 
 
 
 @pytest.mark.core
+@made_where_offered
 async def test_an_image_has_what_the_sandbox_has_changed_and_nothing_else(client: Client) -> None:
     async with repository() as name:
         async with await client.create(IMAGE, env={"SECRET": "s3cret"}) as sandbox:
@@ -77,6 +78,7 @@ async def test_an_image_has_what_the_sandbox_has_changed_and_nothing_else(client
         ]
 
 
+@made_where_offered
 async def test_nothing_of_the_platform_is_in_an_image_of_an_unchanged_sandbox(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         image = await commit(sandbox, name)
@@ -85,6 +87,7 @@ async def test_nothing_of_the_platform_is_in_an_image_of_an_unchanged_sandbox(cl
         assert image.size_bytes <= 4096
 
 
+@made_where_offered
 async def test_an_image_of_an_image_and_a_name_that_moves(client: Client) -> None:
     async with repository() as name:
         async with await client.create(IMAGE) as sandbox:
@@ -109,6 +112,7 @@ while True:
 """
 
 
+@made_where_offered
 async def test_all_stands_still_meanwhile_and_goes_on_after_it(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         async with await sandbox.spawn(["python3", "-c", WRITER], stdin=False):
@@ -128,6 +132,7 @@ async def _written(sandbox_id: str, client: Client, least: int = 0) -> bool:
     return int((await sandbox.exec("stat -c %s /a 2>/dev/null || echo 0")).stdout) > least
 
 
+@made_where_offered
 async def test_a_group_starts_from_it(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         await sandbox.exec("echo prepared > /state", check=True)
@@ -141,15 +146,13 @@ async def test_a_group_starts_from_it(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["UPPER", "a b", "../x", "a@sha256:1", "x" * 300, "a:b:c", "a/", "a:id-" + 64 * "0"])
-async def test_a_malformed_name_is_refused(client: Client, sandbox: object, shared_id: str, name: str) -> None:
-    shared = await client.connect(shared_id)
-    try:
-        with pytest.raises(InvalidArgument, match="name"):
-            await shared.commit(name)
-    except SandboxError as error:
-        check_not_offered(error)  # type: ignore[arg-type]
+@made_where_offered
+async def test_a_malformed_name_is_refused(shared: Sandbox, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="name"):
+        await shared.commit(name)
 
 
+@made_where_offered
 async def test_too_much_makes_no_image(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         await sandbox.exec("head -c 3000000 /dev/zero > /large", check=True)
@@ -176,6 +179,7 @@ async def test_an_ended_sandbox_is_not_committed(client: Client) -> None:
             await sandbox.commit(name)
 
 
+@made_where_offered
 async def test_one_that_ends_meanwhile_says_so_and_leaves_no_image(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         await commit(sandbox, f"{name}:before")
@@ -192,6 +196,7 @@ async def test_one_that_ends_meanwhile_says_so_and_leaves_no_image(client: Clien
             assert not [one for one in await _names(client, name) if one.endswith(":never")]
 
 
+@made_where_offered
 async def test_a_deadline_that_passes_leaves_no_image_and_a_sandbox_that_works(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         await commit(sandbox, f"{name}:small")
@@ -202,6 +207,7 @@ async def test_a_deadline_that_passes_leaves_no_image_and_a_sandbox_that_works(c
         assert not [one for one in await _names(client, name) if one.endswith(":late")]
 
 
+@made_where_offered
 async def test_two_commits_of_one_sandbox_do_not_meet(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         await commit(sandbox, f"{name}:first")
@@ -211,6 +217,7 @@ async def test_two_commits_of_one_sandbox_do_not_meet(client: Client) -> None:
         assert any(isinstance(one, CommittedImage) for one in both)
 
 
+@made_where_offered
 async def test_what_was_never_committed_is_not_found(client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         image = await commit(sandbox, name)
@@ -219,6 +226,7 @@ async def test_what_was_never_committed_is_not_found(client: Client) -> None:
             await client.create(never)
 
 
+@made_where_offered
 async def test_the_command_line_commits_lists_and_pulls(stack: Product, client: Client) -> None:
     async with repository() as name, await client.create(IMAGE) as sandbox:
         made = await commit(sandbox, f"{name}:sdk")

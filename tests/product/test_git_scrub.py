@@ -13,7 +13,7 @@ import pytest
 from rollbox import Client
 from rollbox.errors import Conflict, InvalidArgument
 from tests.support.command_line import answer
-from tests.support.commits import ON_CLUSTER, commit, removed, repository
+from tests.support.commits import ON_CLUSTER, commit, made_where_offered, removed, repository
 from tests.support.images import IMAGE, pushed
 from tests.support.stack import Product
 from tests.support.waiting import until
@@ -51,6 +51,7 @@ def swe() -> str:
     return "localhost/rollbox/swe:1"
 
 
+@made_where_offered
 async def test_later_commits_are_gone_and_every_object_is_accounted_for(
     client: Client, stack: Product, swe: str
 ) -> None:
@@ -78,10 +79,9 @@ async def test_an_image_without_git_says_so(client: Client) -> None:
             await sandbox.scrub_git("/repo")
 
 
-async def test_the_example_prepares_once_and_grades_a_group(client: Client, stack: Product, swe: str) -> None:
-    if ON_CLUSTER:
-        async with repository() as name, await client.create(swe, memory="512Mi") as sandbox:
-            await commit(sandbox, name)
+@made_where_offered
+@pytest.mark.usefixtures("client")
+async def test_the_example_prepares_once_and_grades_a_group(stack: Product, swe: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(ROOT / "sdk" / "examples" / "swe.py"),

@@ -55,11 +55,13 @@ async def test_what_must_fail_for_root_inside(shared: Sandbox, attack: str) -> N
     assert result.exit_code != 0, result
 
 
-async def test_two_sandboxes_share_nothing(client: Client) -> None:
-    async with await client.create(IMAGE) as one, await client.create(IMAGE) as two:
+async def test_two_sandboxes_share_nothing(client: Client, shared: Sandbox) -> None:
+    one = shared
+    async with await client.create(IMAGE) as two:
         await one.exec("echo secret > /tmp/file; sleep 3210 & true")
         assert (await two.exec("cat /tmp/file")).exit_code != 0
         assert (await two.exec("pgrep -f 'sleep 321[0]'")).exit_code == 1
+    await one.exec("rm /tmp/file; pkill -f 'sleep 321[0]'", check=True)
 
 
 async def test_killing_everything_hurts_only_the_sandbox_itself(sandbox: Sandbox) -> None:

@@ -12,12 +12,16 @@ import pytest
 
 from rollbox import Batch, Client, Sandbox, SandboxGroup
 from rollbox.errors import Deleted, NotFound
+from tests.support.commits import ON_CLUSTER
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
 SMALL = {"cpu": (0.01, 2), "memory": ("64Mi", "128Mi")}
+# Each takes a minute of a core under gVisor, and the second one repeats the first; groups beside each other are the
+# other set's.
+PACKAGES = 1 if ON_CLUSTER else 2
 
 
 @pytest.mark.core
@@ -71,10 +75,8 @@ async def test_a_stale_rollout_dies_with_all_its_processes_and_the_next_takes_it
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "limit", "rollouts"), [("humaneval", 2, 6), ("software", 2, 6)])
-async def test_the_rollout_loop_does_what_it_says(
-    stack: Product, client: Client, name: str, limit: int, rollouts: int
-) -> None:
+@pytest.mark.parametrize(("name", "limit"), [("humaneval", 2), ("software", PACKAGES)])
+async def test_the_rollout_loop_does_what_it_says(stack: Product, client: Client, name: str, limit: int) -> None:
     options = ("--image", IMAGE, "--set", name, "--limit", str(limit), "--in-flight", "4")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -88,7 +90,8 @@ async def test_the_rollout_loop_does_what_it_says(
         out, err = await process.communicate()
     assert (process.returncode, err) == (0, b""), out
     told = json.loads(out)
-    assert (told["rollouts"], told["left_behind"]) == (rollouts, 0)
+    # A group of four is decided after three; one of three has no more.
+    assert (told["rollouts"], told["left_behind"]) == (3 * limit, 0)
     assert told["never_started"] == limit
 
     async def nothing_is_left() -> bool:

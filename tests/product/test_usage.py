@@ -14,18 +14,18 @@ from tests.support.waiting import until
 MIB = 2**20
 
 
-async def test_every_figure_follows_what_runs(sandbox: Sandbox) -> None:
-    before = await sandbox.usage()
-    assert before.memory_limit_bytes == 256 * MIB
+async def test_every_figure_follows_what_runs(shared: Sandbox) -> None:
+    before = await shared.usage()
+    assert before.memory_limit_bytes == 512 * MIB
     program = "x = bytearray(64 << 20)\nfor _ in range(30_000_000): pass\nprint('full', flush=True)\ninput()"
-    async with await sandbox.spawn(["python3", "-c", program]) as process:
+    async with await shared.spawn(["python3", "-c", program]) as process:
         assert await anext(process.stdout.lines()) == "full"
-        during = await sandbox.usage()
+        during = await shared.usage()
         assert during.processes == before.processes + 1
         assert during.memory_bytes >= before.memory_bytes + 60 * MIB
         assert during.cpu_ms > before.cpu_ms + 100
-    assert (await sandbox.usage()).cpu_ms >= during.cpu_ms, "the time of a process that ended is lost"
-    await until(lambda: disk_follows(sandbox))
+    assert (await shared.usage()).cpu_ms >= during.cpu_ms, "the time of a process that ended is lost"
+    await until(lambda: disk_follows(shared))
 
 
 async def disk_follows(sandbox: Sandbox) -> bool:
@@ -36,14 +36,14 @@ async def disk_follows(sandbox: Sandbox) -> bool:
     return (await sandbox.usage()).disk_bytes >= before.disk_bytes + 40_000_000
 
 
-async def test_the_limit_of_processes_is_told_where_there_is_one(sandbox: Sandbox) -> None:
-    limit = sandbox.record.pids_limit
-    usage = await sandbox.usage()
+async def test_the_limit_of_processes_is_told_where_there_is_one(shared: Sandbox) -> None:
+    limit = shared.record.pids_limit
+    usage = await shared.usage()
     assert usage.processes_limit == limit
-    async with await sandbox.spawn("for n in $(seq 20); do sleep 600 & done; wait"):
+    async with await shared.spawn("for n in $(seq 20); do sleep 600 & done; wait"):
 
         async def seen() -> bool:
-            return (await sandbox.usage()).processes >= usage.processes + 21
+            return (await shared.usage()).processes >= usage.processes + 21
 
         await until(seen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -11,12 +12,17 @@ from uuid import uuid4
 
 import pytest
 
-from rollbox import CommittedImage, Sandbox
-from rollbox.errors import Unsupported
+from rollbox import Client, CommittedImage, Sandbox
+from rollbox.errors import InvalidArgument, Unsupported
 from tests.support.containers import engine
+from tests.support.stack import Product
 from tests.support.waiting import until
 
 ON_CLUSTER = os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster"
+# For tests that make images: where none are offered they end before they have made anything.
+made_where_offered = pytest.mark.usefixtures("commits_are_offered")
+# What each installation has said, by its address: None: it makes images.
+_refusals: dict[str, Unsupported | None] = {}
 
 
 @asynccontextmanager
@@ -30,13 +36,28 @@ async def repository() -> AsyncIterator[str]:
             await until(lambda: removed(name))
 
 
-async def commit(sandbox: Sandbox, name: str, **options: Any) -> CommittedImage:
-    """Makes an image; where none are offered, the test ends with that: the refusal names what would offer them."""
-    try:
-        return await sandbox.commit(name, **options)
-    except Unsupported as refused:
+@pytest.fixture
+def commits_are_offered(stack: Product, request: pytest.FixtureRequest) -> None:
+    """Ends a test if its cluster has no part for images; each installation is asked once, with the module's sandbox."""
+    if stack.url not in _refusals:
+        shared_id = request.getfixturevalue("shared_id")
+        with asyncio.Runner() as runner:
+            _refusals[stack.url] = runner.run(_refusal(stack, shared_id))
+    if (refused := _refusals[stack.url]) is not None:
         check_not_offered(refused)
-    raise AssertionError("not reached")
+
+
+async def _refusal(stack: Product, sandbox_id: str) -> Unsupported | None:
+    """Why no sandbox is made an image there: a name that is none is refused where one could be."""
+    async with Client(stack.url, stack.api_key) as client:
+        sandbox = await client.connect(sandbox_id)
+        try:
+            await sandbox.commit("NO NAME")
+        except InvalidArgument:
+            return None
+        except Unsupported as refused:
+            return refused
+    raise AssertionError("such a name was taken")
 
 
 def check_not_offered(refused: Unsupported) -> None:
@@ -44,6 +65,15 @@ def check_not_offered(refused: Unsupported) -> None:
     assert ON_CLUSTER, refused
     assert "enabled" in refused.details["value"], refused
     pytest.skip(f"not offered by this cluster, which says so: {refused.detail}")
+
+
+async def commit(sandbox: Sandbox, name: str, **options: Any) -> CommittedImage:
+    """Makes an image; where none are offered, the test ends with that: the refusal names what would offer them."""
+    try:
+        return await sandbox.commit(name, **options)
+    except Unsupported as refused:
+        check_not_offered(refused)
+    raise AssertionError("not reached")
 
 
 async def removed(name: str) -> bool:

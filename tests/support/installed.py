@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.layout import cni
+from tests.support.api_lists import listed
 from tests.support.images import CHART_VALUES, REGISTRY
 
 ROOT = Path(__file__).parent.parent.parent
@@ -119,9 +120,8 @@ async def kubectl(*arguments: str) -> str:
 
 
 async def objects(*arguments: str) -> list[dict[str, Any]]:
-    """The items that `kubectl get` finds."""
-    items: list[dict[str, Any]] = json.loads(await kubectl("get", *arguments, "--output", "json"))["items"]
-    return items
+    """The items that `kubectl get` with these words finds: lists of the kinds that ``api_lists`` knows."""
+    return await listed(kubeconfig(), arguments)
 
 
 async def apply(*things: dict[str, Any], namespace: str = "default") -> None:

@@ -13,10 +13,10 @@ from dataclasses import asdict
 
 from tests.cluster.layout import LAZY_IMAGES
 from tests.support.images import NOT_PUSHED, ON_CLUSTER
-from tests.support.installed import STATE, Installed, Release
+from tests.support.installed import RELEASE, STATE, Installed, Release
 
-# Where `up` notes what it installed, for this user only.
-NOTES = STATE / "release.json"
+# Where `up` notes what it installed, for this user only: by the name, since checkouts share one cluster.
+NOTES = STATE / f"release-{RELEASE}.json"
 # Nodes of other clusters may have no lazy pulling; the runtime class alone takes nothing from them.
 LAZY = (
     "lazyPulling.enabled=true",

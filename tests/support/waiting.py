@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
@@ -11,18 +12,27 @@ from rollbox import Sandbox
 from rollbox.errors import SandboxError
 
 _T = TypeVar("_T")
+# The first looks come one upon the other: what takes milliseconds is seen within milliseconds. Whoever waits for
+# seconds looks a few times in each, and leaves the cores to what is waited for.
+_AT_ONCE = 5
+_FIRST_S, _LONGEST_S = 0.01, 0.2
 
 
 async def until(look: Callable[[], Awaitable[_T]], limit_s: float = 120.0) -> _T:
-    """Look until the answer is true, and return it; a look is a real call, which is pause enough.
+    """Look until the answer is true, and return it.
 
     Raises:
         TimeoutError: it did not become true within `limit_s`.
     """
+    pause_s = _FIRST_S
     async with asyncio.timeout(limit_s):
-        while not (seen := await look()):
-            pass
-    return seen
+        for looks in itertools.count(1):
+            if seen := await look():
+                return seen
+            if looks > _AT_ONCE:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_S)
+    raise AssertionError("not reached")
 
 
 async def succeeds(sandbox: Sandbox, command: str) -> bool:
