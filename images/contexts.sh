@@ -27,6 +27,7 @@ context_controlplane() {
 
 context_mirror() {
   setup/go.sh rollbox-mirror "$1"
+  setup/go.sh rollbox-collector "$1"
 }
 
 context_dns() { :; }

@@ -12,7 +12,7 @@ from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.images import Keyring, Keyrings, PrivateRegistry, Reference
-from controlplane.registry import MirrorClient, Registries
+from controlplane.registry import CollectorClient, MirrorClient, Registries
 from controlplane.settings import (
     PREFIX,
     EngineSettings,
@@ -124,11 +124,13 @@ class ImageClients:
         registry: asks image registries.
         mirror: copies images into the private registry.
         keyrings: who has which credentials.
+        collector: sees the private registry's files.
     """
 
     registry: Registries | None = None
     mirror: MirrorClient | None = None
     keyrings: Keyrings | None = None
+    collector: CollectorClient | None = None
 
 
 @asynccontextmanager
@@ -147,15 +149,18 @@ async def opened_images(settings: Settings, clock: Clock) -> AsyncIterator[Image
         Registries.open(keyrings.of, clock, images.plain_registries) as registry,
         AsyncExitStack() as stack,
     ):
-        mirror = None
+        mirror = collector = None
         if images.registry is not None:
             opening = MirrorClient.open(images.registry.mirror, images.registry.tls_folder, images.registry.mirror_name)
             try:
                 mirror = await stack.enter_async_context(opening)
+                if (store := images.registry.store) is not None:
+                    looking = CollectorClient.open(store.collector, images.registry.tls_folder, store.name)
+                    collector = await stack.enter_async_context(looking)
             except (OSError, ValueError) as error:
                 folder = str(images.registry.tls_folder)
                 raise SettingError(f"{PREFIX}MIRROR_TLS_FOLDER", folder, str(error)) from error
-        yield ImageClients(registry, mirror, keyrings)
+        yield ImageClients(registry, mirror, keyrings, collector)
 
 
 @asynccontextmanager

@@ -50,6 +50,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             registry=images.registry,
             mirror=images.mirror,
             keyrings=images.keyrings,
+            collector=images.collector,
         )
         options = Options(
             settings.starts_in_flight,
@@ -81,8 +82,16 @@ def _node_images(settings: Settings) -> StoreLimit:
 
 
 def _image_options(images: ImageSettings) -> ImageOptions:
-    private = None if images.registry is None else PrivateRegistry(images.registry.host)
-    return ImageOptions(images.digests, images.rewrites, private)
+    if images.registry is None:
+        return ImageOptions(images.digests, images.rewrites)
+    store = images.registry.store
+    return ImageOptions(
+        images.digests,
+        images.rewrites,
+        PrivateRegistry(images.registry.host),
+        budget=StoreLimit() if store is None else store.budget,
+        past_full=images.registry.past_full,
+    )
 
 
 def _signing_key(settings: Settings, clock: Clock) -> SigningKey:

@@ -36,6 +36,7 @@ Code = Literal[
     "checkpoint_not_found",
     "checkpoint_expired",
     "image_pull_failed",
+    "image_store_full",
     "start_timeout",
     "sandbox_unreachable",
     "sandbox_lost",
@@ -343,6 +344,15 @@ TABLE: dict[Code, Entry] = {
         mask_sample=True,
         title="The image could not be pulled.",
         hint="Create a new sandbox; if it persists, check the registry and the mirror.",
+    ),
+    "image_store_full": Entry(
+        http=503,
+        grpc="RESOURCE_EXHAUSTED",
+        fault="platform",
+        retry="later",
+        mask_sample=True,
+        title="The private registry has no room for the image.",
+        hint="Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes.",
     ),
     "start_timeout": Entry(
         http=504,

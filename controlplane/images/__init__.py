@@ -23,19 +23,23 @@ from controlplane.images.manifest import (
     layers_of,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
-from controlplane.images.private import Form, PrivateRegistry
+from controlplane.images.private import FORMS, Form, PrivateRegistry
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
+from controlplane.images.stored import Collected, Collector, RegistryImage, RegistryRoom
 
 __all__ = [
     "ACCEPTED",
     "DIGEST",
     "DOCKER_HUB",
+    "FORMS",
     "MAX_LAYERS",
     "MAX_MANIFEST_BYTES",
     "Budget",
     "Challenge",
     "Checkpoint",
+    "Collected",
+    "Collector",
     "Converted",
     "Copied",
     "Copying",
@@ -51,6 +55,8 @@ __all__ = [
     "PrivateRegistry",
     "Reference",
     "Registry",
+    "RegistryImage",
+    "RegistryRoom",
     "Removal",
     "RemovalPlan",
     "Rewrites",

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from controlplane.images.budget import StoreLimit
 from controlplane.images.copies import Converted, Copied, Copying, Found
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.private import PrivateRegistry
@@ -22,11 +23,15 @@ class ImageOptions:
             ``never``: no registry is asked.
         rewrites: from where images are pulled.
         private: where images are copied to before nodes pull them; None: nodes pull them from where they are.
+        budget: the most that it may have; with its collector alone.
+        past_full: where it is full, nodes pull an image that all owners may have from where it is.
     """
 
     digests: Mode = "never"
     rewrites: Rewrites = field(default_factory=Rewrites)
     private: PrivateRegistry | None = None
+    budget: StoreLimit = field(default_factory=StoreLimit)
+    past_full: bool = True
 
 
 class Registry(Protocol):
@@ -83,6 +88,7 @@ class Mirror(Protocol):
         architectures: Collection[str],
         *,
         through: str = "",
+        no_room: bool = False,
     ) -> AsyncIterator[Copying | Copied]:
         """Copies an image unless it is there; ``Copied`` is the last of what is told.
 
@@ -93,9 +99,11 @@ class Mirror(Protocol):
             architectures: those of the machines.
             through: the repository of the plain copy, from which a converted one is made; empty: the plain copy itself
                 is what is wanted.
+            no_room: the private registry is full: what is not there already is not copied.
 
         Raises:
-            Problem: image_not_found, image_pull_failed, unsupported; ``MirrorAwayError``: the mirror does not answer.
+            Problem: image_not_found, image_pull_failed, image_store_full, unsupported; ``MirrorAwayError``: the mirror
+                does not answer.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from controlplane.images.reference import MAX_NAME_CHARS, Reference
 
@@ -14,6 +14,7 @@ COMMITTED: Final = "commits"
 
 # Of a copy: as its source is, or with layers that nodes can mount while they fetch them.
 Form = Literal["plain", "estargz"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class PrivateRegistry:
         Whose a copy is, is its source's registry to say; by the name of the copy nobody would be asked.
         """
         return self.holds(reference) and not reference.name.startswith(f"{self.commits}/")
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The beginnings of the names of copies' repositories, without the host."""
+        return (f"{MIRRORED}/", f"{CONVERTED}/")
 
     def repository(self, source: Reference, form: Form = "plain") -> str:
         """The repository of the copies of an image, without the host; no two sources have the same.

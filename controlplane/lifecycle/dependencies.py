@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
-from controlplane.images import ImageOptions, Keyrings, Mirror, Registry, StoreLimit
+from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
@@ -44,6 +44,7 @@ class Dependencies:
         registry: asks image registries; None where ``Options.images`` says that none is asked.
         mirror: copies images into the private registry; None where ``Options.images`` names none.
         keyrings: the credentials of owners for registries; None: no owner has any of its own.
+        collector: sees the private registry's files; None: somebody else looks after it, or there is none.
     """
 
     store: Store
@@ -57,3 +58,4 @@ class Dependencies:
     registry: Registry | None = None
     mirror: Mirror | None = None
     keyrings: Keyrings | None = None
+    collector: Collector | None = None

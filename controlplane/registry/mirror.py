@@ -11,18 +11,10 @@ from grpc import aio
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.images import Converted, Copied, Copying, Credentials, Found, Reference
+from controlplane.registry.channel import channel_to
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 
 FIND_WITHIN_S: Final = 10.0
-# A mirror that is restarted is there again within seconds; the default waits up to two minutes before it looks.
-_OPTIONS: Final = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A mirror whose node has gone says nothing.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-)
 _PHASES: Final[dict[int, Literal["waiting", "copying", "converting", "paused"]]] = {
     mirror_pb2.CopyProgress.COPYING: "copying",
     mirror_pb2.CopyProgress.CONVERTING: "converting",
@@ -56,13 +48,7 @@ class MirrorClient:
             tls_folder: has ``ca.crt``, ``tls.crt`` and ``tls.key``.
             name: in the mirror's certificate, whatever address it is reached at.
         """
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=(tls_folder / "ca.crt").read_bytes(),
-            private_key=(tls_folder / "tls.key").read_bytes(),
-            certificate_chain=(tls_folder / "tls.crt").read_bytes(),
-        )
-        options = (*_OPTIONS, ("grpc.ssl_target_name_override", name))
-        async with aio.secure_channel(address, credentials, options=options) as channel:
+        async with channel_to(address, tls_folder, name) as channel:
             yield cls(channel)
 
     async def copy(
@@ -73,6 +59,7 @@ class MirrorClient:
         architectures: Collection[str],
         *,
         through: str = "",
+        no_room: bool = False,
     ) -> AsyncIterator[Copying | Copied]:
         """See ``Mirror.copy``."""
         upstream = None
@@ -86,6 +73,7 @@ class MirrorClient:
             architectures=sorted(architectures),
             tag=source.tag,
             through=through,
+            no_room=no_room,
         )
         call = self._stub.Copy(request)
         try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self, cast
 
-from controlplane.images import Rewrites
+from controlplane.images import Rewrites, StoreLimit
 from controlplane.settings import rules
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 
@@ -51,6 +51,33 @@ class PushSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """How the private registry's files are looked after.
+
+    Attributes:
+        collector: host and port of what sees them.
+        name: in its certificate.
+        budget: the most that images may take.
+    """
+
+    collector: str
+    name: str
+    budget: StoreLimit
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: somebody else looks after the registry."""
+        if not read.has("COLLECTOR"):
+            read.refuse(("COLLECTOR_NAME", "REGISTRY_BUDGET"), "it needs COLLECTOR, which sees the registry's files")
+            return None
+        return cls(
+            collector=read("COLLECTOR", rules.host_and_port),
+            name=read("COLLECTOR_NAME", rules.domain),
+            budget=read("REGISTRY_BUDGET", StoreLimit.parse, "80%"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrySettings:
     """The private registry that images are copied into before nodes pull them.
 
@@ -60,6 +87,8 @@ class RegistrySettings:
         mirror_name: the name in its certificate.
         tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
         push: None: no images are made of sandboxes.
+        store: None: somebody else looks after its files.
+        past_full: where it is full, nodes pull what all owners may have from where it is.
     """
 
     host: str
@@ -67,13 +96,15 @@ class RegistrySettings:
     mirror_name: str
     tls_folder: Path
     push: PushSettings | None = None
+    store: StoreSettings | None = None
+    past_full: bool = True
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: there is none."""
         if not read.has("REGISTRY"):
             read.refuse(
-                ("MIRROR", "MIRROR_NAME", "MIRROR_TLS_FOLDER", "REGISTRY_PUSH"),
+                ("MIRROR", "MIRROR_NAME", "MIRROR_TLS_FOLDER", "REGISTRY_PUSH", "COLLECTOR", "REGISTRY_WHEN_FULL"),
                 "it needs REGISTRY, the registry that images are in",
             )
             return None
@@ -83,6 +114,8 @@ class RegistrySettings:
             mirror_name=read("MIRROR_NAME", rules.domain),
             tls_folder=read("MIRROR_TLS_FOLDER", rules.tls_folder),
             push=PushSettings.read(read),
+            store=StoreSettings.read(read),
+            past_full=read("REGISTRY_WHEN_FULL", rules.one_of("upstream", "fail"), "upstream") == "upstream",
         )
 
 

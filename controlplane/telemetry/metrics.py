@@ -9,6 +9,7 @@ from controlplane.telemetry.families import Families
 from controlplane.telemetry.levels import POOLED, Levels
 from controlplane.telemetry.table import (
     FullReason,
+    FullStart,
     ImageConverted,
     ImageCopied,
     ImagePinned,
@@ -47,6 +48,10 @@ class Metrics:
         self._prefetches = families.counter("rollbox_image_prefetches", get_args(Prefetched))
         self._commits = families.counter("rollbox_image_commits", ("ok",))
         self._image_removals = families.counter("rollbox_image_removals", get_args(ImageStore), get_args(ImageRemoved))
+        self._full_starts = families.counter("rollbox_registry_full_starts", get_args(FullStart))
+        self._collections = families.histogram("rollbox_registry_collection_seconds")
+        self._collections_failed = families.counter("rollbox_registry_collections_failed")
+        self._collected_bytes = families.counter("rollbox_registry_collected_bytes")
         self._ends = families.counter("rollbox_sandbox_ends")
         for code, entry in TABLE.items():
             self._ends.labels(code, entry.fault, _masked(code))
@@ -120,6 +125,25 @@ class Metrics:
         """Records what a store of images has, and what it may have (0: no limit)."""
         self._image_bytes.labels(store).set(size_bytes)
         self._image_limit.labels(store).set(limit_bytes)
+
+    def registry_full_start(self, outcome: FullStart) -> None:
+        """Counts a start for whose image the private registry had no room."""
+        self._full_starts.labels(outcome).inc()
+
+    def registry_collected(self, freed_bytes: int, blobs: int, within_s: float) -> None:
+        """Records a collection of the private registry's garbage, and what is left."""
+        self._collections.observe(within_s)
+        self._collected_bytes.inc(freed_bytes)
+        self._registry_stored.labels("blob").set(blobs)
+
+    def registry_not_collected(self) -> None:
+        """Counts a collection that has failed."""
+        self._collections_failed.inc()
+
+    def registry_images(self, copies: int, others: int) -> None:
+        """Records how many images the private registry has."""
+        self._registry_stored.labels("copy").set(copies)
+        self._registry_stored.labels("other").set(others)
 
     def ended(self, cause: Code, owner: str = "") -> None:
         """Counts an ended sandbox; ``owner``: whose it was, empty where it was nobody's."""
@@ -230,6 +254,7 @@ class Metrics:
         self._roles = families.gauge("rollbox_replica_role", get_args(Role))
         self._image_bytes = families.gauge("rollbox_image_store_bytes")
         self._image_limit = families.gauge("rollbox_image_store_limit_bytes")
+        self._registry_stored = families.gauge("rollbox_registry_stored")
         self._pooled = families.gauge("rollbox_pool_sandboxes")
         self._owned = families.gauge("rollbox_owner_sandboxes")
         self._quota_used = families.gauge("rollbox_quota_used")

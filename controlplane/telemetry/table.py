@@ -10,12 +10,14 @@ State = Literal["requested", "queued", "starting", "warm", "running", "ending", 
 Fault = Literal["caller", "workload", "capacity", "platform"]
 Masked = Literal["true", "false"]
 ImagePinned = Literal["pinned", "here", "registry", "stale", "absent", "denied", "limited", "away", "broken"]
-ImageCopied = Literal["there", "copied", "refused", "failed", "away"]
+ImageCopied = Literal["there", "copied", "refused", "failed", "full", "away"]
 ImageConverted = Literal["offered", "not_started", "refused", "failed", "dropped"]
 Pulled = Literal["full", "lazy"]
 FullReason = Literal["", "asked", "nodes", "converting", "failed", "unknown", "own", "fallback", "snapshotter"]
 Prefetched = Literal["here", "failed"]
-ImageStore = Literal["node", "commit"]
+ImageStore = Literal["node", "commit", "registry"]
+FullStart = Literal["upstream", "failed"]
+Stored = Literal["copy", "other", "blob"]
 ImageRemoved = Literal["removed", "gone", "in_use", "failed"]
 Status = Literal["1xx", "2xx", "3xx", "4xx", "5xx"]
 PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
@@ -140,7 +142,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "rollbox_image_removals": Family(
         "counter",
         "",
-        "Images that were to be removed: from nodes to keep a budget, or by owners (commit), by what became of it.",
+        "Images that were to be removed: from nodes or the registry to keep a budget, or by owners (commit).",
         ("store", "outcome"),
         (),
     ),
@@ -154,6 +156,23 @@ FAMILIES: Final[dict[str, Family]] = {
     "rollbox_image_store_limit_bytes": Family(
         "gauge", "bytes", "What they may take there; 0: no limit.", ("store",), ()
     ),
+    "rollbox_registry_full_starts": Family(
+        "counter", "", "Starts for whose image the private registry had no room.", ("outcome",), ()
+    ),
+    "rollbox_registry_stored": Family(
+        "gauge", "", "What the private registry has, as the replica that cleans it up has seen it last.", ("kind",), ()
+    ),
+    "rollbox_registry_collection_seconds": Family(
+        "histogram",
+        "seconds",
+        "Collections of what no image of the private registry has, that have succeeded.",
+        (),
+        (0.005, 0.02, 0.1, 0.5, 2, 10, 30, 120, 600, 3600),
+    ),
+    "rollbox_registry_collections_failed": Family(
+        "counter", "", "Collections that have failed; the next one goes on.", (), ()
+    ),
+    "rollbox_registry_collected_bytes": Family("counter", "bytes", "What collections have given back.", (), ()),
     "rollbox_api_answers": Family("counter", "", "Answers of the API.", ("status",), ()),
     "rollbox_store_up": Family("gauge", "", "1 while the store answers this replica.", (), ()),
     "rollbox_store_call_seconds": Family(

@@ -17,7 +17,7 @@ PLAIN: ImageForm
 ESTARGZ: ImageForm
 
 class CopyRequest(_message.Message):
-    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag", "through")
+    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag", "through", "no_room")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     UPSTREAM_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,7 @@ class CopyRequest(_message.Message):
     ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
     THROUGH_FIELD_NUMBER: _ClassVar[int]
+    NO_ROOM_FIELD_NUMBER: _ClassVar[int]
     source: str
     upstream: UpstreamCredentials
     target: str
@@ -32,7 +33,8 @@ class CopyRequest(_message.Message):
     architectures: _containers.RepeatedScalarFieldContainer[str]
     tag: str
     through: str
-    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., through: _Optional[str] = ...) -> None: ...
+    no_room: bool
+    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., through: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
 
 class UpstreamCredentials(_message.Message):
     __slots__ = ("username", "password")

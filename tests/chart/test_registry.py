@@ -95,6 +95,54 @@ def test_nodes_read_and_only_the_mirror_writes() -> None:
     assert secret(manifests, "rollbox-registry-push")["account"].startswith("push:")
 
 
+def test_the_collector_sees_its_files_and_answers_the_control_plane_alone() -> None:
+    manifests = render(*ON, "registry.collectorPort=7000", "registry.budget=200Gi", "registry.whenFull=fail")
+    plane = environment(manifests, "rollbox-controlplane")
+    name = HOST.partition(":")[0]
+    told = {one: plane[one] for one in ("COLLECTOR", "COLLECTOR_NAME", "REGISTRY_BUDGET", "REGISTRY_WHEN_FULL")}
+    assert told == {
+        "COLLECTOR": f"{name}:7000",
+        "COLLECTOR_NAME": name,
+        "REGISTRY_BUDGET": "200Gi",
+        "REGISTRY_WHEN_FULL": "fail",
+    }
+    pod = named(manifests, "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]
+    (collector,) = [one for one in pod["containers"] if one["name"] == "collector"]
+    settings = {one["name"].removeprefix("ROLLBOX_COLLECTOR_"): one["value"] for one in collector["env"]}
+    assert (settings["LISTEN"], settings["FOLDER"]) == ("0.0.0.0:7000", "/data")
+    client = certificate(secret(manifests, "rollbox-mirror-client")["tls.crt"])
+    names = client.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert settings["CLIENT"] in names.get_values_for_type(x509.DNSName)
+    # Its key, certificate and authority, and not the accounts that push and pull.
+    (tls,) = [one for one in pod["volumes"] if one["name"] == "tls"]
+    assert {one["key"] for one in tls["secret"]["items"]} == {"tls.crt", "tls.key", "ca.crt"}
+    assert {one["name"] for one in collector["volumeMounts"]} == {"tls", "data"}
+    own = secret(manifests, "rollbox-registry")
+    certificate(own["tls.crt"]).verify_directly_issued_by(certificate(own["ca.crt"]))
+
+
+@pytest.mark.parametrize(("size", "size_bytes"), [("100Gi", 100 << 30), ("1.5Gi", 3 << 29), ("2T", 2 * 10**12)])
+def test_without_a_volume_it_may_have_what_its_pod_may_and_with_one_all_of_that(size: str, size_bytes: int) -> None:
+    def capacity(volume: str) -> str:
+        chosen = (f"registry.persistence.enabled={volume}", f"registry.persistence.size={size}")
+        pod = named(render(*ON, *chosen), "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]
+        (collector,) = [one for one in pod["containers"] if one["name"] == "collector"]
+        found = {one["name"]: one["value"] for one in collector["env"]}
+        return str(found.get("ROLLBOX_COLLECTOR_CAPACITY_BYTES", ""))
+
+    assert (capacity("false"), capacity("true")) == (str(size_bytes), "")
+
+
+@pytest.mark.parametrize("wrong", ["budget=96%", "budget=200GB", "whenFull=wait", "collectorPort=0"])
+def test_a_bad_budget_is_refused(wrong: str) -> None:
+    with pytest.raises(ChartError, match=wrong.partition("=")[0]):
+        render(*ON, f"registry.{wrong}")
+
+
+def test_a_registry_of_somebody_else_has_no_collector() -> None:
+    assert not {"COLLECTOR", "REGISTRY_BUDGET"} & environment(render(*EXTERNAL), "rollbox-controlplane").keys()
+
+
 def test_the_authoritys_key_is_in_no_pod() -> None:
     manifests = render(*ON)
     mounted = {
@@ -116,7 +164,8 @@ def test_its_pod_is_in_the_nodes_network_and_has_no_other_power() -> None:
     for one in pod["containers"]:
         assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert one["securityContext"]["readOnlyRootFilesystem"] is True
-        assert one["image"].startswith("registry.example.com/rollbox/distribution:")
+        program = "mirror" if one["name"] == "collector" else "distribution"
+        assert one["image"].startswith(f"registry.example.com/rollbox/{program}:")
     (data,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "data"]
     assert (pod["containers"][0]["name"], data["readOnly"]) == ("read", True)
 

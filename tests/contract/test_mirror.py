@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -21,13 +22,16 @@ from aiohttp import web
 
 from controlplane.clock import SystemClock
 from controlplane.errors import Problem
-from controlplane.images import Copied, Copying, Credentials, ImageOptions, PrivateRegistry, parse
+from controlplane.images import Copied, Copying, Credentials, ImageOptions, PrivateRegistry, StoreLimit, parse
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.images.pins import PAST_FULL
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.model.spec import Pull
-from controlplane.registry import MirrorAwayError, MirrorClient, Registries
+from controlplane.registry import CollectorClient, MirrorAwayError, MirrorClient, Registries
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 from tests.support.authority import Authority
+from tests.support.collector import build as build_collector
+from tests.support.collector import collecting
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_mirror import FakeKeyrings
 from tests.support.mirror import SERVER, Mirror, Program, build, why_no_mirror
@@ -91,11 +95,14 @@ async def place(
     keyrings: FakeKeyrings | None = None,
     stall_ms: int = 30_000,
     headers: Mapping[str, str] | None = None,
+    collector: CollectorClient | None = None,
+    past_full: bool = True,
 ) -> AsyncIterator[Place]:
     (folder / "program").mkdir(exist_ok=True)
     program = Program(binary, folder / "program", [upstream], stall_ms)
     rings = keyrings or FakeKeyrings()
-    options = Options(starts_in_flight=16, images=ImageOptions("auto", private=PrivateRegistry(private)))
+    images = ImageOptions("auto", private=PrivateRegistry(private), budget=StoreLimit.parse("80%"), past_full=past_full)
+    options = Options(starts_in_flight=16, images=images)
     async with AsyncExitStack() as stack:
         mirror = await stack.enter_async_context(program.running(private))
         registries = await stack.enter_async_context(Registries.open(rings.of, SystemClock(), plain=[upstream]))
@@ -108,6 +115,7 @@ async def place(
                 registry=registries,
                 mirror=mirror.client,
                 keyrings=rings,
+                collector=collector,
             )
         )
         http = await stack.enter_async_context(aiohttp.ClientSession())
@@ -389,16 +397,12 @@ async def private_down(_: web.Request, path: str) -> web.StreamResponse | None:
     return web.Response(status=502)
 
 
-async def private_full(request: web.Request, path: str) -> web.StreamResponse | None:
-    return web.Response(status=507) if request.method in ("PATCH", "PUT") and "/uploads/" in path else None
-
-
 async def private_refuses(_: web.Request, path: str) -> web.StreamResponse | None:
     del path
     return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r"'})
 
 
-@pytest.mark.parametrize("meddle", [private_down, private_full, private_refuses])
+@pytest.mark.parametrize("meddle", [private_down, private_refuses])
 async def test_a_private_registry_that_fails_is_named(meddle: Meddle, binary: Path, tmp_path: Path) -> None:
     with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as behind:
         async with (
@@ -429,7 +433,7 @@ def fill(file: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted")
-async def test_a_private_registry_whose_volume_is_full_is_named_and_goes_on_with_more_room(
+async def test_where_the_volume_is_full_a_create_fails_with_a_code_of_its_own_and_it_goes_on_with_more_room(
     binary: Path, tmp_path: Path
 ) -> None:
     with (
@@ -437,17 +441,65 @@ async def test_a_private_registry_whose_volume_is_full_is_named_and_goes_on_with
         registry(tmp_path / "private") as private,
         volume(tmp_path / "private" / "storage", 8 << 20) as ballast,
     ):
-        async with place(binary, tmp_path, upstream, private) as real:
+        async with place(binary, tmp_path, upstream, private, past_full=False) as real:
             await real.upstream.image("team/app", "1")
             fill(ballast)
             began_s = time.monotonic()
             problem = await real.refused("team/app:1")
             print(f"volume full: {problem.code} after {time.monotonic() - began_s:.1f} s")
-            assert problem.code == "image_pull_failed"
+            assert problem.code == "image_store_full"
             assert f"the private registry {private}" in problem.detail
             # Nothing of it counts as copied.
             ballast.unlink()
             await real.created("team/app:1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted")
+async def test_where_the_volume_is_full_nodes_pull_from_upstream_and_what_nothing_needs_makes_room_at_once(
+    binary: Path, tmp_path: Path
+) -> None:
+    storage = tmp_path / "private" / "storage"
+    program = build_collector(tmp_path)
+    large = {"data": random.randbytes(500_000)}
+    with (
+        registry(tmp_path / "upstream", account=False) as upstream,
+        registry(tmp_path / "private") as private,
+        volume(storage, 4 << 20) as ballast,
+    ):
+        async with (
+            collecting(program, tmp_path, storage, settle=5_000, young=1_000, idle=1_000) as collector,
+            place(binary, tmp_path, upstream, private, collector=collector.client) as real,
+        ):
+            for name in ("idle", "used", "next"):
+                await real.upstream.archive(f"team/{name}", "1", large | {"name": name.encode()})
+            _, used = await real.created("team/used:1")
+            idle, gone = await real.created("team/idle:1")
+            await real.plane.service.delete(OWNER, idle.id, wait_s=5)
+            # Copied, and used last, a day ago.
+            at_s = time.time() - 86_400
+            for path in (storage / "docker").rglob("*"):
+                if path.is_file():
+                    os.utime(path, (at_s, at_s))
+            fill(ballast)
+            sandbox, image = await real.created("team/next:1")
+            assert image == f"{upstream}/team/next:1@{sandbox.image_digest}"
+            assert (sandbox.image_ran, sandbox.image_pulled, sandbox.image_pulled_why) == ("", "full", PAST_FULL)
+            async with asyncio.timeout(60):
+                while (again := await real.created("team/next:1"))[1].startswith(upstream):  # noqa: ASYNC110
+                    await asyncio.sleep(1)
+            assert again[1].startswith(private)
+            # It has made room; what a sandbox runs from is there, whole.
+            manifest = json.loads(await pulled(real, used))
+            for layer in manifest["layers"]:
+                name = parse(used).name.partition("/")[2]
+                async with real.upstream.http.get(
+                    f"http://{private}/v2/{name}/blobs/{layer['digest']}", headers=AUTH
+                ) as answer:
+                    assert answer.status == 200
+            reference = parse(gone)
+            url = f"http://{private}/v2/{reference.name.partition('/')[2]}/manifests/{reference.digest}"
+            async with real.upstream.http.get(url, headers=AUTH) as answer:
+                assert answer.status == 404
 
 
 async def test_a_mirror_that_is_away_is_waited_for_as_long_as_the_start_may_take(real: Place) -> None:

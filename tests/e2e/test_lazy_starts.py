@@ -55,6 +55,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         f"registry.addresses[0]={address}",
         f"registry.port={LAZY_PORT}",
         f"registry.pushPort={push}",
+        f"registry.collectorPort={free_port(address)}",
         "registry.persistence.enabled=false",
         "registry.persistence.size=10Gi",
         f"sandboxes.images.plainHttpRegistries[0]={address}:{other}",

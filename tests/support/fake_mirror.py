@@ -38,13 +38,14 @@ class FakeMirror:
         architectures: Collection[str],
         *,
         through: str = "",
+        no_room: bool = False,
     ) -> AsyncIterator[Copying | Copied]:
         assert "amd64" in set(architectures)
         assert repository.startswith("estargz/") == bool(through)
         if self.away:
             raise MirrorAwayError("it is away")
         if through:
-            async for told in self._convert(source, repository, through):
+            async for told in self._convert(source, repository, through, no_room=no_room):
                 yield told
             return
         self.asked.append((str(source), credentials))
@@ -53,6 +54,8 @@ class FakeMirror:
             self._note(repository, source, there)
             yield Copied(there.digest, there=True)
             return
+        if no_room:
+            raise _full()
         try:
             for layer in range(LAYERS):
                 yield Copying("copying", layer, LAYERS, layer, LAYERS)
@@ -68,10 +71,14 @@ class FakeMirror:
         self._note(repository, source, Found(ran, source.digest))
         yield Copied(ran, there=False)
 
-    async def _convert(self, source: Reference, repository: str, through: str) -> AsyncIterator[Copying | Copied]:
+    async def _convert(
+        self, source: Reference, repository: str, through: str, *, no_room: bool
+    ) -> AsyncIterator[Copying | Copied]:
         if (there := self.lazy.get((repository, source.digest))) is not None:
             yield Copied(there.digest, there=True, architectures=self.architectures)
             return
+        if no_room:
+            raise _full()
         assert (through, source.digest) in self.there, "a conversion reads the plain copy"
         self.conversions.append(str(source))
         for layer in range(LAYERS):
@@ -106,6 +113,10 @@ class FakeMirror:
             if (where, made.digest) == (repository, reference):
                 return Found(made.digest, "")
         return self.there.get((repository, reference))
+
+
+def _full() -> Problem:
+    return Problem("image_store_full", "the private registry is full", side="registry", outcome="full")
 
 
 @dataclass

@@ -70,7 +70,7 @@ class Program:
         )
         (self.folder / "account").write_text(account)
         with self._process(registry, address, metrics, server) as process:
-            await _answering(metrics, process)
+            await answering(metrics, process)
             async with MirrorClient.open(address, client, SERVER) as calls:
                 yield Mirror(address, metrics, calls, process.pid)
 
@@ -94,12 +94,17 @@ class Program:
                 process.terminate()
 
 
-async def _answering(address: str, process: subprocess.Popen[bytes]) -> None:
+async def answering(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Waits until a program takes connections.
+
+    Raises:
+        RuntimeError: it has ended.
+    """
     host, _, port = address.partition(":")
     async with asyncio.timeout(UP_WITHIN_S):
         while True:
             if process.poll() is not None:
-                raise RuntimeError(f"the mirror ended with {process.returncode}")
+                raise RuntimeError(f"the program ended with {process.returncode}")
             try:
                 _, writer = await asyncio.open_connection(host, int(port))
             except OSError:

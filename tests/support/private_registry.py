@@ -11,6 +11,7 @@ from typing import Any
 from tests.cluster import layout
 from tests.support.installed import Installed, kubectl
 from tests.support.registry import HTPASSWD, registry_server
+from tests.support.stack import free_port
 
 
 @contextmanager
@@ -40,6 +41,7 @@ def values(address: str, pull: int, push: int, upstream_port: int) -> tuple[str,
         f"registry.addresses[0]={address}",
         f"registry.port={pull}",
         f"registry.pushPort={push}",
+        f"registry.collectorPort={free_port(address)}",
         "registry.persistence.enabled=false",
         "registry.persistence.size=10Gi",
         f"sandboxes.images.plainHttpRegistries[0]={address}:{upstream_port}",

@@ -13,7 +13,7 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
-from controlplane.images import Keyrings, Mirror, Registry
+from controlplane.images import Collector, Keyrings, Mirror, Registry
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.creates import Created
@@ -66,6 +66,7 @@ async def world(
     registry: Registry | None = None,
     mirror: Mirror | None = None,
     keyrings: Keyrings | None = None,
+    collector: Collector | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
 
@@ -88,6 +89,7 @@ async def world(
         registry=registry,
         mirror=mirror,
         keyrings=keyrings,
+        collector=collector,
     )
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push

@@ -6,7 +6,8 @@ answer lately. ``pins`` decides whom a digest holds for. The truth is in the rec
 is looked up there, so it survives replicas and a loss of the store.
 
 ``copies`` has an image copied into the private registry, where there is one, before its start takes its turn;
-``rights`` asks an image's own registry whether an owner may have it.
+``rights`` asks an image's own registry whether an owner may have it. ``registry_store`` knows whether the private
+registry has room, and which copies are used.
 
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
@@ -22,6 +23,7 @@ from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
+from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.rights import Rights
 
 __all__ = [
@@ -37,5 +39,6 @@ __all__ = [
     "Mirrored",
     "Ownership",
     "Pin",
+    "RegistryStore",
     "Rights",
 ]

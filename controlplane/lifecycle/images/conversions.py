@@ -15,6 +15,7 @@ from controlplane.lifecycle.images.conversion_order import MOST_WAITING
 from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
 from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.forms import Known
+from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.verdicts import TRIALS, Verdicts
 from controlplane.telemetry import Metrics
 
@@ -41,13 +42,22 @@ class Conversions:
         mirror: converts, and keeps what was converted and whether it starts.
         private: where it is kept.
         copies: asks the mirror, once for all who wait.
+        store: is told of copies that are used.
         clock: the time of day.
         metrics: counts conversions.
     """
 
     def __init__(
-        self, mirror: Mirror, private: PrivateRegistry, copies: Copies, *, clock: Clock, metrics: Metrics
+        self,
+        mirror: Mirror,
+        private: PrivateRegistry,
+        copies: Copies,
+        *,
+        store: RegistryStore,
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
+        self._store = store
         self._mirror = mirror
         self._private = private
         self._copies = copies
@@ -64,7 +74,7 @@ class Conversions:
             return known
         try:
             async with asyncio.timeout(ASKED_WITHIN_S):
-                found = await self._found(source)
+                found = await self._used(source, await self._found(source))
         except Problem as problem:
             return Known("unknown", why=problem.detail)
         except TimeoutError:
@@ -207,6 +217,13 @@ class Conversions:
     async def _found(self, source: Reference) -> Converted | None:
         repository = self._private.repository(source, "estargz")
         return await self._mirror.converted(repository, source.digest, self._copies.architectures())
+
+    async def _used(self, source: Reference, found: Converted | None) -> Converted | None:
+        """Notes the use of a copy that is offered; None: it was removed just now."""
+        if found is None or not found.booted:
+            return found
+        there = await self._store.use(self._private.repository(source, "estargz"), found.digest)
+        return found if there else None
 
 
 async def _unless_stalled(copy: Copy) -> str:

@@ -11,6 +11,7 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.images import Copied, Copying, Credentials, Form, Mirror, PrivateRegistry, Reference
+from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.registry import MirrorAwayError
 from controlplane.telemetry import Metrics
 
@@ -19,6 +20,8 @@ THERE_MS: Final = 60_000
 MOST_THERE: Final = 32_768
 # Between two calls to a mirror that does not answer.
 RETRY_S: Final = (0.5, 1.0, 2.0, 5.0)
+# So often a copy that was there may be removed before its use is noted.
+MOST_COPIES: Final = 3
 # Of nodes that are not known yet.
 _UNKNOWN: Final = ("amd64",)
 
@@ -82,6 +85,7 @@ class Copies:
         architectures: of the machines.
         clock: the time of day.
         metrics: counts what became of copies.
+        store: knows whether there is room, and is told of copies that are used.
         group: owns the copies, which several starts may wait for.
     """
 
@@ -93,9 +97,11 @@ class Copies:
         *,
         clock: Clock,
         metrics: Metrics,
+        store: RegistryStore,
         group: asyncio.TaskGroup,
     ) -> None:
         self._mirror = mirror
+        self._store = store
         self._private = private
         self._architectures = architectures
         self._clock = clock
@@ -173,8 +179,7 @@ class Copies:
                 attempt += 1
                 continue
             except Problem as problem:
-                self._metrics.image_copied("refused" if problem.entry.fault == "caller" else "failed")
-                return problem
+                return await self._failed(problem)
             except Exception:
                 # Raised, it would end all that shares the group with it: the whole control plane.
                 self._log.exception("copy failed", image=str(copy.source))
@@ -185,14 +190,50 @@ class Copies:
             self._metrics.image_copied("there" if done.there else "copied")
             return done.digest
 
+    async def _failed(self, problem: Problem) -> Problem:
+        if problem.details.get("side") == "registry" and await self._store.full(now=True):
+            # A registry without room fails in many words.
+            retry_after_ms = problem.retry_after_ms
+            problem = Problem("image_store_full", problem.detail, retry_after_ms=retry_after_ms, **problem.details)
+        if problem.code == "image_store_full":
+            self._store.found_full()
+            self._metrics.image_copied("full")
+        else:
+            self._metrics.image_copied("refused" if problem.entry.fault == "caller" else "failed")
+        return problem
+
     async def _copy_once(self, key: _Key, copy: Copy, credentials: Credentials | None) -> Copied:
         plain, repository = (self._private.repository(copy.source, form) for form in ("plain", copy.form))
         through = "" if copy.form == "plain" else plain
-        async for told in self._mirror.copy(copy.source, credentials, repository, key[2], through=through):
+        for _ in range(MOST_COPIES):
+            no_room = await self._store.full()
+            done = await self._copied_into(repository, key, copy, credentials, through=through, no_room=no_room)
+            # It may be removed just now: from its use on it stays.
+            if await self._store.use(repository, done.digest):
+                return done
+        raise Problem("image_pull_failed", f"{copy.source} was removed from the private registry as often as copied")
+
+    async def _copied_into(
+        self,
+        repository: str,
+        key: _Key,
+        copy: Copy,
+        credentials: Credentials | None,
+        *,
+        through: str,
+        no_room: bool,
+    ) -> Copied:
+        source, architectures = copy.source, key[2]
+        told_all = self._mirror.copy(source, credentials, repository, architectures, through=through, no_room=no_room)
+        async for told in told_all:
             if isinstance(told, Copied):
                 return told
             copy.progress, copy.trouble = told, None
         raise MirrorAwayError("it ended a copy without a word")
+
+    async def use(self, source: Reference, digest: str) -> bool:
+        """Notes that the plain copy of an image, which has this digest, is used; whether it is there."""
+        return await self._store.use(self._private.repository(source), digest)
 
     def architectures(self) -> tuple[str, ...]:
         """Those of the machines for which images are copied."""

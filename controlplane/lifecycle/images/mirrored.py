@@ -68,7 +68,9 @@ class Mirrored:
             found = await self._mirror.find(self._private.repository(reference), reference.tag)
         except Problem:
             return None
-        return found if found is not None and found.named else None
+        if found is None or not found.named or not await self._copies.use(reference, found.digest):
+            return None
+        return found
 
     async def committed(self, reference: Reference) -> str:
         """The digest of an image that was made of a sandbox.

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+import structlog
+
 from controlplane.clock import Clock
 from controlplane.cluster import ImageState
+from controlplane.errors import Problem
 from controlplane.images import ImageOptions, Reference, Registry, parse
 from controlplane.lifecycle.images.copies import Copy
 from controlplane.lifecycle.images.mirrored import Mirrored
@@ -29,6 +32,8 @@ POOL_MS: Final = 60_000
 UNPINNED_MS: Final = 5_000
 # About 0.5 KiB each.
 MOST_PINS: Final = 32_768
+# Of a start whose image is not copied, in its record.
+PAST_FULL: Final = "the private registry is full, so its node pulls it from where it is"
 # Stands for a digest where only the rest of a name is looked at.
 _ANY: Final = f"sha256:{'0' * 64}"
 _UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
@@ -111,6 +116,8 @@ class Images:
         self._rights = rights
         self._rewrites = options.rewrites
         self._required = options.digests == "required"
+        self._past_full = options.past_full
+        self._log = structlog.get_logger("images")
         self._machines = machines
         self._store = store
         self._clock = clock
@@ -153,6 +160,28 @@ class Images:
             return
         async with self._mirrored.copying(pin.name, sandbox.owner, resolved=pin.resolved) as copy:
             yield copy
+
+    async def uncopied(self, sandbox: Sandbox, pin: Pin, full: Problem) -> Pin:
+        """What nodes pull in place of a copy for which the private registry has no room: the image, from where it is.
+
+        Only where all owners may have it: nodes have no credentials of one owner alone, and give what they have to all.
+
+        Args:
+            sandbox: asks for it.
+            pin: names it, by its digest.
+            full: why there is no copy.
+
+        Raises:
+            Problem: ``full``: nodes do not pull it from there.
+        """
+        reference = parse(pin.name)
+        guarded = self._rights is None or await self._rights.guarded(reference)
+        if guarded or not self._past_full or sandbox.spec.pull == "lazy":
+            self._metrics.registry_full_start("failed")
+            raise full
+        self._metrics.registry_full_start("upstream")
+        self._log.warning("no room for a copy, nodes pull the image from where it is", image=pin.name)
+        return replace(pin, pulled="full", pulled_why=PAST_FULL)
 
     def copied(self, pin: Pin, digest: str = "") -> Pin:
         """What nodes pull: the copy with this digest, or one that was there a moment ago; else the pin as it is."""

@@ -6,20 +6,16 @@ Only what came to a node for sandboxes alone is looked at; the rest is the kubel
 
 import asyncio
 import random
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, NodeImage, NodeStore
-from controlplane.cluster.documents import Documents
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry, Reference, Removal, StoredImage, StoreLimit, parse, plan_removal
-from controlplane.lifecycle.pools.declared import declared
-from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.service.owner_calls import LIVE
+from controlplane.images import Removal, StoredImage, StoreLimit, plan_removal
+from controlplane.lifecycle.service.needed import Needed, Needs
 from controlplane.telemetry import Metrics
 
 LOOK_EVERY_S: Final = 120.0
@@ -33,67 +29,6 @@ MOST_REMOVED: Final = 256
 # After so many removals it is read again what is needed: a sandbox has its record before its pod, and its pod before
 # the kubelet looks whether the image is there.
 READ_AGAIN_AFTER: Final = 4
-# Stands for the tag of what a node has by its digest alone.
-_BY_DIGEST: Final = ""
-# The image's own digest, and that of the copy that has run.
-_WITH_COPY: Final = 2
-
-
-class Names(Protocol):
-    """The part of ``Images`` that is asked."""
-
-    def pulled(self, name: str) -> str:
-        """The name under which an image is pulled."""
-        ...
-
-
-class Needed:
-    """The images that sandboxes and pools need: their digests, and the names of those whose digest is not known.
-
-    A node knows what was pulled by a digest by no tag. So where only a tag is known, all that the node has of its
-    repository without a tag may be meant, also as copies in the private registry.
-
-    Args:
-        private: the private registry; None: there is none.
-    """
-
-    def __init__(self, private: PrivateRegistry | None = None) -> None:
-        self._private = private
-        self._digests: dict[str, str] = {}
-        self._names: dict[tuple[str, str], str] = {}
-
-    def add(self, why: str, name: str, digests: Iterable[str] = ()) -> None:
-        """Adds what needs an image.
-
-        Args:
-            why: what, for people.
-            name: of the image, as it is pulled.
-            digests: by which a node may have it, those of its copies among them; empty ones are left out.
-        """
-        known = [one for one in digests if one]
-        reference = parse(name)
-        if reference.digest:
-            known.append(reference.digest)
-        for one in known:
-            self._digests.setdefault(one, why)
-        if not known:
-            self._names.setdefault((reference.name, reference.tag), why)
-            self._names.setdefault((reference.name, _BY_DIGEST), why)
-        # A copy has a digest of its own, which is known only of one that has run.
-        if self._private is not None and not self._private.holds(reference) and len(known) < _WITH_COPY:
-            copies = f"{self._private.host}/{self._private.repository(reference)}"
-            self._names.setdefault((copies, _BY_DIGEST), why)
-
-    def why(self, image: NodeImage) -> Sequence[str]:
-        """What needs an image of a node; one reason is enough."""
-        references = [one for one in map(_read, image.names) if one is not None]
-        digests = {image.digest, *(one.digest for one in references)}
-        found = [self._digests[one] for one in digests if one in self._digests]
-        # One that has a tag is meant by that alone.
-        for one in [tagged for tagged in references if tagged.tag] or references:
-            key = (one.name, one.tag or _BY_DIGEST)
-            found += [self._names[key]] if key in self._names else []
-        return found[:1] or ([f"{image.containers} containers"] if image.containers else [])
 
 
 class NodeCleanup:
@@ -101,10 +36,7 @@ class NodeCleanup:
 
     Args:
         cluster: has the nodes.
-        store: has the sandboxes.
-        documents: has the pools.
-        names: says under which name an image is pulled.
-        private: the private registry, in which nodes have images by other names; None: there is none.
+        needs: knows what is needed.
         limit: of each node.
         clock: the time of day.
         metrics: counts bytes and removals.
@@ -113,21 +45,15 @@ class NodeCleanup:
     def __init__(
         self,
         cluster: Cluster,
-        store: RecoveringStore,
-        documents: Documents,
-        names: Names,
+        needs: Needs,
         limit: StoreLimit,
         *,
-        private: PrivateRegistry | None,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._cluster = cluster
-        self._store = store
-        self._documents = documents
-        self._names = names
+        self._needs = needs
         self._limit = limit
-        self._private = private
         self._clock = clock
         self._metrics = metrics
         self._log = structlog.get_logger("images")
@@ -141,7 +67,7 @@ class NodeCleanup:
         await asyncio.sleep(random.uniform(*WAIT_S))  # noqa: S311 - no secret
         stores = await self._cluster.node_stores()
         # After the nodes were asked: what is needed by then is not removed, whenever it came.
-        needed = await self._needed()
+        needed = await self._needs.now()
         turns = asyncio.Semaphore(NODES_AT_ONCE)
 
         async def clean(one: NodeStore) -> None:
@@ -150,19 +76,6 @@ class NodeCleanup:
 
         await asyncio.gather(*(clean(one) for one in stores))
         self._tell(stores)
-
-    async def _needed(self) -> Needed:
-        needed = Needed(self._private)
-        pooled: defaultdict[str, set[str]] = defaultdict(set)
-        for sandbox in await self._store.find(None, {}, LIVE):
-            digests = (sandbox.image_digest, sandbox.image_ran)
-            needed.add(f"sandbox {sandbox.id}", self._names.pulled(sandbox.spec.image), digests)
-            if sandbox.pool:
-                pooled[sandbox.pool].update(digests)
-        for pool in map(declared, await self._documents.list("pools")):
-            if pool.spec is not None:
-                needed.add(f"pool {pool.name}", self._names.pulled(pool.spec.template.image), pooled[pool.name])
-        return needed
 
     async def _clean(self, store: NodeStore, needed: Needed) -> None:
         budget = self._limit.budget(store.disk_bytes)
@@ -176,7 +89,7 @@ class NodeCleanup:
             self._log.info("a node has more images than it may", node=store.node, images=len(ours), **about)
         for position, one in enumerate(plan.removals[:MOST_REMOVED]):
             if position % READ_AGAIN_AFTER == 0:
-                needed = await self._needed()
+                needed = await self._needs.now()
             if needed.why(ours[one.digest]):
                 self._metrics.image_removed("node", "in_use")
             else:
@@ -211,10 +124,3 @@ def _entry(name: str, image: NodeImage, needed: Needed) -> StoredImage:
 
 def _used_ms(image: NodeImage) -> int:
     return max(image.last_used_ms or 0, image.brought_ms or 0)
-
-
-def _read(name: str) -> Reference | None:
-    try:
-        return parse(name)
-    except ValueError:
-        return None

@@ -27,6 +27,7 @@ from controlplane.lifecycle.images import (
     LazyStarts,
     Mirrored,
     Ownership,
+    RegistryStore,
     Rights,
 )
 from controlplane.lifecycle.pools import Pools
@@ -42,6 +43,7 @@ from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service import registry_cleanup
 from controlplane.lifecycle.service.boots import Boots
 from controlplane.lifecycle.service.byte_shares import ByteShares
 from controlplane.lifecycle.service.checkpoints import Checkpoints
@@ -50,7 +52,9 @@ from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.creates import Creates
+from controlplane.lifecycle.service.needed import Needs
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
+from controlplane.lifecycle.service.registry_cleanup import RegistryCleanup
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts
@@ -95,8 +99,9 @@ class Core:
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
         templates = Templates()
-        copies = _copies(deps, options, group)
-        self._conversions = _conversions(deps, options, copies)
+        registry_store = RegistryStore(deps.collector, deps.clock)
+        copies = _copies(deps, options, registry_store, group)
+        self._conversions = _conversions(deps, options, copies, registry_store)
         self.images = Images(
             options.images,
             deps.registry,
@@ -181,16 +186,15 @@ class Core:
             limit_bytes=options.commit_bytes,
         )
         self.checkpoints = Checkpoints(deps.cluster, self.ownership, deps.clock)
+        needs = Needs(store, deps.documents, self.images, options.images.private)
         self._cleanup = NodeCleanup(
             deps.cluster,
-            store,
-            deps.documents,
-            self.images,
+            needs,
             options.node_images,
-            private=options.images.private,
             clock=deps.clock,
             metrics=deps.metrics,
         )
+        self._registry_cleanup = _registry_cleanup(deps, options, needs, registry_store)
         self.commits = SandboxCommits(
             deps.cluster,
             self.committed,
@@ -270,6 +274,9 @@ class Core:
             self._run("node images", self.replicas.periodic("node images", LOOK_EVERY_S, self._cleanup.turn))
         if self._deps.cluster.commits:
             self._run("checkpoints", self.replicas.periodic("checkpoints", EXPIRE_EVERY_S, self._expire))
+        if (registry := self._registry_cleanup) is not None:
+            self._run("registry", self.replicas.periodic("registry", registry_cleanup.LOOK_EVERY_S, registry.turn))
+            self._run("full registry", registry.when_full())
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())
@@ -343,11 +350,12 @@ class Core:
             self._deps.metrics.ended(transition.after.end.cause, owner)
 
 
-def _copies(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Copies | None:
+def _copies(deps: Dependencies, options: Options, store: RegistryStore, group: asyncio.TaskGroup) -> Copies | None:
     private = options.images.private
     if private is None or deps.mirror is None or deps.keyrings is None:
         return None
-    return Copies(deps.mirror, private, deps.cluster.architectures, clock=deps.clock, metrics=deps.metrics, group=group)
+    machines, metrics = deps.cluster.architectures, deps.metrics
+    return Copies(deps.mirror, private, machines, clock=deps.clock, metrics=metrics, store=store, group=group)
 
 
 def _mirrored(deps: Dependencies, options: Options, copies: Copies | None) -> Mirrored | None:
@@ -357,11 +365,23 @@ def _mirrored(deps: Dependencies, options: Options, copies: Copies | None) -> Mi
     return Mirrored(private, deps.mirror, copies, deps.keyrings)
 
 
-def _conversions(deps: Dependencies, options: Options, copies: Copies | None) -> Conversions | None:
+def _conversions(
+    deps: Dependencies, options: Options, copies: Copies | None, store: RegistryStore
+) -> Conversions | None:
     private = options.images.private
     if private is None or copies is None or deps.mirror is None:
         return None
-    return Conversions(deps.mirror, private, copies, clock=deps.clock, metrics=deps.metrics)
+    return Conversions(deps.mirror, private, copies, store=store, clock=deps.clock, metrics=deps.metrics)
+
+
+def _registry_cleanup(
+    deps: Dependencies, options: Options, needs: Needs, store: RegistryStore
+) -> RegistryCleanup | None:
+    private = options.images.private
+    if private is None or deps.collector is None:
+        return None
+    budget, metrics = options.images.budget, deps.metrics
+    return RegistryCleanup(deps.collector, private, needs, budget, store=store, clock=deps.clock, metrics=metrics)
 
 
 def _rights(deps: Dependencies, group: asyncio.TaskGroup) -> Rights | None:

@@ -108,12 +108,19 @@ class Starter:
 
     async def _copied(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
         """The pin of what nodes pull: waits until the private registry has it."""
+        if sandbox.state is State.STARTING and pin.pulled and not pin.ran:
+            return pin  # another replica has begun to start it from where it is
         if (there := self._images.copied(pin)).ran:
             return there
         async with self._images.copying(sandbox, pin) as copy:
             if copy is None:
                 return pin
-            digest = await self._digest(sandbox, copy, phases, "copy")
+            try:
+                digest = await self._digest(sandbox, copy, phases, "copy")
+            except Problem as problem:
+                if problem.code != "image_store_full":
+                    raise
+                return await self._images.uncopied(sandbox, pin, problem)
         return self._images.copied(pin, digest)
 
     async def _chosen(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:

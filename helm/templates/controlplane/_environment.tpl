@@ -66,6 +66,12 @@
 - {name: ROLLBOX_CONTROLPLANE_MIRROR, value: {{ printf "%s.%s.svc.%s:8085" (include "rollbox.name" (list . "mirror")) .Release.Namespace .Values.clusterDomain | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_NAME, value: {{ include "rollbox.mirrorServer" . }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_TLS_FOLDER, value: /etc/rollbox/mirror}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_WHEN_FULL, value: {{ .Values.registry.whenFull | default "upstream" | quote }}}
+{{- if include "rollbox.ownRegistry" . }}
+- {name: ROLLBOX_CONTROLPLANE_COLLECTOR, value: {{ include "rollbox.registryCollector" . | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_COLLECTOR_NAME, value: {{ include "rollbox.registryService" . | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_BUDGET, value: {{ .Values.registry.budget | default "80%" | quote }}}
+{{- end }}
 {{- if include "rollbox.commits" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_PUSH, value: {{ include "rollbox.registryPush" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_ACCOUNT_FILE, value: /etc/rollbox/registry/account}

@@ -27,6 +27,17 @@
 {{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.commitPort }}{{ end }}
 {{- end }}
 
+{{- /* Where the collector is asked, by the name that is in the registry's certificate. */}}
+{{- define "rollbox.registryCollector" -}}
+{{- include "rollbox.registryService" . }}:{{ .Values.registry.collectorPort | default 5446 }}
+{{- end }}
+
+{{- /* A quantity of Kubernetes in bytes. */}}
+{{- define "rollbox.bytes" -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexFind "[A-Za-z]*$" .)) | int64 }}
+{{- end }}
+
 {{- define "rollbox.registryAccount" -}}
 {{- if include "rollbox.ownRegistry" . }}{{ include "rollbox.name" (list . "registry") }}-push{{ else }}{{ .Values.registry.external.existingSecret }}{{ end }}
 {{- end }}
@@ -98,7 +109,8 @@ that no pod has: nodes trust the authority, and the registry's certificate is si
 {{- end }}
 
 {{- /*
-The registry's configuration. Two processes serve one store: nodes get a port on which nothing can be changed, with an
+The registry's configuration, without a cache of blobs (`storage.cache`): what the collector moves is gone at once for all
+processes. Two of these serve one store: nodes get a port on which nothing can be changed, with an
 account of its own, since Distribution's accounts have no rights of their own. A third one takes what is made of
 sandboxes: a node's agent gets a token for each, which is good for that one repository. Argument: (list . "read" | "write" |
 "commits").

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -26,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 
+	"rollbox.dev/node/internal/distribution"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
 )
@@ -35,8 +37,10 @@ const (
 	maxLayers = 127
 	// Of one commit.
 	layersAtOnce = 3
-	dialsIn      = 5 * time.Second
-	answersIn    = time.Minute
+	// So often what it needs of its base may have been collected while it was sent.
+	mostCollected = 3
+	dialsIn       = 5 * time.Second
+	answersIn     = time.Minute
 	// Of an image that got no name.
 	removesIn = 10 * time.Second
 	// What the history of an image says of a layer that is there for its folders.
@@ -55,6 +59,7 @@ type registry struct {
 	puller  *remote.Puller
 	pusher  *remote.Pusher
 	once    *remote.Pusher // of what can be read only once
+	anew    func() (*remote.Pusher, error)
 	uploads *uploads
 	idle    func()
 	base    name.Digest
@@ -111,13 +116,14 @@ func open(ctx context.Context, asked *wire.CommitRequest) (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	pusher, err := remote.NewPusher(options...)
+	anew := func() (*remote.Pusher, error) { return remote.NewPusher(options...) }
+	pusher, err := anew()
 	if err != nil {
 		return nil, err
 	}
 	begun := &uploads{next: secure{round}}
-	once, err := remote.NewPusher(append(options, remote.WithTransport(begun), remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes())...)
-	return &registry{at.GetAddress(), puller, pusher, once, begun, round.CloseIdleConnections, base, target}, err
+	once, err := remote.NewPusher(append(slices.Clone(options), remote.WithTransport(begun), remote.WithRetryBackoff(remote.Backoff{Steps: 1}), remote.WithRetryStatusCodes())...)
+	return &registry{at.GetAddress(), puller, pusher, once, anew, begun, round.CloseIdleConnections, base, target}, err
 }
 
 // secure asks nothing without TLS: the library tries that with private addresses that refuse TLS, with the credentials.
@@ -237,6 +243,13 @@ func (r *registry) name(ctx context.Context, base v1.Image, made *stream.Layer) 
 	}
 	// A tag of its own first, which no later commit takes: an image without any tag would be listed by no registry.
 	err = r.pusher.Push(ctx, r.target.Tag("id-"+hash.Hex), image)
+	// What the registry had of the base layers may have been collected meanwhile: with nothing remembered they are found
+	// where the base image has them. The layer of the sandbox is young, and stays.
+	for attempt := 0; distribution.Collected(err) && attempt < mostCollected; attempt++ {
+		if r.pusher, err = r.anew(); err == nil {
+			err = r.pusher.Push(ctx, r.target.Tag("id-"+hash.Hex), image)
+		}
+	}
 	if err == nil {
 		err = r.pusher.Put(ctx, r.target, image)
 	}
@@ -269,11 +282,12 @@ func (r *registry) failed(err error) error {
 	case !errors.As(err, &answered):
 		return problem.New(problem.UpstreamTimeout, "the private registry %s was not reached, or broke off: %w", r.address, err)
 	}
+	if distribution.Full(err) {
+		return problem.New(problem.ImageStoreFull, "the private registry %s has no room: %w", r.address, err)
+	}
 	switch answered.StatusCode {
 	case http.StatusNotFound:
 		return problem.New(problem.ImageNotFound, "the private registry does not have the image that the sandbox was started from any more (%s)", r.base.DigestStr())
-	case http.StatusInsufficientStorage, http.StatusRequestEntityTooLarge:
-		return problem.New(problem.CapacityUnavailable, "the private registry %s has no room: %w", r.address, err)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return problem.New(problem.Internal, "the private registry %s does not take the account of this release: %w", r.address, err)
 	}

@@ -17,6 +17,9 @@ import (
 // converted makes a converted copy. It reads the plain copy, so it keeps its turn while it works and not while an
 // upstream registry makes it wait, and it needs no credentials.
 func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, convert Converter) (*wire.Copied, error) {
+	if f.request.noRoom {
+		return nil, full(c.Registry, "it has no room for more")
+	}
 	plain, err := c.joined(ctx, f.request.plain(), func(now *wire.CopyProgress) error { f.like(now); return nil })
 	if err != nil {
 		return nil, err
@@ -60,6 +63,7 @@ func (c *Copier) convertAll(
 	ctx context.Context, f *flight, own request, manifests []manifest, target *endpoint,
 	convert func(context.Context, v1.Image) (v1.Image, error),
 ) (*wire.Copied, error) {
+	var images []v1.Image
 	var done []manifest
 	var sent int64
 	for _, one := range manifests {
@@ -71,6 +75,7 @@ func (c *Copier) convertAll(
 		if err != nil {
 			return nil, fromConversion(err, c.Registry)
 		}
+		// Before the next one is converted: what was sent of a conversion that breaks off is not sent again.
 		if err := c.sendImage(ctx, f.request, made, target); err != nil {
 			return nil, fromRegistry(err, c.Registry)
 		}
@@ -79,13 +84,28 @@ func (c *Copier) convertAll(
 			return nil, err
 		}
 		sent += converted.size()
-		done = append(done, converted)
+		images, done = append(images, made), append(done, converted)
 	}
-	final, err := c.sendManifests(ctx, f.request, done, target)
+	final, err := c.sendConverted(ctx, f.request, images, done, target)
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)
 	}
 	return &wire.Copied{Digest: final.digest.String(), SentBytes: uint64(sent), SizeBytes: uint64(sent)}, nil
+}
+
+func (c *Copier) sendConverted(
+	ctx context.Context, wish request, images []v1.Image, manifests []manifest, target *endpoint,
+) (final manifest, err error) {
+	_, err = c.again(ctx, target, func(target *endpoint) error {
+		for _, one := range images {
+			if err := c.sendImage(ctx, wish, one, target); err != nil {
+				return err
+			}
+		}
+		final, err = c.sendManifests(ctx, wish, manifests, target)
+		return err
+	})
+	return final, err
 }
 
 func (c *Copier) sendImage(ctx context.Context, wish request, image v1.Image, target *endpoint) error {

@@ -12,8 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"rollbox.dev/node/internal/distribution"
 	"rollbox.dev/node/internal/wire"
 )
+
+// So often a part of an image may have been collected while it was sent.
+const mostCollected = 3
 
 // Options are what a Copier is given.
 type Options struct {
@@ -139,11 +143,19 @@ func (c *Copier) copyNow(ctx context.Context, f *flight, target *endpoint) (*wir
 	if c.MaxImageBytes > 0 && size > c.MaxImageBytes {
 		return nil, refusal("it has %d bytes; the mirror takes %d", size, c.MaxImageBytes)
 	}
-	sent, err := c.sendParts(ctx, f, source, manifests, target)
-	if err != nil {
-		return nil, err
+	// Now that it is known to be one that would be copied: of this size, from a registry that may be asked.
+	if f.request.noRoom {
+		return nil, full(c.Registry, "it has no room for more")
 	}
-	final, err := c.sendManifests(ctx, f.request, manifests, target)
+	var sent int64
+	var final manifest
+	target, err = c.again(ctx, target, func(target *endpoint) (err error) {
+		if sent, err = c.sendParts(ctx, f, source, manifests, target); err != nil {
+			return err
+		}
+		final, err = c.sendManifests(ctx, f.request, manifests, target)
+		return err
+	})
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)
 	}
@@ -151,6 +163,22 @@ func (c *Copier) copyNow(ctx context.Context, f *flight, target *endpoint) (*wir
 		return nil, err
 	}
 	return &wire.Copied{Digest: final.digest.String(), SentBytes: uint64(sent), SizeBytes: uint64(size)}, nil
+}
+
+// again sends an image, and once more with nothing remembered where the registry had collected a part of it meanwhile. The
+// endpoint that it returns is the one that has sent all.
+func (c *Copier) again(ctx context.Context, target *endpoint, send func(*endpoint) error) (*endpoint, error) {
+	err := send(target)
+	for range mostCollected {
+		if !distribution.Collected(err) {
+			break
+		}
+		if target, err = c.target(ctx); err != nil {
+			return nil, err
+		}
+		err = send(target)
+	}
+	return target, err
 }
 
 // sendParts sends the content of all manifests that is not there yet; how many bytes that were.

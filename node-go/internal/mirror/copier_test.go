@@ -348,7 +348,7 @@ func TestALayerIsNeverHeldInMemory(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if got := told(refused(t, copierFor(upstream, private, time.Minute), wish(at))); got != "image_pull_failed registry away" {
+	if got := told(refused(t, copierFor(upstream, private, time.Minute), wish(at))); got != "image_store_full registry full" {
 		t.Fatal(got)
 	}
 	runtime.ReadMemStats(&after)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"rollbox.dev/node/internal/convert"
+	"rollbox.dev/node/internal/distribution"
 	"rollbox.dev/node/internal/problem"
 )
 
@@ -62,6 +63,9 @@ func fromRegistry(err error, registry string) error {
 	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if distribution.Full(err) {
+		return full(registry, "%w", err)
+	}
 	outcome := "away"
 	var answered *transport.Error
 	if errors.As(err, &answered) && (answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden) {
@@ -69,6 +73,12 @@ func fromRegistry(err error, registry string) error {
 	}
 	detail := fmt.Errorf("the private registry %s does not take the image, or give it: %w", registry, err)
 	return problem.New(problem.ImagePullFailed, "%w", detail).With("side", "registry").With("registry", registry).With("outcome", outcome)
+}
+
+// full returns the problem that a private registry without room is.
+func full(registry, format string, values ...any) error {
+	detail := fmt.Errorf("the private registry "+registry+" is full: "+format, values...)
+	return problem.New(problem.ImageStoreFull, "%w", detail).With("side", "registry").With("registry", registry).With("outcome", "full")
 }
 
 // fromConversion returns the problem that a failed conversion is: the image's, the disk's, or of the private registry,

@@ -1,13 +1,16 @@
 package mirror
 
 import (
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"rollbox.dev/node/internal/wire"
 )
@@ -138,7 +141,8 @@ func TestThePrivateRegistryIsNamedWhereItFails(t *testing.T) {
 		expected string
 	}{
 		"down":         {answering("/v2/", 502), "image_pull_failed registry away"},
-		"full":         {answering("/uploads/", 507), "image_pull_failed registry away"},
+		"full":         {answering("/uploads/", 507), "image_store_full registry full"},
+		"no space":     {saying("/uploads/", 500, `{"errors":[{"code":"UNKNOWN","detail":{"Enclosed":{"Err":28}},"message":"no space left on device"}]}`), "image_store_full registry full"},
 		"no account":   {answering("/v2/", 401, "WWW-Authenticate", `Basic realm="r"`), "image_pull_failed registry denied"},
 		"no manifests": {answering("/manifests/copy-", 500), "image_pull_failed registry away"},
 	} {
@@ -151,6 +155,71 @@ func TestThePrivateRegistryIsNamedWhereItFails(t *testing.T) {
 				t.Fatalf("%s, want %s: %s", told(got), test.expected, got.Detail)
 			}
 		})
+	}
+}
+
+func saying(part string, status int, body string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, part) {
+			return false
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+		return true
+	}
+}
+
+func TestIntoARegistryWithoutRoomNothingIsSent(t *testing.T) {
+	upstream, private := serve(t), serve(t)
+	there, other := upstream.push(t, "team/app", image(t, "one")), upstream.push(t, "team/app", image(t, "two"))
+	copier := copierFor(upstream, private, time.Minute)
+	copied(t, copier, wish(there))
+	private.forget()
+	again, asked := wish(there), wish(other)
+	again.NoRoom, asked.NoRoom = true, true
+	if !copied(t, copier, again).There {
+		t.Error("it was there")
+	}
+	if got := refused(t, copier, asked); told(got) != "image_store_full registry full" {
+		t.Error(got)
+	}
+	if private.count("POST", "")+private.count("PUT", "") > 0 {
+		t.Error(private.asked)
+	}
+}
+
+// A collection takes what no image has, and so what another copy has left and this one has found.
+func TestWhatIsCollectedWhileItIsCopiedIsSentAgain(t *testing.T) {
+	upstream, private := serve(t), serve(t)
+	at := upstream.push(t, "team/app", image(t, "one"))
+	refusals := 2
+	private.interfere(func(w http.ResponseWriter, r *http.Request) bool {
+		if refusals == 0 || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/copy-") {
+			return false
+		}
+		refusals--
+		private.empty()
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown to registry"}]}`))
+		return true
+	})
+	result := copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	pulled, err := name.NewDigest(private.host + "/mirror/app@" + result.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := remote.Image(pulled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := found.Layers()
+	if err != nil || len(layers) != 1 || refusals != 0 {
+		t.Fatal(layers, err, refusals)
+	}
+	if content, err := layers[0].Compressed(); err != nil {
+		t.Error(err)
+	} else if text, err := io.ReadAll(content); err != nil || string(text) != "one" {
+		t.Error(text, err)
 	}
 }
 

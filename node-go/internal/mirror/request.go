@@ -45,6 +45,8 @@ type request struct {
 	credentials   authn.AuthConfig
 	// Where the plain copy is that a conversion reads.
 	through name.Repository
+	// The private registry is full: nothing is sent.
+	noRoom bool
 }
 
 func (r request) key() string { return r.target.String() + " " + r.marker() }
@@ -94,7 +96,7 @@ func checked(asked *wire.CopyRequest, options Options) (request, error) {
 	case form != wire.ImageForm_ESTARGZ:
 		return request{}, invalid("form %d is none", form)
 	}
-	wish := request{source: source, target: target, form: asked.GetForm(), architectures: architectures, tag: asked.GetTag()}
+	wish := request{source: source, target: target, form: asked.GetForm(), architectures: architectures, tag: asked.GetTag(), noRoom: asked.GetNoRoom()}
 	wish.credentials = authn.AuthConfig{Username: asked.GetUpstream().GetUsername(), Password: asked.GetUpstream().GetPassword()}
 	return wish.placed(asked.GetThrough(), options.Registry)
 }

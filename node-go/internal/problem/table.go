@@ -68,6 +68,8 @@ const (
 	CheckpointExpired Code = "checkpoint_expired"
 	// ImagePullFailed: The image could not be pulled.
 	ImagePullFailed Code = "image_pull_failed"
+	// ImageStoreFull: The private registry has no room for the image.
+	ImageStoreFull Code = "image_store_full"
 	// StartTimeout: The sandbox did not become ready within its start timeout.
 	StartTimeout Code = "start_timeout"
 	// SandboxUnreachable: The sandbox is on record but does not answer.
@@ -129,6 +131,7 @@ var statuses = map[Code]codes.Code{
 	CheckpointNotFound:  codes.NotFound,
 	CheckpointExpired:   codes.NotFound,
 	ImagePullFailed:     codes.Unavailable,
+	ImageStoreFull:      codes.ResourceExhausted,
 	StartTimeout:        codes.DeadlineExceeded,
 	SandboxUnreachable:  codes.Unavailable,
 	SandboxLost:         codes.Aborted,

@@ -195,7 +195,9 @@ type CopyRequest struct {
 	Tag string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`
 	// ESTARGZ: a repository for the plain copy, which is made first. The conversion reads that one, so what an upstream
 	// registry does holds no conversion up.
-	Through       string `protobuf:"bytes,7,opt,name=through,proto3" json:"through,omitempty"`
+	Through string `protobuf:"bytes,7,opt,name=through,proto3" json:"through,omitempty"`
+	// The private registry is full: what is not there already is not copied (`image_store_full`).
+	NoRoom        bool `protobuf:"varint,8,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +279,13 @@ func (x *CopyRequest) GetThrough() string {
 		return x.Through
 	}
 	return ""
+}
+
+func (x *CopyRequest) GetNoRoom() bool {
+	if x != nil {
+		return x.NoRoom
+	}
+	return false
 }
 
 type UpstreamCredentials struct {
@@ -836,7 +845,7 @@ var File_mirror_proto protoreflect.FileDescriptor
 
 const file_mirror_proto_rawDesc = "" +
 	"\n" +
-	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\x85\x02\n" +
+	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\x9e\x02\n" +
 	"\vCopyRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12B\n" +
 	"\bupstream\x18\x02 \x01(\v2&.rollbox.mirror.v1.UpstreamCredentialsR\bupstream\x12\x16\n" +
@@ -844,7 +853,8 @@ const file_mirror_proto_rawDesc = "" +
 	"\x04form\x18\x04 \x01(\x0e2\x1c.rollbox.mirror.v1.ImageFormR\x04form\x12$\n" +
 	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x18\n" +
-	"\athrough\x18\a \x01(\tR\athrough\"M\n" +
+	"\athrough\x18\a \x01(\tR\athrough\x12\x17\n" +
+	"\ano_room\x18\b \x01(\bR\x06noRoom\"M\n" +
 	"\x13UpstreamCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\"\x88\x01\n" +

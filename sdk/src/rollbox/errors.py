@@ -23,6 +23,7 @@ __all__ = [
     "IdleExpired",
     "ImageNotFound",
     "ImagePullFailed",
+    "ImageStoreFull",
     "Internal",
     "InvalidArgument",
     "IsolationMissing",
@@ -365,6 +366,16 @@ class ImagePullFailed(SandboxError):
     hint = "Create a new sandbox; if it persists, check the registry and the mirror."
 
 
+class ImageStoreFull(SandboxError):
+    """The private registry has no room for the image. Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."""
+
+    code = "image_store_full"
+    fault = "platform"
+    retry = "later"
+    mask_sample = True
+    hint = "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
+
+
 class StartTimeout(SandboxError):
     """The sandbox did not become ready within its start timeout. Create a new sandbox; `rollbox doctor` checks the installation."""
 
@@ -529,6 +540,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         CheckpointNotFound,
         CheckpointExpired,
         ImagePullFailed,
+        ImageStoreFull,
         StartTimeout,
         SandboxUnreachable,
         SandboxLost,

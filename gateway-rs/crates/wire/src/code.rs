@@ -116,6 +116,8 @@ pub enum Code {
     CheckpointExpired,
     /// The image could not be pulled.
     ImagePullFailed,
+    /// The private registry has no room for the image.
+    ImageStoreFull,
     /// The sandbox did not become ready within its start timeout.
     StartTimeout,
     /// The sandbox is on record but does not answer.
@@ -146,7 +148,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -178,6 +180,7 @@ impl Code {
         Self::CheckpointNotFound,
         Self::CheckpointExpired,
         Self::ImagePullFailed,
+        Self::ImageStoreFull,
         Self::StartTimeout,
         Self::SandboxUnreachable,
         Self::SandboxLost,
@@ -227,6 +230,7 @@ impl Code {
             Self::CheckpointNotFound => "checkpoint_not_found",
             Self::CheckpointExpired => "checkpoint_expired",
             Self::ImagePullFailed => "image_pull_failed",
+            Self::ImageStoreFull => "image_store_full",
             Self::StartTimeout => "start_timeout",
             Self::SandboxUnreachable => "sandbox_unreachable",
             Self::SandboxLost => "sandbox_lost",
@@ -277,6 +281,7 @@ impl Code {
             "checkpoint_not_found" => Self::CheckpointNotFound,
             "checkpoint_expired" => Self::CheckpointExpired,
             "image_pull_failed" => Self::ImagePullFailed,
+            "image_store_full" => Self::ImageStoreFull,
             "start_timeout" => Self::StartTimeout,
             "sandbox_unreachable" => Self::SandboxUnreachable,
             "sandbox_lost" => Self::SandboxLost,
@@ -328,6 +333,7 @@ impl Code {
             Self::CheckpointNotFound => 404,
             Self::CheckpointExpired => 410,
             Self::ImagePullFailed => 502,
+            Self::ImageStoreFull => 503,
             Self::StartTimeout => 504,
             Self::SandboxUnreachable => 502,
             Self::SandboxLost => 410,
@@ -378,6 +384,7 @@ impl Code {
             Self::CheckpointNotFound => "NOT_FOUND",
             Self::CheckpointExpired => "NOT_FOUND",
             Self::ImagePullFailed => "UNAVAILABLE",
+            Self::ImageStoreFull => "RESOURCE_EXHAUSTED",
             Self::StartTimeout => "DEADLINE_EXCEEDED",
             Self::SandboxUnreachable => "UNAVAILABLE",
             Self::SandboxLost => "ABORTED",
@@ -428,6 +435,7 @@ impl Code {
             Self::CheckpointNotFound => Fault::Caller,
             Self::CheckpointExpired => Fault::Caller,
             Self::ImagePullFailed => Fault::Platform,
+            Self::ImageStoreFull => Fault::Platform,
             Self::StartTimeout => Fault::Platform,
             Self::SandboxUnreachable => Fault::Platform,
             Self::SandboxLost => Fault::Platform,
@@ -478,6 +486,7 @@ impl Code {
             Self::CheckpointNotFound => Retry::Never,
             Self::CheckpointExpired => Retry::Never,
             Self::ImagePullFailed => Retry::NewSandbox,
+            Self::ImageStoreFull => Retry::Later,
             Self::StartTimeout => Retry::NewSandbox,
             Self::SandboxUnreachable => Retry::NewSandbox,
             Self::SandboxLost => Retry::NewSandbox,
@@ -528,6 +537,7 @@ impl Code {
             Self::CheckpointNotFound => true,
             Self::CheckpointExpired => true,
             Self::ImagePullFailed => true,
+            Self::ImageStoreFull => true,
             Self::StartTimeout => true,
             Self::SandboxUnreachable => true,
             Self::SandboxLost => true,
@@ -580,6 +590,7 @@ impl Code {
             Self::CheckpointNotFound => "You have no checkpoint with this id.",
             Self::CheckpointExpired => "The time of the checkpoint is over.",
             Self::ImagePullFailed => "The image could not be pulled.",
+            Self::ImageStoreFull => "The private registry has no room for the image.",
             Self::StartTimeout => "The sandbox did not become ready within its start timeout.",
             Self::SandboxUnreachable => "The sandbox is on record but does not answer.",
             Self::SandboxLost => "The sandbox died although no call had ended it.",
@@ -669,6 +680,9 @@ impl Code {
             }
             Self::ImagePullFailed => {
                 "Create a new sandbox; if it persists, check the registry and the mirror."
+            }
+            Self::ImageStoreFull => {
+                "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
             }
             Self::StartTimeout => "Create a new sandbox; `rollbox doctor` checks the installation.",
             Self::SandboxUnreachable => "Create a new sandbox and mask this sample.",

@@ -1,0 +1,83 @@
+"""``RegistryStore``: how full the private registry is, and which of its copies are used, as starts see it."""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.errors import Problem
+from controlplane.images import Collector
+
+# How long an answer holds: starts of a herd ask once.
+ROOM_MS: Final = 5_000
+# While the collector does not answer nobody waits for it anew.
+AWAY_MS: Final = 15_000
+
+
+class RegistryStore:
+    """Asks the private registry's collector for starts.
+
+    Without a collector, or while it does not answer, no registry is full and every copy is there: a start then fails as
+    it would without all this, with what the registry itself says.
+
+    Args:
+        collector: None: the registry is one that somebody else looks after.
+        clock: the time of day.
+    """
+
+    def __init__(self, collector: Collector | None, clock: Clock) -> None:
+        self._collector = collector
+        self._clock = clock
+        self._full = False
+        self._until_ms = 0
+        # Of either question: one that is slow says nothing of the other.
+        self._away_until_ms = {"room": 0, "use": 0}
+        self._asking = asyncio.Lock()
+        self._wanted = asyncio.Event()
+        self._log = structlog.get_logger("images")
+
+    async def full(self, *, now: bool = False) -> bool:
+        """Whether nothing more is to be put there. Cost: a call in five seconds.
+
+        Args:
+            now: an answer of a moment ago will not do.
+        """
+        if self._collector is None:
+            return False
+        async with self._asking:
+            if now or self._clock.now_ms() >= max(self._until_ms, self._away_until_ms["room"]):
+                try:
+                    self._full = (await self._collector.room()).full
+                except Problem as problem:
+                    self._away("room", "whether the private registry is full is not known", problem)
+                    self._full = False
+                self._until_ms = self._clock.now_ms() + ROOM_MS
+        if self._full:
+            self._wanted.set()
+        return self._full
+
+    async def use(self, repository: str, digest: str) -> bool:
+        """Notes that a copy is used, so that it is not removed for a while; whether it is there."""
+        if self._collector is None or self._clock.now_ms() < self._away_until_ms["use"]:
+            return True
+        try:
+            return await self._collector.use(repository, digest)
+        except Problem as problem:
+            self._away("use", "the use of a copy is not noted", problem)
+            return True
+
+    def found_full(self) -> None:
+        """Takes in that something was not stored for want of room, and has the registry cleaned up at once."""
+        if self._collector is not None:
+            self._wanted.set()
+
+    async def wanted(self) -> None:
+        """Waits until the registry is to be cleaned up at once."""
+        await self._wanted.wait()
+        self._wanted.clear()
+
+    def _away(self, question: str, what: str, problem: Problem) -> None:
+        if self._clock.now_ms() >= self._away_until_ms[question]:
+            self._log.warning(what, code=problem.code, detail=problem.detail)
+        self._away_until_ms[question] = self._clock.now_ms() + AWAY_MS

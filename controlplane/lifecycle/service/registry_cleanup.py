@@ -1,0 +1,198 @@
+"""``RegistryCleanup``: keeps the private registry within its budget, and has it give back the room of what is gone.
+
+The plan is ``images.budget``'s, as for nodes: this names what is needed, and has the registry's collector remove the
+rest. Nothing but copies of others' images is removed, since these can be made again. What a copy and any other image
+share stays with that one.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.cluster import NodeImage
+from controlplane.errors import Problem
+from controlplane.images import (
+    Budget,
+    Collector,
+    PrivateRegistry,
+    RegistryImage,
+    RegistryRoom,
+    Removal,
+    StoredImage,
+    StoreLimit,
+    plan_removal,
+)
+from controlplane.lifecycle.images import RegistryStore
+from controlplane.lifecycle.service.needed import Needed, Needs
+from controlplane.telemetry import Metrics
+
+LOOK_EVERY_S: Final = 600.0
+# Before the first look: a replica that has just started has taken in what runs by then.
+WAIT_S: Final = 15.0
+# In one look: the next one plans anew.
+MOST_REMOVED: Final = 1024
+# After so many removals it is read again what is needed: a sandbox has its record before its copy is asked for.
+READ_AGAIN_AFTER: Final = 4
+# So many images are looked at before others have their turn.
+TURN_AFTER: Final = 500
+# Where the registry is full, what was used within this time stays; far longer than a start takes a copy to be there
+# that was (``copies.THERE_MS``).
+URGENT_YOUNG_MS: Final = 300_000
+URGENT_PERCENT: Final = 80
+# Between two clean-ups of a registry that is full: what the first one has removed is free by then.
+URGENT_EVERY_S: Final = 30.0
+
+
+class RegistryCleanup:
+    """The clean-up of the private registry; ``turn`` is one look, at one replica at a time.
+
+    Args:
+        collector: sees the registry's files.
+        private: the registry.
+        needs: knows what is needed.
+        limit: of the registry.
+        store: says when the registry is full.
+        clock: the time of day.
+        metrics: counts bytes, removals and collections.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        private: PrivateRegistry,
+        needs: Needs,
+        limit: StoreLimit,
+        *,
+        store: RegistryStore,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._collector = collector
+        self._private = private
+        self._needs = needs
+        self._limit = limit
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._cleaning = asyncio.Lock()
+        self._log = structlog.get_logger("images")
+
+    async def turn(self) -> None:
+        """Looks at the registry, removes what is too much, and has the room of what is gone given back.
+
+        Raises:
+            Problem: the registry, or what is needed, cannot be read; the collection has failed.
+        """
+        await asyncio.sleep(WAIT_S)
+        await self._clean(urgent=False)
+
+    async def when_full(self) -> None:
+        """Cleans up at once, whenever a start has found the registry full, until it is cancelled.
+
+        Replicas that do so at the same time remove the same images, once.
+        """
+        while True:
+            await self._store.wanted()
+            self._log.warning("the private registry is full, it is cleaned up")
+            try:
+                await self._clean(urgent=True)
+            except Problem as problem:
+                self._log.error("the registry is not cleaned up", code=problem.code, detail=problem.detail)
+            except Exception:
+                # Raised, it would end all that shares the group with it: the whole control plane.
+                self._log.exception("the registry is not cleaned up")
+            await asyncio.sleep(URGENT_EVERY_S)
+
+    async def _clean(self, *, urgent: bool) -> None:
+        async with self._cleaning:
+            try:
+                urgent = await self._reduce(urgent=urgent)
+            except Problem as problem:
+                # What was removed before, and what owners have removed, is collected all the same.
+                self._log.warning("no copies are removed", code=problem.code, detail=problem.detail)
+            await self._collect(urgent=urgent)
+            room = await self._collector.room()
+            budget = self._limit.budget(room.disk_bytes)
+            self._metrics.image_store("registry", room.used_bytes, 0 if budget is None else budget.limit_bytes)
+
+    async def _reduce(self, *, urgent: bool) -> bool:
+        """Removes what is too much; whether the registry is full."""
+        room = await self._collector.room()
+        urgent = urgent or room.full
+        images = await self._collector.stored()
+        copies = sum(one.repository.startswith(self._private.copies) for one in images)
+        self._metrics.registry_images(copies, len(images) - copies)
+        # After the registry was read: what is needed by then is not removed, whenever it came.
+        await self._remove_some(room, images, urgent=urgent)
+        return urgent
+
+    async def _remove_some(self, room: RegistryRoom, images: Sequence[RegistryImage], *, urgent: bool) -> None:
+        budget = self._budget(room, images, urgent=urgent)
+        if budget is None:
+            return
+        needed = await self._needs.now()
+        by_name = {self._name(one): one for one in images}
+        entries = []
+        for position, (name, one) in enumerate(by_name.items()):
+            if not position % TURN_AFTER:
+                await asyncio.sleep(0)
+            entries.append(StoredImage(name, one.parts, one.used_ms, self._why(needed, name, one)))
+        plan = plan_removal(entries, budget, self._clock.now_ms())
+        if plan.total_bytes > budget.limit_bytes:
+            about = {"bytes": plan.total_bytes, "limit_bytes": budget.limit_bytes, "needed_bytes": plan.needed_bytes}
+            self._log.info("the private registry has more than it may", removals=len(plan.removals), **about)
+        for position, removal in enumerate(plan.removals[:MOST_REMOVED]):
+            if position and position % READ_AGAIN_AFTER == 0:
+                needed = await self._needs.now()
+            if self._why(needed, removal.digest, by_name[removal.digest]):
+                self._metrics.image_removed("registry", "in_use")
+            else:
+                await self._remove(by_name[removal.digest], removal)
+
+    def _budget(self, room: RegistryRoom, images: Sequence[RegistryImage], *, urgent: bool) -> Budget | None:
+        budget = self._limit.budget(room.disk_bytes)
+        if budget is None or not urgent:
+            return budget
+        # It is full, whatever it may have: others may share its volume, or what is there is not all its images'.
+        sizes: dict[str, int] = {}
+        for one in images:
+            sizes.update(one.parts)
+        low = min(budget.low_bytes, sum(sizes.values()) * URGENT_PERCENT // 100)
+        return Budget(low, low, URGENT_YOUNG_MS)
+
+    def _why(self, needed: Needed, name: str, image: RegistryImage) -> Sequence[str]:
+        if not image.repository.startswith(self._private.copies):
+            return ["no copy"]
+        return needed.why(NodeImage("", (name,), image.digest, 0), image.sources)
+
+    def _name(self, image: RegistryImage) -> str:
+        return f"{self._private.host}/{image.repository}@{image.digest}"
+
+    async def _remove(self, image: RegistryImage, removal: Removal) -> None:
+        about = {"image": removal.digest, "bytes": removal.freed_bytes}
+        try:
+            there = await self._collector.remove(image.repository, image.digest, image.used_ms)
+        except Problem as problem:
+            used = problem.code == "conflict"
+            self._metrics.image_removed("registry", "in_use" if used else "failed")
+            self._log.warning("copy not removed", **about, code=problem.code, detail=problem.detail)
+            return
+        self._metrics.image_removed("registry", "removed" if there else "gone")
+        idle_ms = self._clock.now_ms() - image.used_ms
+        self._log.info("copy removed", **about, there=there, idle_s=idle_ms // 1000)
+
+    async def _collect(self, *, urgent: bool) -> None:
+        began_s = time.monotonic()
+        try:
+            done = await self._collector.collect(urgent=urgent)
+        except Problem:
+            self._metrics.registry_not_collected()
+            raise
+        self._metrics.registry_collected(done.freed_bytes, done.blobs, time.monotonic() - began_s)
+        if done.freed_blobs or done.ended_uploads or done.kept_blobs:
+            about: Mapping[str, int] = {"uploads": done.ended_uploads, "kept": done.kept_blobs}
+            self._log.info("registry collected", bytes=done.freed_bytes, blobs=done.freed_blobs, **about)
