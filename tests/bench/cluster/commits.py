@@ -21,9 +21,10 @@ ROUNDS, GROUP, MIB = 3, 16, 200
 SET_UP = f"""
 set -eu
 library=$(python3 -c 'import os; print(os.path.dirname(os.__file__))')
+mkdir -p /work
 n=0
-while [ "$(du -sm /work 2>/dev/null | cut -f 1 || echo 0)" -lt {MIB} ]; do
-  n=$((n + 1)) && mkdir -p /work && cp -r "$library" "/work/$n"
+while [ "$(du -sm /work | cut -f 1)" -lt {MIB} ]; do
+  n=$((n + 1)) && cp -r "$library" "/work/$n"
   python3 -m compileall -q -f "/work/$n" > /dev/null || true  # some of its tests are no Python
 done
 """
