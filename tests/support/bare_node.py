@@ -217,6 +217,10 @@ class BareNode:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         await self.boot()
 
+    def end(self, name: str) -> None:
+        """Ends a service with SIGKILL; it is started again."""
+        os.kill(self.pids[name], signal.SIGKILL)
+
     def _processes(self) -> list[int]:
         """Those that name its folder of sockets: shims, and gVisor's kernels and gofers."""
         found = []

@@ -142,7 +142,7 @@ class Pusher:
         where = where if where.startswith("http") else f"http://{self.address}{where}"
         mark = "&" if "?" in where else "?"
         async with self.http.put(
-            f"{where}{mark}digest={digest(content)}", data=content, headers=self.headers
+            f"{where}{mark}digest={digest(content)}", data=io.BytesIO(content), headers=self.headers
         ) as answer:
             assert answer.status == 201, await answer.text()
         return {"mediaType": kind, "digest": digest(content), "size": len(content)}

@@ -35,8 +35,17 @@ _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matchin
 _RATE: Final = re.compile(r"\b429\b|too ?many ?requests|rate limit", re.I)
 _REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed", re.I)
 _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
+_NO_ROOM: Final = re.compile(r"no space left on device|disk quota exceeded", re.I)
 # Errors for a registry that cannot be reached, which say nothing about whether the image exists.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
+# Why an image was not pulled: the first that is found holds.
+_NOT_PULLED: Final = (
+    (_RATE, "the registry limits the rate of pulls; use a mirror or pull secrets"),
+    (_FORMAT, "the image is not for the architecture of the node"),
+    (_NO_ROOM, "the node has no room for it"),
+    (_UNREACHED, "the registry was not reached"),
+    (_REFUSED, "the registry refused the pull; check the image pull secrets"),
+)
 # Transient errors of a node that is busy, or whose container runtime restarts: the kubelet retries the container.
 _PASSING: Final = re.compile(r"deadline exceeded|is reserved for|transport is closing|connection (refused|reset)", re.I)
 _FULL: Final = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity")
@@ -204,14 +213,9 @@ def _pull(role: str, image: str, message: str) -> Verdict:
     told = f"{image}: {_cut(message)}"
     if role == SIDECAR:
         return "internal", f"the sidecar's own image cannot be pulled: {told}"
-    if _RATE.search(words):
-        return "image_pull_failed", f"the registry limits the rate of pulls; use a mirror or pull secrets: {told}"
-    if _FORMAT.search(words):
-        return "image_pull_failed", f"the image is not for the architecture of the node: {told}"
-    if _UNREACHED.search(words):
-        return "image_pull_failed", f"the registry was not reached: {told}"
-    if _REFUSED.search(words):
-        return "image_pull_failed", f"the registry refused the pull; check the image pull secrets: {told}"
+    for sign, why in _NOT_PULLED:
+        if sign.search(words):
+            return "image_pull_failed", f"{why}: {told}"
     return ("image_not_found" if _ABSENT.search(words) else "image_pull_failed"), told
 
 
@@ -220,6 +224,8 @@ def _unrunnable(role: str, image: str, words: str) -> Verdict:
         return "image_pull_failed", f"the image {image} is not for the architecture of the node: {_cut(words)}"
     if _MISSING_HANDLER.search(words):
         return "isolation_missing", _cut(words)
+    if _NO_ROOM.search(words):
+        return "capacity_unavailable", f"the node has no room for the sandbox's files: {_cut(words)}"
     return "internal", f"the {role} could not be started: {_cut(words)}"
 
 

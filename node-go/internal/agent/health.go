@@ -29,8 +29,19 @@ func (s *service) health(ctx context.Context) *wire.Health {
 	told.Troubles = append(told.Troubles, append(troubles, lazy...)...)
 	told.LazyTrouble = strings.Join(lazy, "; ")
 	told.Broken = s.whatIsBroken(ctx)
+	if s.isFull() {
+		told.Troubles = append(told.Troubles, "the file system of images is full")
+	}
 	return told
 }
+
+func (s *service) isFull() bool {
+	free, size := room(s.settings.Images)
+	return free != nil && isFull(*free, *size)
+}
+
+// isFull: the next image may not fit. It is over once there is room again; the images' budget and the kubelet make some.
+func isFull(free, size uint64) bool { return free < min(size/100, 2<<30) }
 
 func (s *service) installed(told *wire.Health) {
 	if s.settings.Installed == "" {

@@ -84,6 +84,22 @@ func TestImagesWithBrokenLayersAreNamed(t *testing.T) {
 	}
 }
 
+func TestAFullFileSystemIsATrouble(t *testing.T) {
+	const gibibyte = 1 << 30
+	for _, one := range []struct {
+		free, size uint64
+		full       bool
+	}{{gibibyte, 100 * gibibyte, false}, {gibibyte - 1, 100 * gibibyte, true}, {2 * gibibyte, 4096 * gibibyte, false}, {0, 0, false}, {0, 1 << 20, true}} {
+		if found := isFull(one.free, one.size); found != one.full {
+			t.Errorf("%+v: %v", one, found)
+		}
+	}
+	told := healthOf(t, &played.Containerd{Handlers: []string{"runsc"}}, Settings{Handlers: []string{"runsc"}, Images: t.TempDir()})
+	if len(told.GetTroubles()) > 0 {
+		t.Errorf("this machine's: %v", told.GetTroubles())
+	}
+}
+
 func TestWhatTheInstallerHasDoneIsTold(t *testing.T) {
 	for _, one := range []struct {
 		status  *apply.Status

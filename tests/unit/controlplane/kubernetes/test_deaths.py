@@ -143,6 +143,16 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         "image_pull_failed",
         "reached",
     ),
+    "no room": (
+        pull("write /var/lib/containerd/ingest/1/data: no space left on device"),
+        "image_pull_failed",
+        "the node has no room",
+    ),
+    "no room to make it": (
+        waiting("CreateContainerError", "mkdir /var/lib/containerd/1: no space left on device"),
+        "capacity_unavailable",
+        "the node has no room",
+    ),
     "registry broken": (pull("unexpected status code 500 Internal Server Error"), "image_pull_failed", "500"),
     "back-off": (waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), "image_pull_failed", "Back-off"),
     "our own image": (waiting("ErrImagePull", "not found", role="sidecar"), "internal", "sidecar's own image"),

@@ -1,0 +1,78 @@
+"""Images that are odd and yet have to run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tarfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from controlplane.embedded.binaries import required
+from tests.support.containers import engine
+from tests.support.registry import digest
+from tests.support.waiting import until
+
+PROGRAM = "/app"
+
+
+@dataclass(frozen=True)
+class OddImage:
+    """Layers from the lowest, each an archive or anything else, and settings."""
+
+    layers: Sequence[bytes]
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> bytes:
+        """The image's configuration."""
+        rootfs = {"type": "layers", "diff_ids": [digest(layer) for layer in self.layers]}
+        return json.dumps({"architecture": "amd64", "os": "linux", "config": self.config, "rootfs": rootfs}).encode()
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """A layer of these files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o755
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def program() -> bytes:
+    """A layer of one static program, which ends with 0 when it is asked to probe: no shell, no users, no folders."""
+    return archive({PROGRAM.removeprefix("/"): required("target").resolve().read_bytes()})
+
+
+@contextlib.asynccontextmanager
+async def provided(image: OddImage, folder: Path) -> AsyncIterator[str]:
+    """The name by which an engine has it, while the block runs."""
+    name = f"odd-{uuid4().hex[:8]}"
+    local = f"localhost/rollbox/{name}:1"
+    await engine("load", "--input", str(_saved(image, local, folder)))
+    try:
+        yield local
+    finally:
+        await until(lambda: _removed(local))
+
+
+def _saved(image: OddImage, name: str, folder: Path) -> Path:
+    """As `docker save` writes it."""
+    layers = [f"{number}.tar" for number in range(len(image.layers))]
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": layers}]).encode()
+    path = folder / "image.tar"
+    files = {"manifest.json": manifest, "config.json": image.settings(), **dict(zip(layers, image.layers, strict=True))}
+    path.write_bytes(archive(files))
+    return path
+
+
+async def _removed(name: str) -> bool:
+    with contextlib.suppress(RuntimeError):
+        await engine("rmi", name)
+        return True
+    return False
