@@ -25,6 +25,7 @@ from controlplane.errors import Problem
 from controlplane.images import Credentials, Keyring, StoreLimit
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.service.cleanup import NodeCleanup
+from controlplane.lifecycle.service.needed import Needs
 from controlplane.settings import NodeAgentSettings
 from controlplane.store import MemoryStore
 from controlplane.telemetry import Metrics
@@ -237,9 +238,8 @@ async def test_a_clean_up_removes_what_is_too_much_and_nothing_that_is_used(
         clock.now_ms = lambda: round(time.time() * 1000) + 3_600_000  # type: ignore[method-assign]
         store = RecoveringStore(MemoryStore(clock))
         limit = StoreLimit(FILE_BYTES)
-        clean = NodeCleanup(
-            cluster, store, FileDocuments(), Unchanged(), limit, private=None, clock=clock, metrics=Metrics()
-        )
+        needs = Needs(store, FileDocuments(), Unchanged(), None)
+        clean = NodeCleanup(cluster, needs, limit, clock=clock, metrics=Metrics())
 
         async def cleaned() -> bool:
             await clean.turn()

@@ -68,7 +68,17 @@ async def test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers(client:
             chain.append(made)
         seen = (await sandbox.exec(LOOK)).stdout
         assert seen.splitlines() == [
-            *(".:", "folder", "link", "two", "", "./folder:", "b", "1", "2", "3", "0"),
+            ".:",
+            "folder",
+            "link",
+            "two",
+            "",
+            "./folder:",
+            "b",
+            "1",
+            "2",
+            "3",
+            "0",
             "ls: cannot access '/etc/issue': No such file or directory",
             "[] /work",
         ], seen

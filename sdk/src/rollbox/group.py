@@ -138,7 +138,9 @@ class SandboxGroup(Generic[Member]):
         members = {}
         for sample in samples:
             labels = {**(options.get("labels") or {}), GROUP_LABEL: made_name, SAMPLE_LABEL: str(sample)}
-            wish: CreateOptions = {**options, "labels": labels, "idempotency_key": f"{made_name}/{sample}"}
+            key = f"{made_name}/{sample}"
+            # All of a group start from one image, which a checkpoint is named as too.
+            wish: CreateOptions = {**options, "labels": labels, "idempotency_key": key, "checkpoint": None}
             members[sample] = LazySandbox(image, client=client, **wish)
         return SandboxGroup(made_name, members, {}, None, leased=False)
 

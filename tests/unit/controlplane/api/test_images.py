@@ -282,7 +282,7 @@ async def without() -> AsyncIterator[World]:
     """A control plane whose cluster commits nothing."""
 
     class Plain(FakeCluster):
-        async def commit(self, sandbox_id: str, target: str, max_bytes: int) -> Any:
+        async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Any:
             raise Problem("unsupported", "no node agents", value="nodeAgent.enabled")
 
     async with world(Plain(commits="")) as one:
