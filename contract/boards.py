@@ -601,6 +601,26 @@ IMAGES = Board(
             ),
         ),
         Row(
+            "Bytes of the private registry",
+            (
+                Panel(
+                    "Starts for whose image it had no room",
+                    [Query(rate("rollbox_registry_full_starts_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                ),
+                Panel("What it has", [Query("max by (kind) (rollbox_registry_stored{$N})", "{{kind}}")]),
+                Panel("Given back", [Query(rate("rollbox_registry_collected_bytes_total"), "collected")], "Bps"),
+                Panel(
+                    "Collections",
+                    [
+                        Query(rate("rollbox_registry_collection_seconds_count"), "succeeded"),
+                        Query(rate("rollbox_registry_collections_failed_total"), "failed"),
+                    ],
+                    "ops",
+                ),
+            ),
+        ),
+        Row(
             "Nodes",
             (
                 Panel(
