@@ -136,7 +136,7 @@ async fn metrics_tell_what_happened_and_name_no_sandbox() {
     for line in [
         "exec_ends_total{end=\"exited\"} 1",
         "exec_ends_total{end=\"oom_killed\"} 1",
-        "errors_total{code=\"conflict\"} 1",
+        "errors_total{code=\"conflict\",fault=\"caller\",masked=\"false\"} 1",
         "routes_resolved_total{source=\"table\"} 3",
         "upstream_connects_total{outcome=\"connected\"} 1",
         "exec_total_seconds_count 2",
