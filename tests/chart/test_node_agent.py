@@ -309,7 +309,7 @@ def test_with_a_private_registry_it_makes_images_of_sandboxes() -> None:
     (operator,) = named(manifests, "Deployment", "rollbox-operator")["spec"]["template"]["spec"]["containers"]
     assert not [name for name in environment(operator) if "REGISTRY" in name]
     registry = named(manifests, "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]["containers"]
-    assert [one["name"] for one in registry] == ["commits", "read", "write"]
+    assert [one["name"] for one in registry] == ["commits", "read", "write", "collector"]
     assert "token" in base64.b64decode(named(manifests, "Secret", "rollbox-registry")["data"]["commits.yaml"]).decode()
     # What signs tokens is the control plane's alone.
     assert "commits.key" not in named(manifests, "Secret", "rollbox-registry")["data"]
