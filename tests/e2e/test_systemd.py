@@ -11,6 +11,7 @@ from tests.e2e.test_installer import FAILED, PROGRAMS, replace
 from tests.support.bare_node import payload
 from tests.support.installed import own_cluster
 from tests.support.systemd_node import SystemdNode, systemd_node
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     not own_cluster(), reason="programs of a node are built for the cluster of this machine"
@@ -49,6 +50,8 @@ async def test_systemd_keeps_what_is_installed_and_has_nothing_afterwards(node: 
         assert [await node.of(unit, name) for name in ("ActiveState", "UnitFileState")] == ["active", "enabled"]
     for unit in (*[SERVE] * ENDS, MOUNTS, "containerd.service"):
         await node.killed(unit)
+    # Its process is there before it listens.
+    await until(node.answers, 60)
     assert await node.plan() == []
     assert (await node.run_installer("uninstall")).status == 0
     assert node.tree() == before
