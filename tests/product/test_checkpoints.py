@@ -21,12 +21,12 @@ from tests.support.waiting import until
 
 # What each step does to what the steps before it have left.
 STEPS = (
-    "mkdir -p /work/folder && echo 1 > /work/one && ln /work/one /work/link && echo 1 > /work/folder/a",
-    "echo 2 > /work/two && rm /work/one && rm -r /work/folder /usr/share/zoneinfo && ln -s two /work/folder",
-    "rm /work/folder && mkdir /work/folder && echo 3 > /work/folder/b && mkdir /usr/share/zoneinfo && rm /etc/issue",
+    "mkdir -p /made/folder && echo 1 > /made/one && ln /made/one /made/link && echo 1 > /made/folder/a",
+    "echo 2 > /made/two && rm /made/one && rm -r /made/folder /usr/share/zoneinfo && ln -s two /made/folder",
+    "rm /made/folder && mkdir /made/folder && echo 3 > /made/folder/b && mkdir /usr/share/zoneinfo && rm /etc/issue",
 )
 LOOK = (
-    "cd /work && ls -R . && cat link two folder/b; ls /usr/share/zoneinfo | wc -l; ls /etc/issue 2>&1; echo [$S] $PWD"
+    "cd /made && ls -R . && cat link two folder/b; ls /usr/share/zoneinfo | wc -l; ls /etc/issue 2>&1; echo [$S] $PWD"
 )
 
 
@@ -80,12 +80,12 @@ async def test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers(client:
             "3",
             "0",
             "ls: cannot access '/etc/issue': No such file or directory",
-            "[] /work",
+            "[] /made",
         ], seen
         # Earlier ones are what they were, and each can go for itself.
         async with await client.create(checkpoint=chain[0].id) as first:
             assert (
-                await first.exec("cat /work/one /work/folder/a; cat /etc/issue >/dev/null && echo y")
+                await first.exec("cat /made/one /made/folder/a; cat /etc/issue >/dev/null && echo y")
             ).stdout == "1\n1\ny\n"
         found = {one.image: one for one in (await client.commits()).images}
         assert [found[one].built_on for one in chain] == [(), (), ()]

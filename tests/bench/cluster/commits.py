@@ -21,14 +21,14 @@ ROUNDS, GROUP, MIB = 3, 16, 200
 SET_UP = f"""
 set -eu
 library=$(python3 -c 'import os; print(os.path.dirname(os.__file__))')
-mkdir -p /work
+mkdir -p /prepared
 n=0
-while [ "$(du -sm /work | cut -f 1)" -lt {MIB} ]; do
-  n=$((n + 1)) && cp -r "$library" "/work/$n"
-  python3 -m compileall -q -f "/work/$n" > /dev/null || true  # some of its tests are no Python
+while [ "$(du -sm /prepared | cut -f 1)" -lt {MIB} ]; do
+  n=$((n + 1)) && cp -r "$library" "/prepared/$n"
+  python3 -m compileall -q -f "/prepared/$n" > /dev/null || true  # some of its tests are no Python
 done
 """
-READY = "test -d /work/1"
+READY = "test -d /prepared/1"
 SIZES: GroupOptions = {"memory": ("128Mi", "512Mi"), "cpu": (0.001, 2), "start_timeout": 900.0}
 
 

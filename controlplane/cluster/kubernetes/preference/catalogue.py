@@ -90,7 +90,7 @@ class Catalogue:
             self._drop(key)
 
     def forget(self, node: str) -> None:
-        """Forgets a node, whose place another one may get."""
+        """Forgets a node; its place in the catalogue is free for another node."""
         if node in self._told:
             self.replace(node, ())
             del self._told[node]
