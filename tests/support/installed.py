@@ -291,5 +291,7 @@ async def _address(release: str, namespace: str) -> str:
 async def _left(release: str) -> list[str]:
     label = f"app.kubernetes.io/instance={release}"
     found = await objects(",".join(LEAVES_NONE_OF), "--all-namespaces", "-l", label)
-    namespaces = [one for one in await objects("namespaces") if one["metadata"]["name"].startswith(release)]
+    # No more than these: a release's name may begin with another's.
+    own = (release, f"{release}-sandboxes")
+    namespaces = [one for one in await objects("namespaces") if one["metadata"]["name"] in own]
     return [f"{one['kind']} {one['metadata']['name']}" for one in (*found, *namespaces)]
