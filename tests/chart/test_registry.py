@@ -88,11 +88,22 @@ def test_nodes_read_and_only_the_mirror_writes() -> None:
     assert read["storage"]["maintenance"]["readonly"]["enabled"] is True
     assert write["storage"]["maintenance"]["readonly"]["enabled"] is False
     assert (read["http"]["addr"], write["http"]["addr"]) == (":5443", ":5444")
-    # Each has an account that the other does not take.
-    assert (own["readers"].split(":")[0], own["htpasswd"].split(":")[0]) == ("pull", "push")
-    assert read["auth"]["htpasswd"]["path"] == "/etc/rollbox/readers"
-    assert write["auth"]["htpasswd"]["path"] == "/etc/rollbox/htpasswd"
-    assert secret(manifests, "rollbox-registry-push")["account"].startswith("push:")
+    # Each has an account that the other does not take (`internal/accounts` writes the files).
+    assert read["auth"]["htpasswd"]["path"] == "/accounts/readers"
+    assert write["auth"]["htpasswd"]["path"] == "/accounts/htpasswd"
+    passwords = secret(manifests, "rollbox-registry-accounts")
+    assert secret(manifests, "rollbox-registry-push")["account"] == f"push:{passwords['push']}"
+    assert passwords["push"] != passwords["pull"]
+
+
+def test_only_what_hashes_the_passwords_sees_them() -> None:
+    pod = named(render(*ON), "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]
+    (makes,) = pod["initContainers"]
+    assert makes["command"] == ["/rollbox-collector", "accounts", "/etc/rollbox/accounts", "/accounts"]
+    for one in (makes, *pod["containers"]):
+        mounts = {mount["name"]: mount.get("readOnly", False) for mount in one["volumeMounts"]}
+        assert ("passwords" in mounts) == (one is makes), one["name"]
+        assert mounts.get("accounts") == {"accounts": False, "collector": None}.get(one["name"], True), one["name"]
 
 
 def test_the_collector_sees_its_files_and_answers_the_control_plane_alone() -> None:
@@ -177,10 +188,11 @@ def test_an_upgrade_keeps_what_was_generated_and_a_new_address_signs_anew() -> N
     with helm_cluster(*kept) as cluster:
         same = render(*ON, cluster=cluster)
         other = render(*ON[:2], cluster=cluster)
-    for name in ("rollbox-registry-authority", "rollbox-registry", "rollbox-mirror-client", "rollbox-registry-pull"):
+    parts = ("registry-authority", "registry", "registry-accounts", "mirror-client", "registry-pull")
+    for name in (f"rollbox-{part}" for part in parts):
         assert secret(same, name) == secret(first, name), name
+    assert secret(other, "rollbox-registry-accounts") == secret(first, "rollbox-registry-accounts")
     before, after = secret(first, "rollbox-registry"), secret(other, "rollbox-registry")
-    assert (after["htpasswd"], after["readers"]) == (before["htpasswd"], before["readers"])
     assert after["tls.crt"] != before["tls.crt"]
     authority = certificate(named(first, "ConfigMap", "rollbox-registry-nodes")["data"]["ca.crt"])
     certificate(after["tls.crt"]).verify_directly_issued_by(authority)

@@ -93,16 +93,6 @@ that no pod has: nodes trust the authority, and the registry's certificate is si
 {{- $signs := genSelfSignedCertWithKey (printf "rollbox commits of %s" .Release.Name) nil nil 3650 (genPrivateKey "ecdsa") }}
 {{- $_ := set $found "commits" (dict "certificate" $signs.Cert "key" $signs.Key) }}
 {{- end }}
-{{- $htpasswd := get $kept "htpasswd" | b64dec }}
-{{- if not (and $htpasswd (get $kept "push")) }}
-{{- $htpasswd = printf "%s\n" (htpasswd "push" $found.push) }}
-{{- end }}
-{{- $_ := set $found "htpasswd" $htpasswd }}
-{{- $readers := get $kept "readers" | b64dec }}
-{{- if not (and $readers (get $kept "pull")) }}
-{{- $readers = printf "%s\n" (htpasswd "pull" $found.pull) }}
-{{- end }}
-{{- $_ := set $found "readers" $readers }}
 {{- $_ := set .Values "generatedRegistry" $found }}
 {{- end }}
 {{- toYaml .Values.generatedRegistry }}
@@ -130,7 +120,7 @@ auth:
   {{- if $commits }}
   token: {realm: "https://{{ include "rollbox.registryCommits" $top }}/", service: rollbox-commits, issuer: rollbox-controlplane, rootcertbundle: /etc/rollbox/commits.crt}
   {{- else }}
-  htpasswd: {realm: rollbox, path: /etc/rollbox/{{ $reads | ternary "readers" "htpasswd" }}}
+  htpasswd: {realm: rollbox, path: /accounts/{{ $reads | ternary "readers" "htpasswd" }}}
   {{- end }}
 http:
   addr: ":{{ $commits | ternary $registry.commitPort ($reads | ternary $registry.port $registry.pushPort) }}"

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"rollbox.dev/node/internal/accounts"
 	"rollbox.dev/node/internal/collector"
 	"rollbox.dev/node/internal/mtls"
 	"rollbox.dev/node/internal/problem"
@@ -31,13 +32,24 @@ const (
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	if err := run(); err != nil {
+	if err := chosen(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "rollbox-collector:", err)
 		var setting *collector.SettingError
 		if errors.As(err, &setting) {
 			os.Exit(exitConfig)
 		}
 		os.Exit(1)
+	}
+}
+
+func chosen(words []string) error {
+	switch {
+	case len(words) == 0:
+		return run()
+	case len(words) == 3 && words[0] == "accounts":
+		return accounts.Write(words[1], words[2])
+	default:
+		return fmt.Errorf("usage: rollbox-collector [accounts FROM TO]")
 	}
 }
 
