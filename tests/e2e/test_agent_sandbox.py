@@ -87,6 +87,8 @@ async def _is_kept(stack: Installed, client: Client, version: str) -> None:
     await apply(template(version), warm_pool(version), namespace=stack.sandboxes)
     try:
         await until(lambda: _understood(stack, 1), 120.0)
+        # A create that comes before would start one of its own.
+        await until(lambda: _ready(stack), 120.0)
         await until(lambda: _warm(client), 120.0)
         await apply(warm_pool(version, {**WARM_POOL, "replicas": 2}), namespace=stack.sandboxes)
         await until(lambda: _understood(stack, 2))
@@ -110,8 +112,13 @@ async def _understood(stack: Installed, replicas: int) -> bool:
     return all(pool and (pool.min_warm, pool.max_warm, pool.image) == wanted for pool in await _theirs(stack))
 
 
+async def _ready(stack: Installed) -> bool:
+    """Whether the replica that plans, which alone tells of it, has one to give."""
+    return any(pool and pool.ready for pool in await _theirs(stack))
+
+
 async def _warm(client: Client) -> bool:
-    """Whether a create is served from it: its status is told by the replica that plans only."""
+    """Whether a create is served from it."""
     async with await client.create(IMAGE, **THEIRS) as sandbox:
         assert (await sandbox.exec("echo ok")).stdout == "ok\n"
         return sandbox.record.source == "warm"

@@ -14,9 +14,10 @@ from tests.support.bare_node import BareNode, bare_node, payload
 from tests.support.installed import own_cluster
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(
-    not own_cluster(), reason="programs of a node are built for the cluster of this machine"
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(not own_cluster(), reason="programs of a node are built for the cluster of this machine"),
+]
 PROGRAMS = ["write containerd-shim-runsc-v1", "write rollbox-node", "write runsc", "write runsc.toml"]
 REFUSED, FAILED = 3, 1
 

@@ -26,6 +26,7 @@ from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects, own_cluster
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.lazily
 SNAPSHOTTER, MOUNTS = (f"http://127.0.0.1:{port}/metrics" for port in (9810, 9811))
 # A start that waits for a part of the node is tried again by the kubelet, at first after ten seconds.
 BACK_WITHIN_S = 60.0
@@ -119,7 +120,6 @@ async def test_a_layer_of_another_form_is_fetched_whole_and_counted(client: Clie
     assert counted("full", "plain") == before + 1
 
 
-@pytest.mark.alone
 async def test_what_runs_survives_the_end_of_the_snapshotter_and_starts_wait_for_it(
     client: Client, tmp_path: Path
 ) -> None:
@@ -137,7 +137,6 @@ async def test_what_runs_survives_the_end_of_the_snapshotter_and_starts_wait_for
         assert (await sandbox.exec("cat /srv/2 | md5sum")).ok
 
 
-@pytest.mark.alone
 async def test_what_runs_survives_a_snapshotter_that_hangs(client: Client, tmp_path: Path) -> None:
     image, other = [await converted(pushed(tmp_path, "plain/lazy")) for _ in range(2)]
     async with lazily(client, image) as sandbox:
@@ -154,7 +153,6 @@ async def test_what_runs_survives_a_snapshotter_that_hangs(client: Client, tmp_p
             assert (await late.exec("true")).ok
 
 
-@pytest.mark.alone
 async def test_what_runs_ends_typed_with_the_process_that_serves_its_files_and_new_ones_start(
     client: Client, tmp_path: Path
 ) -> None:
@@ -173,6 +171,7 @@ async def test_what_runs_ends_typed_with_the_process_that_serves_its_files_and_n
             assert (await fresh.exec("cat /srv/1 | md5sum")).ok
 
 
+# Whoever pulls an image meanwhile gets none.
 @pytest.mark.alone
 async def test_what_is_fetched_outlives_the_registry_and_what_is_not_is_read_when_it_is_back(
     client: Client, tmp_path: Path

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,20 @@ from tests.cluster.settings import trusted
 from tests.e2e.test_lazy import counted, pushed
 from tests.e2e.test_private_registry import images
 from tests.support.faults import node_part
-from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubectl, node_address, objects, own_cluster
+from tests.support.installed import (
+    BESIDE_ANOTHER,
+    ONE_OF_EACH,
+    Installed,
+    installed,
+    kubectl,
+    node_address,
+    objects,
+    own_cluster,
+)
 from tests.support.private_registry import told, upstream
 from tests.support.stack import free_port
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lazily, pytest.mark.timeout(900)]
 
 WITHIN_S = 240.0
 READ = "cat /srv/0 /srv/3 /srv/7 | md5sum"
@@ -38,10 +48,19 @@ class Place:
     folder: Path
 
 
-@pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     if not own_cluster():
         pytest.skip("a given cluster's nodes have no lazy pulling that the tests know of")
+    with asyncio.Runner() as runner:
+        opening = _place(tmp_path_factory.mktemp("place"))
+        yield runner.run(opening.__aenter__())
+        runner.run(opening.__aexit__(None, None, None))
+
+
+@asynccontextmanager
+async def _place(tmp_path: Path) -> AsyncIterator[Place]:
+    """One for all tests here: an install takes longer than most of them."""
     await _knows_the_registry()
     address = await node_address()
     push, other = free_port(address), free_port(address)
@@ -49,6 +68,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     classes = {one["metadata"]["name"] for one in await objects("runtimeclasses")}
     values = (
         *BESIDE_ANOTHER,
+        *ONE_OF_EACH,
         f"runtimeClass.create={'false' if 'gvisor-lazy' in classes else 'true'}",
         "lazyPulling.enabled=true",
         "registry.enabled=true",

@@ -14,7 +14,7 @@ from tests.cluster.layout import LAZY_IMAGES
 from tests.e2e.test_lazy import converted, pushed
 from tests.support.bare_cluster import CONFIG, FOLDER, INSTALLER, bare_cluster
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubectl, objects, own_cluster
+from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, Installed, installed, kubectl, objects, own_cluster
 from tests.support.waiting import until
 
 pytestmark = [
@@ -61,7 +61,7 @@ def files() -> dict[str, bytes]:
 async def release(*values: str) -> tuple[str, ...]:
     """Values of a release beside others, or of the only one."""
     classes = {one["metadata"]["name"] for one in await objects("runtimeclasses")}
-    return (*BESIDE_ANOTHER, f"runtimeClass.create={'false' if 'gvisor' in classes else 'true'}", *values)
+    return (*BESIDE_ANOTHER, *ONE_OF_EACH, f"runtimeClass.create={'false' if 'gvisor' in classes else 'true'}", *values)
 
 
 @pytest.mark.timeout(1500)

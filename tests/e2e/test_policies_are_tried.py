@@ -18,6 +18,7 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.reach.ways import READY
 from tests.support.command_line import rollbox
 from tests.support.installed import (
+    ONE_OF_EACH,
     Installed,
     apply,
     ignores_policies,
@@ -29,8 +30,7 @@ from tests.support.installed import (
 
 RELEASE = "rollbox-open"
 VALUES = (
-    "controlplane.replicas=1",
-    "gateway.replicas=1",
+    *ONE_OF_EACH,
     # The class of the release that is there already.
     "runtimeClass.create=false",
     "networkPolicies.acceptUnenforced=false",

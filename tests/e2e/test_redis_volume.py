@@ -13,16 +13,25 @@ from rollbox import Client
 from rollbox.errors import Conflict
 from tests.support.faults import kill, ready
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, Installed, installed, kubectl, objects, own_cluster, run
+from tests.support.installed import (
+    BESIDE_ANOTHER,
+    ONE_OF_EACH,
+    Installed,
+    installed,
+    kubectl,
+    objects,
+    own_cluster,
+    run,
+)
 from tests.support.waiting import until
 
 RELEASE = "rollbox-volume"
 SIZE = "1Gi"
 VALUES = (
     f"redis.persistence.size={SIZE}",
-    "controlplane.replicas=1",
-    "gateway.replicas=1",
+    *ONE_OF_EACH,
     *BESIDE_ANOTHER,
+    "redis.persistence.enabled=auto",
 )
 
 
@@ -75,12 +84,10 @@ async def claims(namespace: str) -> list[str]:
     return [one["metadata"]["name"] for one in await objects("persistentvolumeclaims", "-n", namespace)]
 
 
-# The default class is everybody's.
-@pytest.mark.alone
+# The default class is everybody's: releases that others install meanwhile say that they want none of it.
+@pytest.mark.disrupts
 @pytest.mark.timeout(500)
-async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_default_class(
-    stack: Installed, folder: Path
-) -> None:
+async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_default_class(folder: Path) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's node has no folder of this machine")
     async with (

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 Command = tuple[str, ...]
+# See `Pytest.first_owner`; read where the product is started.
+FIRST_OWNER = "ROLLBOX_TEST_FIRST_OWNER"
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,13 @@ class Pytest:
         paths: below `tests/`.
         marks: an expression of markers (`-m`).
         workers: processes that share the tests; 0: none but pytest's own.
+        first_owner: which of the owners of a cluster the first of these processes is; the others are those behind it.
     """
 
     paths: tuple[str, ...]
     marks: str = ""
     workers: int = 0
+    first_owner: int = 0
 
     def command(self, record: Path) -> Command:
         """See ``Step``."""
@@ -83,7 +87,9 @@ class Pytest:
         # choice, by number of tests, has the few that wait for minutes begin last, and then one process runs alone.
         spread = ("-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder") if self.workers else ()
         chosen = ("-m", self.marks) if self.marks else ()
-        return (*pytest_command(), f"--record={record}", *spread, *chosen, *(f"tests/{path}" for path in self.paths))
+        owner = ("env", f"{FIRST_OWNER}={self.first_owner}") if self.first_owner else ()
+        words = (f"--record={record}", *spread, *chosen)
+        return (*owner, *pytest_command(), *words, *(f"tests/{path}" for path in self.paths))
 
     def report(self, record: Path) -> Report:
         """See ``Step``."""

@@ -72,6 +72,8 @@ RELEASE = _python("-m", "tests.support.release")
 HELM = ("tests/cluster/toolchain/build.sh", "helm")
 # Those that the core needs: software tasks and optional parts have their images, and their tests, in the whole.
 IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
+# Marks of tests that do not share a release with all others.
+ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "soak")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 
 
@@ -125,12 +127,15 @@ LEVELS = (
         "e2e",
         Beside(
             (
-                Pytest(("e2e", "product"), marks="not disrupts and not alone and not soak", workers=2),
+                Pytest(("e2e", "product"), marks=f"not ({' or '.join(ELSEWHERE)})", workers=2),
                 # Each process has a release of its own.
                 Pytest(("e2e",), marks="disrupts and not alone", workers=2),
+                # One after the other: they count what they have in common, and take it away.
+                Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
             )
         ),
-        Pytest(("e2e",), marks="alone"),
+        # Most of the one is waiting, and the other one's node is its own.
+        Beside((Pytest(("e2e",), marks="alone"), Pytest(("e2e",), marks="apart"))),
         budget_s=900,
         fresh_s=1800,
     ),

@@ -36,8 +36,12 @@ INSTALL_TIMEOUT = "5m"
 BESIDE_ANOTHER = (
     "runtimeClass.create=false",
     "preflight.enabled=false",
+    # Whatever default class of volumes the cluster has at the moment: one test makes one.
+    "redis.persistence.enabled=false",
     *(f"{part}.resources.requests.cpu=5m" for part in ("gateway", "controlplane", "operator", "redis", "dns")),
 )
+# For what has nothing to do with how many replicas there are.
+ONE_OF_EACH = ("controlplane.replicas=1", "gateway.replicas=1", "gateway.autoscaling.enabled=false", "dns.replicas=1")
 LEAVES_NONE_OF = (
     "clusterroles",
     "clusterrolebindings",

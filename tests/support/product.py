@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rollbox import Client, Sandbox
+from tests.levels.steps import FIRST_OWNER
 from tests.support.containers import engine
 from tests.support.images import IMAGE
 from tests.support.installed import BESIDE_ANOTHER, OWNERS, RELEASE, installed
@@ -67,7 +68,7 @@ def _on_cluster(worker: str) -> Iterator[Product]:
     with asyncio.Runner() as runner:
         if own:
             runner.run(up())
-        yield runner.run(seen_by(OWNERS[int(worker.removeprefix(WORKER))]))
+        yield runner.run(seen_by(OWNERS[int(os.environ.get(FIRST_OWNER, "0")) + int(worker.removeprefix(WORKER))]))
         if own:
             runner.run(down())
 

@@ -28,6 +28,12 @@ def test_left_out(): pass
 """
 
 
+def test_a_step_beside_others_has_owners_of_its_own() -> None:
+    command = Pytest(("e2e",), first_owner=2).command(Path("record"))
+    assert command[:2] == ("env", "ROLLBOX_TEST_FIRST_OWNER=2")
+    assert Pytest(("e2e",)).command(Path("record"))[:1] == (sys.executable,)
+
+
 def _run(folder: Path, *options: str) -> Path:
     """Runs the cases in a process of their own; their record."""
     (folder / "test_cases.py").write_text(CASES)
