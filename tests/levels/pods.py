@@ -81,13 +81,13 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._ending:
-            self._process = subprocess.Popen(
+            # The watch ends with the API server; another begins.
+            with subprocess.Popen(
                 _get("--watch"), env=_environ(), text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-            assert self._process.stdout is not None
-            for line in self._process.stdout:
-                self._saw(line.rstrip("\n").split("|", len(FIELDS) - 1))
-            self._process.wait()
+            ) as self._process:
+                assert self._process.stdout is not None
+                for line in self._process.stdout:
+                    self._saw(line.rstrip("\n").split("|", len(FIELDS) - 1))
             time.sleep(1)
 
     def _saw(self, fields: list[str]) -> None:

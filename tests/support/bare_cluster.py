@@ -15,6 +15,7 @@ from tests.cluster.layout import CONTAINERD_SOCKET, ETC, NODE, STATE
 from tests.cluster.toolchain import program
 from tests.support.faults import node_part_of
 from tests.support.installed import kubectl, objects
+from tests.support.waiting import until
 
 FOLDER = STATE / "installed"
 CONFIG = ETC / "containerd.toml"
@@ -38,10 +39,10 @@ async def bare_cluster() -> AsyncIterator[None]:
     """The node offers no gVisor while the block begins; afterwards it is the cluster's own again.
 
     Raises:
-        RuntimeError: somebody's sandboxes run on it.
+        TimeoutError: somebody's sandboxes run on it, and do not end.
     """
-    if live := [one for one in await objects("pods", "-A") if one["spec"].get("runtimeClassName")]:
-        raise RuntimeError(f"{len(live)} sandboxes run on the node: {live[0]['metadata']['namespace']}")
+    # Those of tests before may still be on their way out.
+    await until(_no_sandbox_runs, 120.0)
     await _forget_lazy()
     await node_part_of("bare")
     keeping = asyncio.create_task(_keep())
@@ -90,6 +91,10 @@ async def _snapshots(*words: str) -> str:
     )
     out, _ = await process.communicate()
     return out.decode()
+
+
+async def _no_sandbox_runs() -> bool:
+    return not [one for one in await objects("pods", "-A") if one["spec"].get("runtimeClassName")]
 
 
 async def _keep() -> None:
