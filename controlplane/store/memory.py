@@ -194,7 +194,8 @@ class MemoryStore:
         """See ``Store.place_slot``."""
         record = self._records.get(sandbox_id)
         if record is not None and record.state.unready:
-            self._slots.place(sandbox_id, node, until_ms, per_node=per_node, placement_key=placement_key)
+            now_ms = self._clock.now_ms()
+            self._slots.place(sandbox_id, node, until_ms, now_ms, per_node=per_node, placement_key=placement_key)
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""

@@ -102,7 +102,7 @@ class Slot:
 
     Attributes:
         taken: whether it has one.
-        avoid: nodes at their limit of starts: the start should prefer other nodes.
+        avoid: nodes that are at their limit of starts or may come to it: the start should prefer other nodes.
         held_by: without a slot: the full node for which starts with the same placement key have to wait. Empty: any
             slot that is freed may serve it.
     """

@@ -223,6 +223,7 @@ class RedisStore:
         """See ``Store.place_slot``. Cost: as ``take_slot``."""
         await self._calls.run(
             "place_slot",
+            now=self._clock.now_ms(),
             id=sandbox_id,
             node=node,
             until_ms=until_ms,

@@ -4,20 +4,79 @@ The scheduler chooses a sandbox's node only after its pod was created, so a node
 rule:
 
 * In all there are ``limit`` slots: the sum of the ready nodes' limits, or the setting if that is lower.
-* No slot is given while the starts without a node, if all of them were placed on the busiest node, would reach its
-  limit. So concurrent starts cannot exceed a node's limit.
-* A start that gets a slot while some node is at its limit avoids that node (``Slot.avoid``, a preference), and such
-  starts are let in one at a time, so that one slow node does not block the others. If no other node has room for the
-  start, it is placed on the full node, one over the limit. Then all starts that the scheduler cannot distinguish from
-  it (they have the same ``placement_key``) are held until that node is below its limit again.
+* A node is crowded if it is at its limit, or if it is slow (it has starts, and all of them came more than ``SLOW_MS``
+  ago) and the starts without a node could bring it to its limit. Starts avoid crowded nodes (``Slot.avoid``, a
+  preference), and neither crowded nor slow nodes hold others back. So a node on which starts wait for an image does
+  not slow down those for other nodes.
+* No slot is given while the starts without a node, if all of them were placed on the busiest of the nodes that are not
+  avoided, would reach its limit. So where the scheduler can fulfil the preferences, no node gets more than its limit.
+* Whether other nodes have room is seen only when a start that avoids nodes is placed. So of these, one at a time goes
+  without a node for each ``placement_key``, and one more for each that was placed as preferred; and no more than would
+  bring a node to twice its limit. When one comes to a node that it should avoid, it is one at a time again. If that
+  brings the node over its limit, then for all keys, and the starts that the scheduler cannot distinguish from it
+  (those of its key) are held until that node is below its limit again.
 
-So a node has at most one start over its limit for each placement key in use. A start that fits on no node has no slot;
-when the scheduler places it, it gets one without a check, since it cannot be stopped then.
+So where only crowded nodes have room, a node gets one start too many for each placement key in use; where other nodes
+have just run out of room, at most as many again as its limit, and one for each key. A start that fits on no node has no
+slot; when the scheduler places it, it gets one without a check, since it cannot be stopped then.
 """
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import Final
 
 from controlplane.store.protocol import Slot
+
+# A start on a node that has its image takes one or two seconds. `lua/take_slot.lua` has the same number.
+SLOW_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    node: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Preference:
+    placement_key: str
+    avoid: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What is under way, without the start that asks.
+
+    Attributes:
+        starts: how many starts each node has.
+        unplaced: how many starts have no node.
+        slow: the nodes all of whose starts came more than ``SLOW_MS`` ago.
+    """
+
+    starts: Counter[str]
+    unplaced: int
+    slow: frozenset[str]
+
+    def crowded(self, per_node: int) -> tuple[str, ...]:
+        """The nodes to avoid, in order."""
+        full = (node for node, count in self.starts.items() if count + self._coming(node) >= per_node)
+        return tuple(sorted(full))
+
+    def settled(self, per_node: int) -> bool:
+        """Whether no node is at its limit, and none is slow."""
+        return not self.slow and max(self.starts.values(), default=0) < per_node
+
+    def fills_a_node(self, per_node: int, avoid: tuple[str, ...]) -> bool:
+        """Whether the starts without a node could bring one that nobody avoids to its limit."""
+        others = (count for node, count in self.starts.items() if node not in avoid and node not in self.slow)
+        return self.unplaced + max(others, default=0) >= per_node
+
+    def doubles_a_node(self, per_node: int) -> bool:
+        """Whether the starts without a node could bring one to twice its limit."""
+        return self.unplaced + max(self.starts.values(), default=0) >= 2 * per_node
+
+    def _coming(self, node: str) -> int:
+        return self.unplaced if node in self.slow else 0
 
 
 class Slots:
@@ -25,7 +84,9 @@ class Slots:
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}  # id -> when its slot expires
-        self._nodes: dict[str, str] = {}  # id -> its node; only of starts that have a slot
+        self._placed: dict[str, _Placed] = {}  # of starts that have a slot
+        self._preferences: dict[str, _Preference] = {}  # of starts that have a slot, avoid nodes, and have no node
+        self._fulfilled: Counter[str] = Counter()  # placement key -> such starts placed as preferred, one after another
         self._held: dict[str, str] = {}  # placement key -> the full node on which such a start was placed
 
     def __len__(self) -> int:
@@ -46,37 +107,78 @@ class Slots:
         """
         for lapsed in [one for one, lapses_ms in self._until.items() if lapses_ms <= now_ms]:
             self.free(lapsed)
-        starts = Counter(self._nodes.values())
+        load = self._load(sandbox_id, now_ms) if per_node else _Load(Counter(), 0, frozenset())
+        avoid = load.crowded(per_node) if per_node else ()
+        if per_node and load.settled(per_node):
+            self._fulfilled.clear()
         if sandbox_id not in self._until:
             if len(self._until) >= limit:
                 return Slot(taken=False)
-            if per_node and (held_by := self._held_by(placement_key, starts, per_node)):
+            if per_node and (held_by := self._held_by(placement_key, load.starts, per_node)):
                 return Slot(taken=False, held_by=held_by)
-            unplaced = len(self._until) - len(self._nodes)
-            if per_node and unplaced and unplaced + max(starts.values(), default=0) >= per_node:
+            if load.unplaced and load.fills_a_node(per_node, avoid):
+                return Slot(taken=False)
+            if load.unplaced and avoid and not self._may_avoid(load, limit, per_node, avoid, placement_key):
                 return Slot(taken=False)
         self._until[sandbox_id] = until_ms
-        full = [node for node, count in starts.items() if per_node and count >= per_node]
-        return Slot(taken=True, avoid=tuple(sorted(full)))
+        self._preferences.pop(sandbox_id, None)
+        if avoid and sandbox_id not in self._placed:
+            self._preferences[sandbox_id] = _Preference(placement_key, avoid)
+        return Slot(taken=True, avoid=avoid)
 
-    def place(self, sandbox_id: str, node: str, until_ms: int, *, per_node: int = 0, placement_key: str = "") -> None:
-        """See ``Store.place_slot``."""
-        sent = sandbox_id in self._until
-        self._until[sandbox_id], self._nodes[sandbox_id] = until_ms, node
+    def place(
+        self, sandbox_id: str, node: str, until_ms: int, now_ms: int, *, per_node: int = 0, placement_key: str = ""
+    ) -> None:
+        """See ``Store.place_slot``.
+
+        Args:
+            sandbox_id: as there.
+            node: as there.
+            until_ms: as there.
+            now_ms: Unix time; a node to which no start has come for a while is slow.
+            per_node: as there.
+            placement_key: as there.
+        """
+        sent, preference = sandbox_id in self._until, self._preferences.pop(sandbox_id, None)
+        self._until[sandbox_id] = until_ms
+        if sandbox_id not in self._placed or self._placed[sandbox_id].node != node:
+            self._placed[sandbox_id] = _Placed(node, now_ms)
+        starts = sum(one.node == node for one in self._placed.values())
         # Not for a start that had no slot (it fitted on no node until one was added): the next ones may fit elsewhere.
-        if sent and per_node and Counter(self._nodes.values())[node] > per_node:
+        if sent and per_node and starts > per_node:
             self._held[placement_key] = node
+            self._fulfilled.clear()
+        elif preference is not None and node in preference.avoid:
+            del self._fulfilled[placement_key]
+        elif preference is not None:
+            self._fulfilled[placement_key] += 1
 
     def free(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""
         self._until.pop(sandbox_id, None)
-        self._nodes.pop(sandbox_id, None)
+        self._placed.pop(sandbox_id, None)
+        self._preferences.pop(sandbox_id, None)
 
     def clear(self) -> None:
         """Drops all slots."""
         self._until.clear()
-        self._nodes.clear()
+        self._placed.clear()
+        self._preferences.clear()
+        self._fulfilled.clear()
         self._held.clear()
+
+    def _load(self, sandbox_id: str, now_ms: int) -> _Load:
+        unplaced = len(self._until.keys() - self._placed.keys() - {sandbox_id})
+        starts = Counter(one.node for one in self._placed.values())
+        lively = {one.node for one in self._placed.values() if now_ms - one.at_ms <= SLOW_MS}
+        return _Load(starts, unplaced, frozenset(starts.keys() - lively))
+
+    def _may_avoid(self, load: _Load, limit: int, per_node: int, avoid: tuple[str, ...], placement_key: str) -> bool:
+        """Whether one more start may be sent that avoids nodes, beside others without a node."""
+        nodes = -(-limit // per_node)
+        unplaced = sum(one.placement_key == placement_key for one in self._preferences.values())
+        somewhere = len(avoid) < nodes and not load.doubles_a_node(per_node)
+        return somewhere and unplaced <= self._fulfilled[placement_key]
 
     def _held_by(self, placement_key: str, starts: Counter[str], per_node: int) -> str:
         node = self._held.get(placement_key, "")

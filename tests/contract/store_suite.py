@@ -7,13 +7,14 @@ handed out rebuilt, as after an open.
 from dataclasses import replace
 
 from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
-from controlplane.store import Admitted, Due, Full, Known, RebuildTurn, Slot, Store, Withdrawn
+from controlplane.store import Admitted, Due, Full, Known, RebuildTurn, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
-from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox, starting
+from tests.contract.slots_suite import SlotsSuite
+from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox
 from tests.support.refilled import refilled
 
 
-class StoreSuite(ClaimsSuite):
+class StoreSuite(ClaimsSuite, SlotsSuite):
     """The conformance suite."""
 
     async def test_what_is_admitted_is_on_record(self, store: Store) -> None:
@@ -217,78 +218,6 @@ class StoreSuite(ClaimsSuite):
             await advance(60)
         assert [one.id for one in await store.ended_since(0)] == ["sb-0", "sb-1", "sb-2"]
         assert [one.id for one in await store.ended_since(now_ms() - 90_000)] == ["sb-2"]
-
-    async def test_slots_are_as_many_as_the_limit_says(self, store: Store, now_ms: Now) -> None:
-        until_ms = now_ms() + 60_000
-        assert await store.take_slot("sb-1", 2, until_ms)
-        assert await store.take_slot("sb-2", 2, until_ms)
-        assert not await store.take_slot("sb-3", 2, until_ms)
-        assert await store.take_slot("sb-1", 2, until_ms)
-        await store.free_slot("sb-2")
-        await store.free_slot("sb-never")
-        assert await store.take_slot("sb-3", 2, until_ms)
-        assert not await store.take_slot("sb-2", 2, until_ms)
-
-    async def test_a_start_that_is_over_has_no_slot_whoever_wrote_that(self, store: Store, now_ms: Now) -> None:
-        for number, state in enumerate((State.RUNNING, State.WARM, State.ENDING)):
-            one = await starting(store, f"sb-{number}")
-            assert await store.take_slot(one.id, 1, now_ms() + 60_000)
-            assert not await store.take_slot("sb-next", 1, now_ms() + 60_000)
-            assert await store.replace(replace(one, version=2), 1)
-            assert not await store.take_slot("sb-next", 1, now_ms() + 60_000)
-            assert await store.replace(replace(one, state=state, version=3, ready_at_ms=1), 2)
-            assert await store.take_slot("sb-next", 1, now_ms() + 60_000)
-            await store.free_slot("sb-next")
-
-    async def test_slots_bound_each_node_by_where_its_starts_are(self, store: Store, now_ms: Now) -> None:
-        until_ms = now_ms() + 60_000
-        names = [f"sb-{number}" for number in range(8)]
-        for name in names:
-            await starting(store, name)
-
-        async def take(number: int, key: str = "k") -> Slot:
-            return await store.take_slot(names[number], 8, until_ms, 2, key)
-
-        # As many without a node as one node bears.
-        assert [bool(await take(number)) for number in range(3)] == [True, True, False]
-        await store.place_slot(names[0], "a", until_ms, 2, "k")
-        assert not await take(2), "the two that are under way may both come to the same node"
-        await store.place_slot(names[1], "b", until_ms, 2, "k")
-        assert await take(2) == Slot(taken=True)
-        await store.place_slot(names[2], "a", until_ms, 2, "k")
-        # One by one now, away from what is full.
-        assert await take(3) == Slot(taken=True, avoid=("a",))
-        assert not await take(4)
-        await store.place_slot(names[3], "a", until_ms, 2, "k")
-        # It came there all the same: those like it are held, others are not.
-        assert await take(4) == Slot(taken=False, held_by="a")
-        assert await take(4, "other") == Slot(taken=True, avoid=("a",))
-        await store.free_slot(names[4])
-        await store.free_slot(names[0])
-        assert await take(5) == Slot(taken=False, held_by="a")
-        await store.free_slot(names[2])
-        assert await take(5) == Slot(taken=True)
-
-    async def test_one_that_waited_for_a_node_counts_where_it_comes_to_and_holds_nobody(
-        self, store: Store, now_ms: Now
-    ) -> None:
-        until_ms = now_ms() + 60_000
-        for number in range(4):
-            one = await starting(store, f"sb-{number}")
-        for number in range(3):
-            await store.place_slot(f"sb-{number}", "a", until_ms, 2, "k")
-        assert await store.take_slot("sb-3", 8, until_ms, 2, "k") == Slot(taken=True, avoid=("a",))
-        await store.free_slot("sb-3")
-        # Nothing for a start that is over.
-        assert await store.replace(replace(one, state=State.RUNNING, version=2, ready_at_ms=1), 1)
-        await store.place_slot("sb-3", "b", until_ms, 2, "k")
-        assert await store.take_slot("sb-4", 4, until_ms, 2, "k")
-        assert not await store.take_slot("sb-5", 4, until_ms, 2, "k")
-
-    async def test_a_slot_lapses(self, store: Store, advance: Advance, now_ms: Now) -> None:
-        assert await store.take_slot("sb-1", 1, now_ms() + 60_000)
-        await advance(61)
-        assert await store.take_slot("sb-2", 1, now_ms() + 60_000)
 
     async def test_a_lease_has_one_holder_until_it_lapses(self, store: Store, advance: Advance) -> None:
         assert await store.lease("sweep", "a", 100_000)

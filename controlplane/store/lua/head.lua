@@ -19,6 +19,9 @@
 --   owners            set of the owners that may have `used:`; `recount.lua` removes those without a live sandbox
 --   wanted            exists if a start was refused a slot since the last one was freed
 --   placed            hash: id -> node, of start slots; entries without a slot are dropped by `starts`
+--   came              hash: id -> when it was placed; `take_slot.lua` drops those without a slot, and of `preferences`
+--   preferences       hash: id -> the nodes that it avoids and its placement key; of start slots without a node
+--   fulfilled         hash: placement key -> how many starts that avoid nodes were placed as preferred, in succession
 --   held              hash: placement key -> the full node for which such starts wait
 --   intact            the name of the store's content; missing: the store is lost
 --   rebuild           hash: holder until filling, of a rebuild under way
@@ -178,18 +181,28 @@ local function put(new, old)
   end
 end
 
--- How many start slots each node has, and how many starts have a slot and no node yet.
+-- The entries of one of the hashes by id.
+local function entries(name)
+  local found, flat = {}, redis.call('HGETALL', P .. name)
+  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+  return found
+end
+
+-- Drops what is left of entries that have no slot.
+local function drop(name, left)
+  for id in pairs(left) do redis.call('HDEL', P .. name, id) end
+end
+
+-- How many start slots each node has, the node of each start that has one, and a list of the starts without a node.
 local function starts()
-  local on, unplaced, placed = {}, 0, {}
-  local flat = redis.call('HGETALL', P .. 'placed')
-  for i = 1, #flat, 2 do placed[flat[i]] = flat[i + 1] end
+  local on, where, unplaced, placed = {}, {}, {}, entries('placed')
   for _, id in ipairs(redis.call('ZRANGE', P .. 'slots', 0, -1)) do
     local node = placed[id]
-    if node then on[node] = (on[node] or 0) + 1 else unplaced = unplaced + 1 end
-    placed[id] = nil
+    if node then on[node] = (on[node] or 0) + 1 else unplaced[#unplaced + 1] = id end
+    where[id], placed[id] = node, nil
   end
-  for id in pairs(placed) do redis.call('HDEL', P .. 'placed', id) end
-  return on, unplaced
+  drop('placed', placed)
+  return on, where, unplaced
 end
 
 local function intact()

@@ -1,12 +1,65 @@
 -- Store.take_slot; slots.py has the rule. `per_node` is the limit of one node (0: none).
 -- Returns {1, node to avoid, ...}, {0}, or {0, node}: such starts are held until that node is below its limit.
--- args: now id limit:number until_ms per_node:number placement_key
+-- args: now:number id limit:number until_ms per_node:number placement_key
 if not intact() then return redis.error_reply('LOST') end
+local SLOW_MS = 5000
 local slots = P .. 'slots'
 redis.call('ZREMRANGEBYSCORE', slots, '-inf', a.now)
-local on, unplaced, busiest = {}, 0, 0
-if a.per_node > 0 then on, unplaced = starts() end
-for _, count in pairs(on) do busiest = math.max(busiest, count) end
+
+local on, where, unplaced, preferring = {}, {}, 0, 0
+
+-- How many of the starts without a node avoid nodes and have this placement key; sets `unplaced`, without this start.
+local function look()
+  local ids
+  on, where, ids = starts()
+  local preferences = entries('preferences')
+  for _, id in ipairs(ids) do
+    local preference = preferences[id]
+    preferences[id] = nil
+    if id ~= a.id then
+      unplaced = unplaced + 1
+      if preference and preference:match('\n\n(.*)$') == a.placement_key then preferring = preferring + 1 end
+    end
+  end
+  drop('preferences', preferences)
+end
+
+-- The set of nodes all of whose starts came more than SLOW_MS ago.
+local function slow()
+  local found, came = {}, entries('came')
+  for node in pairs(on) do found[node] = true end
+  for id, node in pairs(where) do
+    if a.now - tonumber(came[id] or 0) <= SLOW_MS then found[node] = nil end
+    came[id] = nil
+  end
+  drop('came', came)
+  return found
+end
+
+-- The busiest node's starts; of nodes that are neither in `avoid` nor in `slowly` only.
+local function most(avoid, slowly)
+  local count = 0
+  for node, here in pairs(on) do
+    if not avoid[node] and not slowly[node] then count = math.max(count, here) end
+  end
+  return count
+end
+
+local avoid, names, slowly = {}, {}, {}
+if a.per_node > 0 then
+  look()
+  slowly = slow()
+  for node, here in pairs(on) do
+    if here + (slowly[node] and unplaced or 0) >= a.per_node then avoid[node], names[#names + 1] = true, node end
+  end
+  if next(slowly) == nil and most({}, {}) < a.per_node then redis.call('DEL', P .. 'fulfilled') end
+end
+
+-- Whether one more start that avoids nodes may go without a node, beside others.
+local function may_avoid()
+  if #names >= math.ceil(a.limit / a.per_node) or unplaced + most({}, {}) >= 2 * a.per_node then return false end
+  return preferring <= tonumber(redis.call('HGET', P .. 'fulfilled', a.placement_key) or 0)
+end
 
 local function refusal()
   if redis.call('ZSCORE', slots, a.id) then return nil end
@@ -15,7 +68,9 @@ local function refusal()
   local node = redis.call('HGET', P .. 'held', a.placement_key)
   if node and (on[node] or 0) >= a.per_node then return {0, node} end
   if node then redis.call('HDEL', P .. 'held', a.placement_key) end
-  if unplaced > 0 and unplaced + busiest >= a.per_node then return {0} end
+  if unplaced == 0 then return nil end
+  if unplaced + most(avoid, slowly) >= a.per_node then return {0} end
+  if #names > 0 and not may_avoid() then return {0} end
 end
 
 local refused = refusal()
@@ -24,8 +79,11 @@ if refused then
   return refused
 end
 redis.call('ZADD', slots, a.until_ms, a.id)
-local answer = {1}
-for node, count in pairs(on) do
-  if a.per_node > 0 and count >= a.per_node then answer[#answer + 1] = node end
+redis.call('HDEL', P .. 'preferences', a.id)
+if #names > 0 and not where[a.id] then
+  local nodes = '\n' .. table.concat(names, '\n') .. '\n\n'
+  redis.call('HSET', P .. 'preferences', a.id, nodes .. a.placement_key)
 end
+local answer = {1}
+for _, node in ipairs(names) do answer[#answer + 1] = node end
 return answer

@@ -33,7 +33,7 @@ class Store:
 
     async def place_slot(self, sandbox_id: str, node: str, until_ms: int, per_node: int, key: str) -> None:
         self.taken.add(sandbox_id)
-        self.slots.place(sandbox_id, node, until_ms, per_node=per_node, placement_key=key)
+        self.slots.place(sandbox_id, node, until_ms, 0, per_node=per_node, placement_key=key)
 
     async def free_slot(self, sandbox_id: str) -> None:
         self.taken.discard(sandbox_id)
@@ -192,5 +192,5 @@ async def test_a_store_that_has_forgotten_the_slots_gets_them_again() -> None:
         emptied = Store()
         await turns.retake(emptied)  # type: ignore[arg-type]
         assert emptied.taken == {"alice-1", "alice-2", "alice-3"}
-        assert emptied.slots._nodes == {"alice-1": "n1", "alice-2": "n1"}
+        assert {name: one.node for name, one in emptied.slots._placed.items()} == {"alice-1": "n1", "alice-2": "n1"}
         over.set()

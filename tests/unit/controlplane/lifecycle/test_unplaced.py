@@ -1,66 +1,17 @@
 """Starts that no node takes: they block nobody, say why, and count again from the moment in which they are placed."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
-from controlplane.cluster import Boot, Started
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import Range
-from tests.support.fake_cluster import FakeCluster
+from tests.support.scheduled import WORDS, Scheduled
 from tests.support.world import OWNER, SPEC, world
 
-WORDS = "0/2 nodes are available: 2 Insufficient cpu."
 LARGE = SandboxSpec(image="a", cpu_millicores=Range(request=9_000, limit=9_000), start_timeout_ms=30_000)
-
-
-class Scheduled(FakeCluster):
-    """Nodes with so much cpu each, and a scheduler that puts a pod on the emptiest that it was not asked to avoid."""
-
-    def __init__(self, cores: dict[str, float], *, per_node: int = 2, ready_s: float = 1.0) -> None:
-        super().__init__(start_s=0.01, ready_s=None, slots=per_node * len(cores), starts_per_node=per_node)
-        self.cores = cores
-        self.get_ready_s = ready_s
-        self.starting: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
-        self.waiting: list[str] = []
-        self.tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
-        started = await super().start(sandbox_id, spec, boot)
-        self.schedule(sandbox_id, boot.avoid)
-        return started
-
-    def schedule(self, sandbox_id: str, avoid: Sequence[str] = ()) -> None:
-        wanted = self.held[sandbox_id].spec.cpu_millicores.request / 1000
-        fitting = [node for node, free in self.cores.items() if free >= wanted]
-        if not fitting:
-            self.waiting.append(sandbox_id)
-            self.place(sandbox_id, "", WORDS)
-            return
-        node = min(fitting, key=lambda one: (one in avoid, -self.cores[one], one))
-        self.cores[node] -= wanted
-        self.place(sandbox_id, node)
-        task = asyncio.create_task(self.run_on(sandbox_id, node))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def run_on(self, sandbox_id: str, node: str) -> None:
-        self.starting[node] += 1
-        self.most[node] = max(self.most[node], self.starting[node])
-        await self.get_ready(sandbox_id, self.get_ready_s)
-        self.starting[node] -= 1
-
-    def add(self, node: str, cores: float) -> None:
-        """A node comes, and the scheduler looks again at what has waited."""
-        self.cores[node] = cores
-        waiting, self.waiting = self.waiting, []
-        for sandbox_id in waiting:
-            self.schedule(sandbox_id)
 
 
 async def test_what_no_node_takes_blocks_nobody_and_ends_with_the_schedulers_words() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controlplane.store.slots import Slots
+from controlplane.store import Slot
+from controlplane.store.slots import SLOW_MS, Slots
 
 PER_NODE = 3
 NODES = ("a", "b", "c", "d")
@@ -20,27 +21,45 @@ FOR_EVER = 1 << 60
 class AnyScheduler(RuleBasedStateMachine):
     """Puts what was sent on any node at all, also on one that it was asked to avoid."""
 
+    most = 2 * PER_NODE + len(KEYS)
+    nodes: tuple[str, ...] = NODES
+
     def __init__(self) -> None:
         super().__init__()
         self.slots = Slots()
-        self.sent: dict[str, str] = {}
+        self.sent: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.on: dict[str, str] = {}
         self.number = 0
+        self.now_ms = 0
 
-    @rule(key=st.sampled_from(KEYS))
-    def send(self, key: str) -> None:
+    @property
+    def limit(self) -> int:
+        """Of all nodes together."""
+        return PER_NODE * len(self.nodes)
+
+    def ask(self, name: str, key: str) -> Slot:
+        return self.slots.take(name, self.limit, FOR_EVER, self.now_ms, per_node=PER_NODE, placement_key=key)
+
+    def choices(self, avoid: tuple[str, ...]) -> list[str]:
+        """Where the scheduler may put it."""
+        return list(self.nodes)
+
+    @rule(key=st.sampled_from(KEYS), repeated=st.booleans())
+    def send(self, key: str, repeated: bool) -> None:
         name = f"sb-{self.number}"
         self.number += 1
-        if self.slots.take(name, LIMIT, FOR_EVER, 0, per_node=PER_NODE, placement_key=key):
-            self.sent[name] = key
+        if slot := self.ask(name, key):
+            # A replica that got no answer asks again; the second answer is the one that counts.
+            slot = self.ask(name, key) if repeated else slot
+            self.sent[name] = key, slot.avoid
 
     @precondition(lambda self: self.sent)
-    @rule(data=st.data(), node=st.sampled_from(NODES))
-    def schedule(self, data: st.DataObject, node: str) -> None:
+    @rule(data=st.data())
+    def schedule(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.sent)))
-        key = self.sent.pop(name)
-        self.on[name] = node
-        self.slots.place(name, node, FOR_EVER, per_node=PER_NODE, placement_key=key)
+        key, avoid = self.sent.pop(name)
+        self.on[name] = node = data.draw(st.sampled_from(self.choices(avoid)))
+        self.slots.place(name, node, FOR_EVER, self.now_ms, per_node=PER_NODE, placement_key=key)
 
     @precondition(lambda self: self.on)
     @rule(data=st.data())
@@ -49,23 +68,61 @@ class AnyScheduler(RuleBasedStateMachine):
         del self.on[name]
         self.slots.free(name)
 
+    @rule()
+    def time_passes(self) -> None:
+        self.now_ms += SLOW_MS + 1
+
     @invariant()
-    def no_node_has_more_than_one_start_too_many_for_each_key(self) -> None:
-        assert all(count <= PER_NODE + len(KEYS) for count in Counter(self.on.values()).values())
+    def no_node_has_more_than_the_rule_says(self) -> None:
+        assert all(count <= self.most for count in Counter(self.on.values()).values())
 
     @invariant()
     def all_together_are_as_many_as_the_nodes_bear(self) -> None:
-        assert len(self.on) + len(self.sent) <= LIMIT
+        assert len(self.on) + len(self.sent) <= self.limit
 
     @invariant()
     def somebody_can_always_go_on(self) -> None:
         # Whoever waits with nothing under way would wait for ever.
         if not self.on and not self.sent:
-            probe = self.slots.take("probe", LIMIT, FOR_EVER, 0, per_node=PER_NODE, placement_key="small")
+            probe = self.ask("probe", "small")
             self.slots.free("probe")
             assert probe
 
 
+class RightScheduler(AnyScheduler):
+    """Any node that it was not asked to avoid: no node is ever over its limit."""
+
+    most = PER_NODE
+
+    def choices(self, avoid: tuple[str, ...]) -> list[str]:
+        open_nodes = [node for node in NODES if node not in avoid]
+        assert open_nodes, "it was asked to avoid all nodes"
+        return open_nodes
+
+
+class OneWithRoom(AnyScheduler):
+    """Only one node of several has room: it gets one start too many for each placement key."""
+
+    most = PER_NODE + len(KEYS)
+
+    def choices(self, avoid: tuple[str, ...]) -> list[str]:
+        return ["d"]
+
+
+class OneNode(AnyScheduler):
+    """A cluster of one node never has more than its limit, and it is never avoided."""
+
+    most = PER_NODE
+    nodes = ("a",)
+
+    def choices(self, avoid: tuple[str, ...]) -> list[str]:
+        assert avoid == ()
+        return ["a"]
+
+
+TestRightScheduler = RightScheduler.TestCase
+TestOneWithRoom = OneWithRoom.TestCase
+TestOneNode = OneNode.TestCase
 TestAnyScheduler = AnyScheduler.TestCase
 
 
@@ -101,7 +158,7 @@ def run(cluster: Cluster, count: int, steps: int = 10_000) -> tuple[int, int]:
             waiting.pop(0)
             cluster.room[node] -= 1
             cluster.starting[name] = (node, step + cluster.slow.get(node, 4))
-            slots.place(name, node, FOR_EVER, per_node=PER_NODE, placement_key="k")
+            slots.place(name, node, FOR_EVER, 0, per_node=PER_NODE, placement_key="k")
         most = max([most, *Counter(node for node, _ in cluster.starting.values()).values()])
         for name in [name for name, (_, until) in cluster.starting.items() if until <= step]:
             del cluster.starting[name]
@@ -148,6 +205,6 @@ def test_without_nodes_only_the_limit_counts(limit: int, frees: list[bool]) -> N
 def test_a_slot_that_lapses_leaves_its_node() -> None:
     slots = Slots()
     assert slots.take("sb-1", 1, 10, 0, per_node=1)
-    slots.place("sb-1", "a", 10, per_node=1)
+    slots.place("sb-1", "a", 10, 0, per_node=1)
     assert not slots.take("sb-2", 1, 20, 5, per_node=1)
     assert slots.take("sb-2", 1, 20, 10, per_node=1).avoid == ()
