@@ -5,7 +5,7 @@ what a real one does is tested on a real one.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +169,7 @@ class FakeKubernetes:
             return web.json_response(self.objects[request.path][name], status=201)
         if "watch" in request.query:
             return await self._watch(request)
-        items = list(self.objects[request.path].values())
+        items = [one for one in self.objects[request.path].values() if _selected(one, request.query)]
         return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
 
     async def _one(self, request: web.Request, collection: str, name: str) -> web.StreamResponse:
@@ -185,6 +185,8 @@ class FakeKubernetes:
             return web.json_response(found)
         changed = json.loads(json.dumps(found))
         if request.method == "DELETE":
+            if (asked.get("preconditions") or {}).get("uid") not in (None, found["metadata"].get("uid")):
+                return _status(409, "Conflict", "the UID in the precondition does not match")
             changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             grace = asked.get("gracePeriodSeconds")
             changed["metadata"]["ended"] = self.kubelet or grace == 0
@@ -251,6 +253,12 @@ async def fake_kubernetes(
         fake.over.set()
         await fake.close_streams()
         await runner.cleanup()
+
+
+def _selected(event: Json, query: Mapping[str, str]) -> bool:
+    """Whether an object is of the pod that a field selector names; the other selectors select all."""
+    _, _, uid = query.get("fieldSelector", "").partition("involvedObject.uid=")
+    return not uid or event.get("involvedObject", {}).get("uid") == uid
 
 
 def _patched(thing: Json, changes: list[Json]) -> bool:

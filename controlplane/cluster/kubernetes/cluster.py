@@ -90,8 +90,9 @@ class KubernetesCluster:
         self._nodes = Nodes(self._lost)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
+        self._events = f"/api/v1/namespaces/{defaults.namespace}/events"
         self._mine = {"labelSelector": selector(defaults.installation)}
-        self._removal = Removal(client, self._pods, self._path)
+        self._removal = Removal(client, self._pods, self._path, self._events)
 
     @classmethod
     @asynccontextmanager
@@ -348,7 +349,7 @@ class KubernetesCluster:
         return lazy.chosen(self._defaults.lazy, spec, self._eligible(), self._lazy_nodes.troubled)
 
     async def undo_start(self, sandbox_id: str) -> None:
-        """See ``Cluster.undo_start``. Cost: three calls to the API server."""
+        """See ``Cluster.undo_start``. Cost: three calls to the API server; while the kubelet hangs, three more."""
         await self._removal.undo(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
@@ -406,7 +407,6 @@ class KubernetesCluster:
 
     def _reflectors(self) -> Sequence[Reflector]:
         """The watches; nodes come first, since the state of a node decides about its pods."""
-        events = f"/api/v1/namespaces/{self._defaults.namespace}/events"
 
         def told(reason: str) -> dict[str, str]:
             return {"fieldSelector": f"reason={reason},involvedObject.kind=Pod"}
@@ -414,8 +414,8 @@ class KubernetesCluster:
         return (
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
             Reflector(self._client, self._path, self._mine, self._near.beside(self._pods)),
-            Reflector(self._client, events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
-            Reflector(self._client, events, told("Evicted"), Events(self._pods.evicted)),
+            Reflector(self._client, self._events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
+            Reflector(self._client, self._events, told("Evicted"), Events(self._pods.evicted)),
         )
 
     def _observe(self, seen: Json) -> Observed:

@@ -10,7 +10,7 @@ from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.eventually import eventually
-from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, node
+from tests.support.fake_kubernetes import EVENTS, NODES, PODS, FakeKubernetes, Fault, node
 
 BOOT = Boot("t", "k", "{}")
 SPEC = SandboxSpec(image="registry.example.com/estargz/python@sha256:" + "0" * 64)
@@ -98,3 +98,65 @@ async def test_a_start_that_is_undone_is_begun_anew_and_no_replica_takes_its_end
         await eventually(lambda: [one.cause for one in deaths] == ["sandbox_lost"])
         listening.cancel()
         await cluster.undo_start("sb-never")
+
+
+WAITS = {"name": "target", "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}, "restartCount": 0}
+
+
+@pytest.fixture
+async def hanging(
+    api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> KubernetesCluster:
+    """A cluster with a sandbox whose kubelet waits for the runtime, and confirms nothing."""
+    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.01)
+    api.kubelet = False
+    await cluster.start("sb-1", SPEC, BOOT)
+    await api.patch_status("sb-1", phase="Pending", containerStatuses=[WAITS])
+    return cluster
+
+
+async def told(api: FakeKubernetes, reason: str, uid: str) -> None:
+    """An event of a pod."""
+    about = {"kind": "Pod", "name": "sb-1", "uid": uid}
+    await api.put(EVENTS, {"metadata": {"name": f"{reason}-{uid}"}, "involvedObject": about, "reason": reason})
+
+
+async def test_a_start_is_undone_also_while_its_kubelet_waits_for_a_runtime_that_hangs(
+    api: FakeKubernetes, hanging: KubernetesCluster
+) -> None:
+    uid = api.objects[PODS]["sb-1"]["metadata"]["uid"]
+    await told(api, "Scheduled", uid)
+    await told(api, "Pulling", uid)
+    await told(api, "Started", "another pod's")
+    await hanging.undo_start("sb-1")
+    assert api.objects[PODS] == {}
+    await hanging.start("sb-1", SPEC.model_copy(update={"image": "plain"}), BOOT)
+    assert api.objects[PODS]["sb-1"]["metadata"]["uid"] != uid
+
+
+@pytest.mark.parametrize("sign", ["event", "status", "phase", "stop"])
+async def test_a_pod_of_which_a_container_may_have_run_is_never_deleted_without_its_kubelet(
+    api: FakeKubernetes, hanging: KubernetesCluster, sign: str
+) -> None:
+    if sign == "event":
+        await told(api, "Created", api.objects[PODS]["sb-1"]["metadata"]["uid"])
+    elif sign == "status":
+        await api.patch_status("sb-1", containerStatuses=[WAITS, {**WAITS, "containerID": "containerd://1"}])
+    elif sign == "phase":
+        await api.patch_status("sb-1", phase="Running")
+    ending = asyncio.create_task(hanging.stop("sb-1") if sign == "stop" else hanging.undo_start("sb-1"))
+    looks = f"GET {PODS}/sb-1"
+    await eventually(lambda: api.calls.count(looks) >= 3)
+    assert sum(call.startswith("DELETE") for call in api.calls) == 1
+    await api.remove(PODS, "sb-1")
+    await ending
+
+
+async def test_another_pod_of_the_name_is_not_deleted(api: FakeKubernetes, hanging: KubernetesCluster) -> None:
+    api.faults = [Fault("DELETE", "/pods", 409, "Conflict", "the UID in the precondition does not match", times=0)]
+    undoing = asyncio.create_task(hanging.undo_start("sb-1"))
+    await eventually(lambda: any(call.startswith("DELETE") for call in api.calls))
+    api.faults[0].times = 1
+    await eventually(lambda: sum(call.startswith("DELETE") for call in api.calls) == 2)
+    assert "sb-1" in api.objects[PODS]
+    await undoing
