@@ -119,7 +119,7 @@ class Proofs:
             return None
         health = told.health
         programs = dict(health.programs)
-        return Proof(list(health.troubles), health.installer, health.installer_detail, programs)
+        return Proof(list(health.troubles), health.installer, health.installer_detail, programs, health.lazy_trouble)
 
     def _counts(self, node: Node, proof: Proof) -> bool:
         name = str(node["metadata"]["name"])

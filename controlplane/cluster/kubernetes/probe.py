@@ -82,7 +82,8 @@ def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         proof = proof or Proof(troubles=["nothing has told of it yet"])
         programs = ", ".join(f"{program} {version}" for program, version in sorted(proof.programs.items()))
         last = f"installer: {proof.installer or 'has not run'}" + (f" ({proof.detail})" if proof.detail else "")
-        detail = "; ".join([*proof.troubles, programs or "nothing is installed", last])
+        lazy = [f"it mounts no images lazily now: {proof.lazy_trouble}"] if proof.lazy_trouble else []
+        detail = "; ".join([*proof.troubles, *lazy, programs or "nothing is installed", last])
         yield finding(f"node {name}", proof.proven, detail, PROVE)
 
 

@@ -20,6 +20,7 @@ class Proof:
 
     Attributes:
         troubles: why sandboxes do not start there; none: it is proven.
+        lazy_trouble: why it mounts no image lazily now; it is proven all the same, since others start.
         installer: how the installer's last run has ended: installed, refused, failed.
         detail: why.
         programs: versions of what was installed, by name.
@@ -29,6 +30,7 @@ class Proof:
     installer: str = ""
     detail: str = ""
     programs: Mapping[str, str] = field(default_factory=dict)
+    lazy_trouble: str = ""
 
     @property
     def proven(self) -> bool:

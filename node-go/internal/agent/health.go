@@ -26,7 +26,8 @@ func (s *service) health(ctx context.Context) *wire.Health {
 	told := &wire.Health{}
 	s.installed(told)
 	troubles, lazy := s.handlerTroubles(ctx)
-	told.Troubles = append(told.Troubles, append(troubles, lazy...)...)
+	told.Troubles = append(told.Troubles, troubles...)
+	// Apart: sandboxes whose image is fetched whole start all the same.
 	told.LazyTrouble = strings.Join(lazy, "; ")
 	told.Broken = s.whatIsBroken(ctx)
 	if s.isFull() {

@@ -33,6 +33,7 @@ proofs = st.builds(
     installer=st.sampled_from(["", "installed", "refused", "failed"]),
     detail=st.text(max_size=9),
     programs=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+    lazy_trouble=st.text(max_size=9),
 )
 
 

@@ -89,6 +89,19 @@ async def test_a_node_is_tainted_until_it_is_proven() -> None:
     assert Proof.of(api.node) == Proof(installer="installed", programs={"runsc": "1"})
 
 
+async def test_a_node_that_only_mounts_no_images_is_proven_and_says_why() -> None:
+    api = Api(told())
+    api.answer.health.lazy_trouble = "the snapshotter does not answer"  # type: ignore[union-attr]
+    proofs = api.proofs()
+    for _ in range(LOOKS + 1):
+        await proofs.once()
+    assert not tainted(api.node)
+    assert api.events == []
+    proof = Proof.of(api.node)
+    assert proof is not None
+    assert (proof.proven, proof.lazy_trouble) == (True, "the snapshotter does not answer")
+
+
 @pytest.mark.parametrize("unknown", [AWAY, OLD])
 async def test_a_proven_node_whose_agent_does_not_tell_stays_as_it_is(unknown: node_pb2.Description | Problem) -> None:
     api = Api(told())
