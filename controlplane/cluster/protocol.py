@@ -402,6 +402,19 @@ class Cluster(Protocol):
         """
         ...
 
+    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
+        """The checkpoints of all owners whose time was over at a moment; what they are built on is not told.
+
+        Cost: nothing for those whose time is not over, but for the names of all; it is asked once a minute.
+
+        Args:
+            before_ms: the moment (Unix ms).
+
+        Raises:
+            Problem: unsupported: not offered here; those of a cluster that does not answer.
+        """
+        ...
+
     async def remove_committed(self, image: CommittedImage) -> None:
         """Removes an image that was committed, with all its names; success if it is gone already.
 

@@ -6,11 +6,12 @@ nothing beside the image has to be kept of it, and nothing is lost with a store.
 
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
 from controlplane.images.commits import CHECKPOINTS, folder
-from controlplane.images.reference import Reference
+from controlplane.images.reference import Reference, parse
 
 # 24 h, as long as the record of an ended sandbox is kept.
 DEFAULT_TTL_MS: Final = 24 * 3_600_000
@@ -80,6 +81,12 @@ class Checkpoint:
         if not place or not reference.name.startswith(f"{place}/") or not owner or rest != CHECKPOINTS:
             return None
         return cls.read(reference.tag)
+
+    @classmethod
+    def among(cls, place: str, name: str, tags: Iterable[str]) -> Self | None:
+        """The checkpoint that an image with these tags is; None: it is one with a name. See ``of``."""
+        found = (cls.of(place, parse(f"{name}:{tag}")) for tag in tags)
+        return next((one for one in found if one is not None), None)
 
     def name(self, place: str, owner: str) -> str:
         """The name of its image, with its id as the tag."""

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from controlplane.images.commits import CHECKPOINTS
 from controlplane.images.reference import MAX_NAME_CHARS, Reference
 
 # The first part of a repository's name: copies of others' images, those of them that were converted, and what was made
@@ -31,6 +32,11 @@ class PrivateRegistry:
     def commits(self) -> str:
         """The registry and folder below which are the images that were made of sandboxes."""
         return f"{self.host}/{COMMITTED}"
+
+    def has_checkpoints(self, repository: str) -> bool:
+        """Whether a repository, without the host, is that of an owner's checkpoints."""
+        first, _, rest = repository.partition("/")
+        return first == COMMITTED and rest.count("/") == 1 and rest.endswith(f"/{CHECKPOINTS}")
 
     @property
     def converted(self) -> str:

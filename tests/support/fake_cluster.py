@@ -26,6 +26,7 @@ from controlplane.cluster import (
     Started,
 )
 from controlplane.errors import Problem
+from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec, Usage
 
@@ -212,6 +213,13 @@ class FakeCluster:
             for one in self.kept.values()
             if one.name.startswith(f"{folder}/")
         ]
+
+    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
+        known = (
+            (one, Checkpoint.among(self.commits, one.name, one.tags))
+            for one in await self.committed_images(self.commits)
+        )
+        return [image for image, one in known if one is not None and one.expires_at_ms <= before_ms]
 
     async def remove_committed(self, image: CommittedImage) -> None:
         if image.digest in self.unremovable:

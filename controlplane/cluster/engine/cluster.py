@@ -216,6 +216,10 @@ class EngineCluster:
         """See ``Cluster.committed_images``."""
         return await self._kept.below(folder)
 
+    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
+        """See ``Cluster.expired_checkpoints``."""
+        return await self._kept.expired(before_ms)
+
     async def remove_committed(self, image: CommittedImage) -> None:
         """See ``Cluster.remove_committed``."""
         await self._kept.remove(image)

@@ -311,6 +311,12 @@ class KubernetesCluster:
             raise _without_commits(f"there are no images below {folder or 'a folder of yours'}")
         return await self._commits.kept.list(folder)
 
+    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
+        """See ``Cluster.expired_checkpoints``; the private registry says it."""
+        if self._commits is None:
+            raise _without_commits("there are no checkpoints")
+        return await self._commits.kept.expired(before_ms)
+
     async def remove_committed(self, image: CommittedImage) -> None:
         """See ``Cluster.remove_committed``; what nodes have pulled of it stays until they need the room."""
         if self._commits is None:

@@ -157,10 +157,10 @@ class CommittedImages:
         Not at once: a create that was let in at the last moment may not be on record yet.
         """
         place = self._cluster.commits
-        every = await self._cluster.committed_images(place) if place else ()
-        for image in every:
+        over = await self._cluster.expired_checkpoints(now_ms - LATE_MS) if place else ()
+        for image in over:
             one = checkpoint_of(place, image)
-            if one is None or now_ms < one.expires_at_ms + LATE_MS or await self._users(image):
+            if one is None or await self._users(image):
                 continue
             try:
                 await self._cluster.remove_committed(image)
@@ -202,8 +202,7 @@ class CommittedImages:
 
 def checkpoint_of(place: str, image: CommittedImage) -> Checkpoint | None:
     """The checkpoint that an image is; None: it is one with a name."""
-    found = (Checkpoint.of(place, parse(f"{image.name}:{tag}")) for tag in image.tags)
-    return next((one for one in found if one is not None), None)
+    return Checkpoint.among(place, image.name, image.tags)
 
 
 def _own(place: str, owner: str, name: str) -> Reference:

@@ -64,7 +64,7 @@ CLOSE_WITHIN_S: Final = 10.0
 UNWIND_WITHIN_S: Final = 0.5
 # What is written beside declared quotas, for people who read them there.
 REPORT_EVERY_S: Final = 10.0
-# A registry is asked for all checkpoints there are.
+# A registry is asked for the names of all checkpoints there are, and for more of those alone whose time is over.
 EXPIRE_EVERY_S: Final = 60.0
 # A cluster full of sandboxes that do not answer is slow to rebuild from.
 OPEN_WITHIN_S: Final = 120.0

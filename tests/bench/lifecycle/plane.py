@@ -141,6 +141,9 @@ class PlayedCluster:
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         raise Problem("unsupported", f"nothing is below {folder}", value="a real cluster")
 
+    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
+        raise Problem("unsupported", "nothing is made here", value="a real cluster")
+
     async def remove_committed(self, image: CommittedImage) -> None:
         raise Problem("unsupported", f"there is no {image.name}", value="a real cluster")
 

@@ -6,11 +6,13 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
+from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry
 from controlplane.settings import PushSettings
@@ -84,6 +86,76 @@ async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) 
     left = {one.digest: one for one in await kept.list(f"{HOST}/commits/alice")}
     assert set(left) == {moved, second, current}
     assert left[second].built_on == ()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests that reach the registry."""
+    told: list[str] = []
+    call = RegistryApi.call
+
+    async def counted(self: RegistryApi, method: str, path: str, *, none: Sequence[int] = ()) -> tuple[int, Any, bytes]:
+        told.append(f"{method} {path.partition('?')[0]}")
+        return await call(self, method, path, none=none)
+
+    monkeypatch.setattr(RegistryApi, "call", counted)
+    return told
+
+
+def checkpoint(expires_s: int, mark: str) -> str:
+    return f"cp-0123456789abcdef-1-{expires_s}-{mark * 8}"
+
+
+async def test_checkpoints_whose_time_is_not_over_cost_no_requests(registry: Registry, asked: list[str]) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    repository = "commits/alice/checkpoints"
+    for mark in "abcde":
+        await registry.image(repository, [b"base", mark.encode()], checkpoint(2_000, mark))
+    over = await registry.image(repository, [b"base", b"over!"], checkpoint(1_000, "o"))
+    # Neither is a checkpoint, whatever its tag: an owner may name an image so.
+    await registry.image("commits/alice/repo", [b"base", b"named"], checkpoint(1_000, "n"))
+    await registry.image("commits/alice/deep/checkpoints", [b"base", b"deep"], checkpoint(1_000, "d"))
+    names = ["GET _catalog", f"GET {repository}/tags/list"]
+    assert await kept.expired(999_999) == []
+    assert asked == names
+    asked.clear()
+    (found,) = await kept.expired(1_000_000)
+    assert (found.name, found.digest, found.size_bytes) == (f"{HOST}/{repository}", over, 5)
+    assert found.tags == (checkpoint(1_000, "o"),)
+    assert len(asked) == len(names) + 3  # what its tag stands for, its manifest and its configuration
+    asked.clear()
+    # One that is still needed is asked for again, each minute.
+    assert await kept.expired(1_000_000) == [found]
+    assert asked == names
+    await kept.remove(found)
+    assert await kept.expired(1_000_000) == []
+
+
+async def test_what_was_listed_once_costs_no_requests_but_for_tags_that_move(
+    registry: Registry, asked: list[str]
+) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    folder = f"{HOST}/commits/alice"
+    await registry.image("commits/alice/checkpoints", [b"base", b"first"], checkpoint(2_000, "a"))
+    await registry.image("commits/alice/repo", [b"base", b"second"], "v1")
+    listed = await kept.list(folder)
+    tags = ["GET commits/alice/checkpoints/tags/list", "GET commits/alice/repo/tags/list"]
+    asked.clear()
+    assert await kept.list(folder) == listed
+    assert asked == ["GET _catalog", *tags, "HEAD commits/alice/repo/manifests/v1"]
+    moved = await registry.image("commits/alice/repo", [b"base", b"third"], "v1")
+    assert [one.tags for one in await kept.list(folder) if one.digest == moved] == [("v1",)]
+
+
+async def test_a_checkpoint_whose_tag_was_put_elsewhere_goes_all_the_same(registry: Registry) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    repository, tag = "commits/alice/checkpoints", checkpoint(1_000, "a")
+    await registry.image(repository, [b"base", b"first"], tag)
+    (first,) = await kept.expired(1_000_000)
+    other = await registry.image(repository, [b"base", b"other"], tag)
+    await kept.remove(first)
+    (second,) = await kept.expired(1_000_000)
+    assert (second.digest, second.tags) == (other, (tag,))
 
 
 async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, tmp_path: Path) -> None:

@@ -1,42 +1,54 @@
 """``KeptImages``: the images that were made of sandboxes, as the private registry has them.
 
 An image that has lost its name to a later commit is found by a tag of its own, which its agent has given it first: no
-registry lists what has no tag.
+registry lists what has no tag. What a digest stands for never changes, and a checkpoint's tag never moves: either is
+asked once.
 """
 
 import asyncio
-import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
 
 import aiohttp
 
+from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
+from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry, parse
+from controlplane.images import Checkpoint, PrivateRegistry, parse
 from controlplane.settings import PushSettings
 
 WITHIN_S: Final = 60.0
 ASKED_AT_ONCE: Final = 16
-# Manifests and configurations; an image with the most layers that nodes take has a tenth of it.
-MAX_BYTES: Final = 4 << 20
-PAGE: Final = 1000
+# Of images, and of tags of checkpoints: with ten layers each, 30 MiB.
+MOST_REMEMBERED: Final = 32_768
 _KEPT: Final = re.compile(r"id-([0-9a-f]{64})")
-_MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a digest stands for.
+
+    Attributes:
+        layers: the image's own one is the last one.
+    """
+
+    layers: tuple[str, ...]
+    size_bytes: int
+    created_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     image: CommittedImage
-    own_layer: str
-    below: frozenset[str]
+    layers: tuple[str, ...]
 
 
 class KeptImages:
@@ -50,9 +62,14 @@ class KeptImages:
     def __init__(self, registry: PrivateRegistry, push: PushSettings) -> None:
         self._registry = registry
         self._push = push
+        self._contents: Remembered[_Content] = Remembered(MOST_REMEMBERED)
+        self._checkpoints: Remembered[str] = Remembered(MOST_REMEMBERED)
 
     async def list(self, folder: str) -> Sequence[CommittedImage]:
-        """See ``Cluster.committed_images``. Cost: some requests for each image.
+        """See ``Cluster.committed_images``.
+
+        Cost: a request for a thousand repositories, for each repository, and for each tag that may move; two for each
+        image that is new.
 
         Raises:
             Problem: upstream_timeout: the registry does not answer, or does not list what it has.
@@ -60,7 +77,31 @@ class KeptImages:
         async with self._open() as asked:
             repositories = await asked.repositories(folder.partition("/")[2])
             found = [one for name in repositories for one in await self._of(asked, name)]
-        return [replace(one.image, built_on=_below(one, found)) for one in found]
+        by_layer: dict[str, list[str]] = {}
+        for one in found:
+            by_layer.setdefault(one.layers[-1], []).append(one.image.digest)
+        return [replace(one.image, built_on=_below(one, by_layer)) for one in found]
+
+    async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
+        """See ``Cluster.expired_checkpoints``.
+
+        Cost: a request for a thousand repositories, and for each one of checkpoints; what is not over costs none.
+
+        Raises:
+            Problem: upstream_timeout: the registry does not answer, or does not list what it has.
+        """
+        found = []
+        async with self._open() as asked:
+            for repository in await asked.repositories(self._registry.commits.partition("/")[2]):
+                if not self._registry.has_checkpoints(repository):
+                    continue
+                for tag in await asked.tags(repository):
+                    one = Checkpoint.read(tag)
+                    if one is None or one.expires_at_ms > before_ms:
+                        continue
+                    if digest := await self._digest(asked, repository, tag):
+                        found.append(await self._image(asked, repository, digest, [tag]))
+        return [one.image for one in found if one is not None]
 
     async def digest(self, name: str) -> str:
         """See ``Cluster.committed_digest``.
@@ -81,29 +122,40 @@ class KeptImages:
         path = f"{image.name.partition('/')[2]}/manifests/{image.digest}"
         async with self._open() as asked:
             await asked.call("DELETE", path, none=(HTTPStatus.NOT_FOUND,))
+        # A tag that is listed all the same is asked again.
+        for tag in image.tags:
+            self._checkpoints.forget(tag)
 
-    async def _of(self, asked: "_Asked", repository: str) -> Sequence[_Found]:
+    async def _of(self, asked: RegistryApi, repository: str) -> Sequence[_Found]:
         tags = await asked.tags(repository)
         digests = {f"sha256:{kept[1]}": list[str]() for tag in tags if (kept := _KEPT.fullmatch(tag))}
         for tag in tags:
-            if not _KEPT.fullmatch(tag) and (digest := await asked.digest(repository, tag)):
+            if not _KEPT.fullmatch(tag) and (digest := await self._digest(asked, repository, tag)):
                 digests.setdefault(digest, []).append(tag)
         found = await asyncio.gather(*(self._image(asked, repository, one, digests[one]) for one in digests))
         return [one for one in found if one is not None]
 
-    async def _image(self, asked: "_Asked", repository: str, digest: str, tags: Sequence[str]) -> _Found | None:
-        manifest = await asked.json(f"{repository}/manifests/{digest}")
-        if manifest is None:
+    async def _digest(self, asked: RegistryApi, repository: str, tag: str) -> str:
+        """What a tag that was listed stands for."""
+        if not (self._registry.has_checkpoints(repository) and Checkpoint.read(tag)):
+            return await asked.digest(repository, tag)
+        known = self._checkpoints.get(tag) or await asked.digest(repository, tag)
+        if known:
+            self._checkpoints.put(tag, known)
+        return known
+
+    async def _image(self, asked: RegistryApi, repository: str, digest: str, tags: Sequence[str]) -> _Found | None:
+        content = self._contents.get(digest)
+        if content is None and (content := await _content(asked, repository, digest)):
+            self._contents.put(digest, content)
+        if content is None:
             return None
-        config = await asked.json(f"{repository}/blobs/{manifest['config']['digest']}") or {}
-        layers = [str(one["digest"]) for one in manifest["layers"]]
-        created = datetime.fromisoformat(str(config.get("created") or "1970-01-01T00:00:00Z"))
-        name, size_bytes = f"{self._registry.host}/{repository}", int(manifest["layers"][-1]["size"])
-        image = CommittedImage(name, tuple(sorted(tags)), digest, size_bytes, int(created.timestamp() * 1000))
-        return _Found(image, layers[-1], frozenset(layers[:-1]))
+        name = f"{self._registry.host}/{repository}"
+        image = CommittedImage(name, tuple(sorted(tags)), digest, content.size_bytes, content.created_at_ms)
+        return _Found(image, content.layers)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator["_Asked"]:
+    async def _open(self) -> AsyncIterator[RegistryApi]:
         # Read each time: the Secret may have been renewed.
         account = await asyncio.to_thread(self._push.account_file.read_text)
         username, _, password = account.strip().partition(":")
@@ -115,7 +167,7 @@ class KeptImages:
             timeout=aiohttp.ClientTimeout(total=WITHIN_S),
         ) as session:
             try:
-                yield _Asked(session)
+                yield RegistryApi(session)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
                 detail = (
                     f"the private registry {self._push.address} does not tell what was made of sandboxes: {error!r}"
@@ -123,52 +175,17 @@ class KeptImages:
                 raise Problem("upstream_timeout", detail) from error
 
 
-class _Asked:
-    """A registry's API."""
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
-
-    async def repositories(self, folder: str) -> Sequence[str]:
-        """Those below a folder. All of one first part come one after the other, whatever a registry sorts by."""
-        found: list[str] = []
-        last, top = folder, f"{folder.partition('/')[0]}/"
-        while True:
-            _, _, text = await self.call("GET", f"_catalog?n={PAGE}&last={quote(last, safe='')}")
-            page = [str(one) for one in json.loads(text)["repositories"] or ()]
-            found += [one for one in page if one.startswith(f"{folder}/")]
-            if len(page) < PAGE or not page[-1].startswith(top):
-                return found
-            last = page[-1]
-
-    async def tags(self, repository: str) -> Sequence[str]:
-        """The tags of a repository; none: it is gone."""
-        read = await self.json(f"{repository}/tags/list")
-        return [str(one) for one in (read or {}).get("tags") or ()]
-
-    async def digest(self, repository: str, tag: str) -> str:
-        """What a tag stands for; empty: it is gone."""
-        status, headers, _ = await self.call("HEAD", f"{repository}/manifests/{tag}", none=(HTTPStatus.NOT_FOUND,))
-        return str(headers["Docker-Content-Digest"]) if status == HTTPStatus.OK else ""
-
-    async def json(self, path: str) -> dict[str, Any] | None:
-        """What is at a path; None: nothing."""
-        status, _, text = await self.call("GET", path, none=(HTTPStatus.NOT_FOUND,))
-        read: dict[str, Any] | None = json.loads(text) if status == HTTPStatus.OK else None
-        return read
-
-    async def call(self, method: str, path: str, *, none: Sequence[int] = ()) -> tuple[int, Any, bytes]:
-        """Status, headers and body of an answer; statuses in ``none`` are no failure."""
-        async with self._session.request(method, path, headers={"Accept": f"{_MANIFESTS}, */*"}) as answer:
-            text = await answer.content.read(MAX_BYTES + 1)
-            while not answer.content.at_eof() and len(text) <= MAX_BYTES:
-                text += await answer.content.read(MAX_BYTES + 1)
-            if answer.status not in none:
-                answer.raise_for_status()
-            if len(text) > MAX_BYTES:
-                raise ValueError(f"{path} has more than {MAX_BYTES} bytes")
-            return answer.status, answer.headers, text
+async def _content(asked: RegistryApi, repository: str, digest: str) -> _Content | None:
+    """Reads what a digest stands for; None: it is gone."""
+    manifest = await asked.json(f"{repository}/manifests/{digest}")
+    if manifest is None:
+        return None
+    config = await asked.json(f"{repository}/blobs/{manifest['config']['digest']}") or {}
+    created = datetime.fromisoformat(str(config.get("created") or "1970-01-01T00:00:00Z"))
+    # Images share most of their layers.
+    layers = tuple(sys.intern(str(one["digest"])) for one in manifest["layers"])
+    return _Content(layers, int(manifest["layers"][-1]["size"]), int(created.timestamp() * 1000))
 
 
-def _below(one: _Found, all_of_them: Sequence[_Found]) -> Sequence[str]:
-    return tuple(other.image.digest for other in all_of_them if other.own_layer in one.below)
+def _below(one: _Found, by_layer: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    return tuple(digest for layer in dict.fromkeys(one.layers[:-1]) for digest in by_layer.get(layer, ()))

@@ -114,3 +114,15 @@ async def test_an_image_that_a_container_is_made_of_meanwhile_keeps_its_names() 
     with pytest.raises(Problem) as caught:
         await KeptImages(engine).remove(image)
     assert (caught.value.code, set(engine.names[image.digest])) == ("conflict", before)
+
+
+async def test_checkpoints_whose_time_is_over_are_told() -> None:
+    engine = Engine()
+    for letter, expires_s in (("f", 5), ("9", 6)):
+        name = f"{ME}/checkpoints:cp-0123456789abcdef-1-{expires_s}-abcdefgh"
+        engine.names[digest(letter)] = [name, kept("checkpoints", letter, 7)]
+        engine.layers[digest(letter)] = [letter]
+    engine.names[digest("a")].append(f"{ME}/base:cp-0123456789abcdef-1-5-abcdefgh")
+    images = KeptImages(engine)
+    assert await images.expired(4_999) == []
+    assert [one.digest for one in await images.expired(5_000)] == [digest("f")]

@@ -54,3 +54,15 @@ def test_only_commits_are_anybodys_to_name() -> None:
     assert all(PRIVATE.hides(parse(name)) for name in hidden)
     shown = ("registry.internal:5000/commits/alice/a:1", "registry.internal/mirror/a", "docker.io/mirror/a")
     assert not any(PRIVATE.hides(parse(name)) for name in shown)
+
+
+def test_which_repositories_have_checkpoints() -> None:
+    assert PRIVATE.has_checkpoints("commits/alice/checkpoints")
+    for other in (
+        "commits/alice/repo",
+        "commits/alice/my/checkpoints",
+        "commits/checkpoints",
+        "commits/alice/checkpoints/more",
+        "mirror/alice/checkpoints",
+    ):
+        assert not PRIVATE.has_checkpoints(other)
