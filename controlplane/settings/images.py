@@ -20,24 +20,26 @@ class PushSettings:
 
     Attributes:
         address: host and port that takes pushes.
-        account_file: has ``USER:PASSWORD`` of an account that may push.
+        account_file: has ``USER:PASSWORD`` of an account that may push; agents never see it.
         authority_file: the authority of the registry's certificate; None: one that systems trust.
-        commits: host and port where agents put images, each with a token; None: at ``address``, with the account.
-        tokens: the folder of ``tls.key``, which signs the tokens, and ``tls.crt``, by which the registry knows it.
+        commits: host and port where agents put images, each with a token: of the registry, or of the mirror before it.
+        tokens: the folder of ``tls.key``, which signs the tokens, and ``tls.crt``, by which that place knows it.
+        commits_authority_file: the authority of that place's certificate; None: that of the registry's.
     """
 
     address: str
     account_file: Path
     authority_file: Path | None
-    commits: str | None = None
-    tokens: Path | None = None
+    commits: str
+    tokens: Path
+    commits_authority_file: Path | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: no images are made of sandboxes."""
         if not read.has("REGISTRY_PUSH"):
             read.refuse(
-                ("REGISTRY_ACCOUNT_FILE", "REGISTRY_CA", "REGISTRY_COMMITS", "REGISTRY_TOKENS"),
+                ("REGISTRY_ACCOUNT_FILE", "REGISTRY_CA", "REGISTRY_COMMITS", "REGISTRY_COMMITS_CA", "REGISTRY_TOKENS"),
                 "it needs REGISTRY_PUSH, the address that it is for",
             )
             return None
@@ -45,8 +47,9 @@ class PushSettings:
             address=read("REGISTRY_PUSH", rules.registry),
             account_file=read("REGISTRY_ACCOUNT_FILE", rules.file),
             authority_file=read.optional("REGISTRY_CA", rules.file),
-            commits=(commits := read.optional("REGISTRY_COMMITS", rules.registry)),
-            tokens=read("REGISTRY_TOKENS", rules.absolute_path) if commits else None,
+            commits=read("REGISTRY_COMMITS", rules.registry),
+            tokens=read("REGISTRY_TOKENS", rules.absolute_path),
+            commits_authority_file=read.optional("REGISTRY_COMMITS_CA", rules.file),
         )
 
 

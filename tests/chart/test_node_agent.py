@@ -323,8 +323,37 @@ def test_without_both_it_has_neither_kernels_nor_a_way_out(manifests: list[Manif
     assert "ROLLBOX_CONTROLPLANE_REGISTRY_PUSH" not in environment(plane)
 
 
-@pytest.mark.parametrize(("host", "port"), [("r.example.com:5000", 5000), ("r.example.com", 443)])
-def test_an_external_registry_is_reached_at_its_own_port(host: str, port: int) -> None:
-    external = (f"registry.external.host={host}", "registry.external.existingSecret=account")
-    policy = named(render(ON, "registry.enabled=true", *external), "NetworkPolicy", "rollbox-node")["spec"]
-    assert policy["egress"] == [{"ports": [{"port": port, "protocol": "TCP"}]}]
+def test_the_account_of_an_external_registry_is_the_mirrors_and_agents_go_there_with_tokens() -> None:
+    external = ("registry.external.host=r.example.com:5000", "registry.external.existingSecret=account")
+    manifests = render(ON, "registry.enabled=true", *external, "registry.commitPort=7000")
+    assert named(manifests, "NetworkPolicy", "rollbox-node")["spec"]["egress"] == [
+        {"ports": [{"port": 7000, "protocol": "TCP"}]}
+    ]
+    address = "rollbox-mirror.rollbox.svc.cluster.local"
+    (plane,) = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
+    told = environment(plane)
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_PUSH"] == "r.example.com:5000"
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS"] == f"{address}:7000"
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS_CA"] == "/etc/rollbox/mirror/ca.crt"
+    assert told["ROLLBOX_CONTROLPLANE_REGISTRY_TOKENS"] == "/etc/rollbox/commits"
+    pod = named(manifests, "Deployment", "rollbox-mirror")["spec"]["template"]["spec"]
+    gate = environment(pod["containers"][0])
+    assert gate["ROLLBOX_MIRROR_COMMITS"] == "0.0.0.0:7000"
+    assert gate["ROLLBOX_MIRROR_COMMITS_CERTIFICATE"] == "/etc/rollbox/commits/tls.crt"
+    # It judges tokens, and makes none.
+    assert named_volume(pod, "commits")["secret"]["items"] == [{"key": "tls.crt", "path": "tls.crt"}]
+    ports = named(manifests, "Service", "rollbox-mirror")["spec"]["ports"]
+    assert {"name": "commits", "port": 7000, "targetPort": "commits"} in ports
+    agents = named(manifests, "NetworkPolicy", "rollbox-mirror")["spec"]["ingress"][1]
+    assert agents["ports"] == [{"port": 7000, "protocol": "TCP"}]
+    assert agents["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "node"
+    certificate = base64.b64decode(named(manifests, "Secret", "rollbox-mirror-server")["data"]["tls.crt"])
+    names = load_pem_x509_certificate(certificate).extensions.get_extension_for_class(SubjectAlternativeName)
+    assert names.value.get_values_for_type(DNSName) == ["mirror.rollbox.rollbox", address]
+    assert "account" not in str(agent(manifests))
+
+
+def test_the_charts_own_registry_takes_tokens_itself() -> None:
+    pod = named(render(ON, "registry.enabled=true"), "Deployment", "rollbox-mirror")["spec"]["template"]["spec"]
+    assert "ROLLBOX_MIRROR_COMMITS" not in environment(pod["containers"][0])
+    assert "commits" not in [one["name"] for one in pod["volumes"]]

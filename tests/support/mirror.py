@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ class Mirror:
     metrics: str
     client: MirrorClient
     pid: int
+    commits: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,30 +53,39 @@ class Program:
         folder: for certificates and the account.
         plain: registries that may be asked by http, and at loopback addresses.
         stall_ms: after which silence a registry is given up.
+        commits_certificate: of what signs tokens of commits; None: it takes none.
     """
 
     binary: Path
     folder: Path
     plain: Sequence[str] = ()
     stall_ms: int = 30_000
+    commits_certificate: Path | None = None
 
     @asynccontextmanager
     async def running(self, registry: str, account: str = "user:password") -> AsyncIterator[Mirror]:
         """A mirror that fills this registry, and a client that it knows, while the block runs."""
-        address, metrics = (f"127.0.0.1:{free_port('127.0.0.1')}" for _ in range(2))
+        address, metrics, commits = (f"127.0.0.1:{free_port('127.0.0.1')}" for _ in range(3))
         authority = Authority()
         server, client = (
             authority.write(self.folder / "server", SERVER),
             authority.write(self.folder / "client", CLIENT),
         )
         (self.folder / "account").write_text(account)
-        with self._process(registry, address, metrics, server) as process:
+        taken = {}
+        if self.commits_certificate is not None:
+            taken = {"COMMITS": commits, "COMMITS_CERTIFICATE": str(self.commits_certificate)}
+        with self._process(registry, address, metrics, server, taken) as process:
             await answering(metrics, process)
+            if taken:
+                await answering(commits, process)
             async with MirrorClient.open(address, client, SERVER) as calls:
-                yield Mirror(address, metrics, calls, process.pid)
+                yield Mirror(address, metrics, calls, process.pid, commits)
 
     @contextmanager
-    def _process(self, registry: str, address: str, metrics: str, tls: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def _process(
+        self, registry: str, address: str, metrics: str, tls: Path, more: Mapping[str, str]
+    ) -> Iterator[subprocess.Popen[bytes]]:
         settings = {
             "LISTEN": address,
             "METRICS": metrics,
@@ -85,6 +95,7 @@ class Program:
             "REGISTRY_ACCOUNT_FILE": str(self.folder / "account"),
             "PLAIN_HTTP_REGISTRIES": ",".join(self.plain),
             "STALL_MS": str(self.stall_ms),
+            **more,
         }
         environment = {**os.environ, **{f"ROLLBOX_MIRROR_{name}": value for name, value in settings.items()}}
         with subprocess.Popen([self.binary], env=environment) as process:

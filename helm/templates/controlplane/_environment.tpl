@@ -63,7 +63,7 @@
 {{- end }}
 {{- if include "rollbox.registry" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY, value: {{ include "rollbox.registryHost" . | quote }}}
-- {name: ROLLBOX_CONTROLPLANE_MIRROR, value: {{ printf "%s.%s.svc.%s:8085" (include "rollbox.name" (list . "mirror")) .Release.Namespace .Values.clusterDomain | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_MIRROR, value: {{ printf "%s:8085" (include "rollbox.mirrorService" .) | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_NAME, value: {{ include "rollbox.mirrorServer" . }}}
 - {name: ROLLBOX_CONTROLPLANE_MIRROR_TLS_FOLDER, value: /etc/rollbox/mirror}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_WHEN_FULL, value: {{ .Values.registry.whenFull | default "upstream" | quote }}}
@@ -75,9 +75,10 @@
 {{- if include "rollbox.commits" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_PUSH, value: {{ include "rollbox.registryPush" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_ACCOUNT_FILE, value: /etc/rollbox/registry/account}
-{{- if include "rollbox.ownRegistry" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS, value: {{ include "rollbox.registryCommits" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_TOKENS, value: /etc/rollbox/commits}
+{{- if not (include "rollbox.ownRegistry" .) }}
+- {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS_CA, value: /etc/rollbox/mirror/ca.crt}
 {{- end }}
 {{- if or (include "rollbox.ownRegistry" .) .Values.registry.external.ownAuthority }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_CA, value: /etc/rollbox/registry/ca.crt}
@@ -116,9 +117,7 @@
 {{- end }}
 {{- if include "rollbox.commits" . }}
 - {name: registry, mountPath: /etc/rollbox/registry, readOnly: true}
-{{- if include "rollbox.ownRegistry" . }}
 - {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
-{{- end }}
 {{- end }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
@@ -131,9 +130,7 @@
 {{- end }}
 {{- if include "rollbox.commits" . }}
 - {name: registry, secret: {secretName: {{ include "rollbox.registryAccount" . }}, defaultMode: 0440}}
-{{- if include "rollbox.ownRegistry" . }}
 - {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
-{{- end }}
 {{- end }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}

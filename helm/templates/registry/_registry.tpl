@@ -22,9 +22,9 @@
 {{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.pushPort }}{{ end }}
 {{- end }}
 
-{{- /* Where agents put images of sandboxes. */}}
+{{- /* Where agents put images of sandboxes, with tokens: the mirror stands before a registry that knows none of them. */}}
 {{- define "rollbox.registryCommits" -}}
-{{- with .Values.registry.external.host }}{{ . }}{{ else }}{{ include "rollbox.registryService" . }}:{{ .Values.registry.commitPort }}{{ end }}
+{{- if include "rollbox.ownRegistry" . }}{{ include "rollbox.registryService" . }}{{ else }}{{ include "rollbox.mirrorService" . }}{{ end }}:{{ .Values.registry.commitPort | default 5445 }}
 {{- end }}
 
 {{- /* Where the collector is asked, by the name that is in the registry's certificate. */}}
@@ -45,6 +45,10 @@
 {{- /* The names of the two ends of calls to the mirror, in their certificates. */}}
 {{- define "rollbox.mirrorServer" -}}
 mirror.{{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "rollbox.mirrorService" -}}
+{{- printf "%s.%s.svc.%s" (include "rollbox.name" (list . "mirror")) .Release.Namespace .Values.clusterDomain }}
 {{- end }}
 
 {{- define "rollbox.mirrorClient" -}}
@@ -75,7 +79,10 @@ that no pod has: nodes trust the authority, and the registry's certificate is si
 {{- if regexMatch "^[0-9.]+$|:" . }}{{ $addresses = append $addresses . }}{{ else }}{{ $names = append $names . }}{{ end }}
 {{- end }}
 {{- $wanted := dict "registry" (dict "addresses" $addresses "names" $names) }}
-{{- $_ := set $wanted "server" (dict "addresses" list "names" (list (include "rollbox.mirrorServer" .))) }}
+{{- /* Agents come to the mirror before an external registry, by the name of its Service. */}}
+{{- $server := list (include "rollbox.mirrorServer" .) }}
+{{- if not (include "rollbox.ownRegistry" .) }}{{ $server = append $server (include "rollbox.mirrorService" .) }}{{ end }}
+{{- $_ := set $wanted "server" (dict "addresses" list "names" $server) }}
 {{- $_ := set $wanted "client" (dict "addresses" list "names" (list (include "rollbox.mirrorClient" .))) }}
 {{- range $side, $for := $wanted }}
 {{- $stamp := printf "%s %s" (join "," $for.names) (join "," $for.addresses) | sha256sum }}

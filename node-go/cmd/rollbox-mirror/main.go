@@ -15,12 +15,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"rollbox.dev/node/internal/gate"
 	"rollbox.dev/node/internal/mirror"
 	"rollbox.dev/node/internal/mtls"
 	"rollbox.dev/node/internal/problem"
@@ -54,7 +56,12 @@ func run() error {
 	// What is garbage goes before the process is killed for it.
 	debug.SetMemoryLimit(settings.Memory / 10 * 8)
 	registry := prometheus.NewRegistry()
-	copier, err := newCopier(settings, mirror.NewMetrics(registry))
+	private, account, err := ofRegistry(settings)
+	if err != nil {
+		return err
+	}
+	copier := newCopier(settings, private, account, mirror.NewMetrics(registry))
+	commits, err := newGate(settings, private, account)
 	if err != nil {
 		return err
 	}
@@ -75,18 +82,41 @@ func run() error {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
 	wire.RegisterMirrorServer(server, &mirror.Server{Copier: copier})
-	return serve(server, listener, settings.Metrics, registry)
+	return serve(server, listener, commits, beside(settings.Metrics, registry))
 }
 
-func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copier, error) {
+// ofRegistry returns the way to the private registry, and the account.
+func ofRegistry(settings mirror.Settings) (http.RoundTripper, authn.Authenticator, error) {
 	private, err := mirror.Private(settings.RegistryCA)
 	if err != nil {
-		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_REGISTRY_CA", Value: settings.RegistryCA, Rule: err.Error()}
+		return nil, nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_REGISTRY_CA", Value: settings.RegistryCA, Rule: err.Error()}
 	}
 	account, err := mirror.Account(settings.RegistryAccount)
 	if err != nil {
-		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_REGISTRY_ACCOUNT_FILE", Value: settings.RegistryAccount, Rule: err.Error()}
+		return nil, nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_REGISTRY_ACCOUNT_FILE", Value: settings.RegistryAccount, Rule: err.Error()}
 	}
+	return private, account, nil
+}
+
+// newGate returns the server of agents' commits; nil: they go elsewhere.
+func newGate(settings mirror.Settings, private http.RoundTripper, account authn.Authenticator) (*http.Server, error) {
+	if settings.Commits == "" {
+		return nil, nil
+	}
+	handler, err := gate.New(settings.Registry, settings.CommitsCertificate, account, private)
+	if err != nil {
+		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_COMMITS_CERTIFICATE", Value: settings.CommitsCertificate, Rule: err.Error()}
+	}
+	identity, err := mtls.Anyone(settings.TLSFolder)
+	if err != nil {
+		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_TLS_FOLDER", Value: settings.TLSFolder, Rule: err.Error()}
+	}
+	return &http.Server{
+		Addr: settings.Commits, Handler: handler, TLSConfig: identity, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+	}, nil
+}
+
+func newCopier(settings mirror.Settings, private http.RoundTripper, account authn.Authenticator, metrics *mirror.Metrics) *mirror.Copier {
 	return mirror.NewCopier(mirror.Options{
 		Registry:        settings.Registry,
 		Credentials:     account,
@@ -100,24 +130,35 @@ func newCopier(settings mirror.Settings, metrics *mirror.Metrics) (*mirror.Copie
 		Folder:          settings.Folder,
 		Scratch:         settings.Scratch,
 		Metrics:         metrics,
-	}), nil
+	})
 }
 
-func serve(server *grpc.Server, listener net.Listener, metrics string, registry *prometheus.Registry) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+func beside(address string, registry *prometheus.Registry) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", telemetry.Handler(registry))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	beside := &http.Server{Addr: metrics, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+}
+
+func serve(server *grpc.Server, listener net.Listener, commits, beside *http.Server) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })
-	group.Go(func() error {
-		if err := beside.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	group.Go(func() error { return unlessClosed(beside.ListenAndServe()) })
+	if commits != nil {
+		group.Go(func() error { return unlessClosed(commits.ListenAndServeTLS("", "")) })
+		group.Go(func() error {
+			<-ctx.Done()
+			within, cancel := context.WithTimeout(context.Background(), drain)
+			defer cancel()
+			if commits.Shutdown(within) != nil {
+				return commits.Close()
+			}
+			return nil
+		})
+		slog.Info("serving commits", "address", commits.Addr)
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		slog.Info("stopping")
@@ -126,6 +167,13 @@ func serve(server *grpc.Server, listener net.Listener, metrics string, registry 
 		server.GracefulStop()
 		return beside.Close()
 	})
-	slog.Info("serving", "address", listener.Addr().String(), "metrics", metrics)
+	slog.Info("serving", "address", listener.Addr().String(), "metrics", beside.Addr)
 	return group.Wait()
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	ours "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,6 +25,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/gate"
+	"rollbox.dev/node/internal/gate/gatetest"
 	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
@@ -180,6 +183,60 @@ func (w *world) refusing(what func(*http.Request) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuse = what
+}
+
+// throughGate has the agent go to a registry that knows an account alone by way of the mirror, with a token.
+func (w *world) throughGate() {
+	w.t.Helper()
+	key := gatetest.New(w.t)
+	made, err := gate.New(w.server.Listener.Addr().String(), key.Certificate, authn.Anonymous, w.server.Client().Transport)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	before := httptest.NewTLSServer(made)
+	w.t.Cleanup(before.Close)
+	at := w.asked.GetRegistry()
+	at.Address, at.Connect = before.Listener.Addr().String(), before.Listener.Addr().String()
+	at.Authority = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: before.Certificate().Raw}))
+	rights := map[string][]string{"mirror/base": {"pull"}, "commits/alice/x": {"pull", "push", "delete"}}
+	at.Credentials = &wire.Credentials{IdentityToken: key.Token(rights, nil)}
+}
+
+func TestACommitGoesByWayOfTheMirrorToARegistryThatKnowsNoTokens(t *testing.T) {
+	w := newWorld(t)
+	w.throughGate()
+	made, err := w.commit(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := remote.Image(w.reference("commits/alice/x:1"), remote.WithTransport(w.server.Client().Transport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest, err := got.Digest(); err != nil || digest.String() != made.Digest {
+		t.Errorf("%s, %s, %v", digest, made.Digest, err)
+	}
+	if layers, err := got.Layers(); err != nil || len(layers) != 4 {
+		t.Errorf("%d layers, %v", len(layers), err)
+	}
+}
+
+func TestByWayOfTheMirrorAnUploadThatBreaksOffIsEndedAndNoImageIsLeft(t *testing.T) {
+	w := newWorld(t)
+	w.throughGate()
+	ended := make(chan struct{}, 8)
+	w.refusing(func(request *http.Request) bool {
+		if request.Method == http.MethodDelete {
+			ended <- struct{}{}
+		}
+		return request.Method == http.MethodPatch
+	})
+	w.fails(context.Background(), problem.UpstreamTimeout)
+	select {
+	case <-ended:
+	default:
+		t.Error("what was sent stays in the registry")
+	}
 }
 
 func TestAnImageIsItsOwnOneAndALayer(t *testing.T) {

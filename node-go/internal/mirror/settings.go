@@ -21,11 +21,14 @@ type Settings struct {
 	Registry        string
 	RegistryCA      string // a file; empty: the system's certificates
 	RegistryAccount string // a file with USER:PASSWORD
-	PlainRegistries []string
-	Copies, Layers  int
-	MaxImageBytes   int64
-	Stall           time.Duration
-	Folder          string
+	// Commits is where agents put images of sandboxes, each with a token; empty: elsewhere. The file CommitsCertificate is
+	// of what signs the tokens.
+	Commits, CommitsCertificate string
+	PlainRegistries             []string
+	Copies, Layers              int
+	MaxImageBytes               int64
+	Stall                       time.Duration
+	Folder                      string
 	// Memory is what the process may take. A conversion gets half of it; images that need more are not converted.
 	Memory int64
 	// Scratch is the room in Folder; images that need more are not converted.
@@ -50,6 +53,7 @@ func ReadSettings(lookup func(string) (string, bool)) (Settings, error) {
 		Registry:        read.checked("REGISTRY", "", registryHost),
 		RegistryCA:      read.optional("REGISTRY_CA", file),
 		RegistryAccount: read.checked("REGISTRY_ACCOUNT_FILE", "", file),
+		Commits:         read.optional("COMMITS", address),
 		PlainRegistries: read.list("PLAIN_HTTP_REGISTRIES", registryHost),
 		Copies:          int(read.count("COPIES_AT_ONCE", "4", 1, 64)),
 		Layers:          int(read.count("LAYERS_AT_ONCE", "3", 1, 16)),
@@ -58,6 +62,9 @@ func ReadSettings(lookup func(string) (string, bool)) (Settings, error) {
 		Folder:          read.checked("FOLDER", os.TempDir(), folder),
 		Memory:          read.count("MEMORY_BYTES", "1073741824", 64<<20, 1<<44),
 		Scratch:         read.count("SCRATCH_BYTES", "17179869184", 1<<20, 1<<50),
+	}
+	if settings.Commits != "" {
+		settings.CommitsCertificate = read.checked("COMMITS_CERTIFICATE", "", file)
 	}
 	return settings, read.err
 }

@@ -34,7 +34,7 @@ func TestABadSettingIsNamedWithItsValueAndItsRule(t *testing.T) {
 	for _, bad := range [][2]string{
 		{"LISTEN", "nowhere"}, {"TLS_FOLDER", "/nowhere"}, {"TLS_FOLDER", ""}, {"CLIENT", " "},
 		{"REGISTRY", ""}, {"REGISTRY", "a/b"}, {"REGISTRY", "a b"}, {"REGISTRY_CA", "/nowhere"},
-		{"REGISTRY_ACCOUNT_FILE", ""}, {"PLAIN_HTTP_REGISTRIES", "a.io,b/c"}, {"COPIES_AT_ONCE", "0"},
+		{"REGISTRY_ACCOUNT_FILE", ""}, {"COMMITS", "nowhere"}, {"PLAIN_HTTP_REGISTRIES", "a.io,b/c"}, {"COPIES_AT_ONCE", "0"},
 		{"LAYERS_AT_ONCE", "many"}, {"MAX_IMAGE_BYTES", "-1"}, {"STALL_MS", "1"}, {"FOLDER", "/nowhere"},
 	} {
 		_, err := read(bad[0], bad[1])
@@ -42,6 +42,10 @@ func TestABadSettingIsNamedWithItsValueAndItsRule(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Variable != prefix+bad[0] || refused.Rule == "" {
 			t.Errorf("%s=%q: %v", bad[0], bad[1], err)
 		}
+	}
+	var refused *SettingError
+	if _, err := read("COMMITS", "0.0.0.0:5445"); !errors.As(err, &refused) || refused.Variable != prefix+"COMMITS_CERTIFICATE" {
+		t.Error(err)
 	}
 	if _, err := Account(account); err != nil {
 		t.Error(err)

@@ -28,6 +28,21 @@ func ServerOf(folder, client, protocol string) (*tls.Config, error) {
 	}, nil
 }
 
+// Anyone returns the configuration of a server whose clients show no certificate: they show something else.
+func Anyone(folder string) (*tls.Config, error) {
+	certificate := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
+		return &pair, err
+	}
+	if _, err := certificate(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS13,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
+	}, nil
+}
+
 // Client returns the configuration of a client of servers with this name, which shows the folder's certificate. The files
 // are read once.
 func Client(folder, server, protocol string) (*tls.Config, error) {

@@ -63,7 +63,7 @@ async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
     account = {"Authorization": aiohttp.encode_basic_auth("user", "password")}
     with registry_server(tmp_path, at, http=served, auth=auth):
         async with aiohttp.ClientSession(connector=trusted, headers=account) as http:
-            yield Registry(address, http, PushSettings(address, tmp_path / "account", tls / "ca.crt"))
+            yield Registry(address, http, PushSettings(address, tmp_path / "account", tls / "ca.crt", address, tls))
 
 
 async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) -> None:
@@ -164,7 +164,7 @@ async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, t
     with pytest.raises(Problem, match="localhost") as refused:
         await kept.list(f"{HOST}/commits/alice")
     assert refused.value.code == "upstream_timeout"
-    away = PushSettings("localhost:1", tmp_path / "account", None)
+    away = PushSettings("localhost:1", tmp_path / "account", None, "localhost:1", tmp_path)
     with pytest.raises(Problem) as failed:
         await KeptImages(PrivateRegistry(HOST), away).list(f"{HOST}/commits/alice")
     assert failed.value.code == "upstream_timeout"

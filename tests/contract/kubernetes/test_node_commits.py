@@ -1,6 +1,9 @@
 """What an agent is asked for a commit: where the image goes, as whom, and from what."""
 
+import base64
+import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +18,7 @@ from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry
 from controlplane.settings import PushSettings
 from controlplane.wire import node_pb2
+from tests.support.authority import Authority
 
 DIGEST = f"sha256:{'1' * 64}"
 POD = "/api/v1/namespaces/s/pods/sb-1"
@@ -53,7 +57,8 @@ class Agents:
 def push(tmp_path: Path) -> PushSettings:
     (tmp_path / "account").write_text("push:pass:word\n")
     (tmp_path / "ca.crt").write_text("PEM")
-    return PushSettings("127.0.0.1:5444", tmp_path / "account", tmp_path / "ca.crt")
+    keys = Authority().write(tmp_path / "keys", "commits")
+    return PushSettings("127.0.0.1:5444", tmp_path / "account", tmp_path / "ca.crt", "127.0.0.1:5445", keys)
 
 
 @pytest.fixture
@@ -76,8 +81,25 @@ async def test_the_agent_is_told_the_registry_for_this_call(agents: Agents, push
     assert (node, asked.sandbox_id, asked.container, asked.max_bytes) == ("n1", "sb-1", "target", 1000)
     assert (asked.base, asked.target) == (f"{base}@{DIGEST}", "commits/alice/repo:v1")
     told = asked.registry
-    assert (told.address, told.connect, told.authority) == ("127.0.0.1:5444", "127.0.0.1:5444", "PEM")
-    assert (told.credentials.username, told.credentials.password) == ("push", "pass:word")
+    assert (told.address, told.connect, told.authority) == ("127.0.0.1:5445", "127.0.0.1:5445", "PEM")
+    said = json.loads(base64.urlsafe_b64decode(told.credentials.identity_token.split(".")[1] + "=="))
+    rights = {one["name"]: one["actions"] for one in said["access"]}
+    assert rights == {base: ["pull"]} | {"commits/alice/repo": ["pull", "push", "delete"]}
+    # The account of the registry stays where it is.
+    assert "pass:word" not in str(asked)
+
+
+async def test_the_place_of_commits_may_have_an_authority_of_its_own(
+    agents: Agents, push: PushSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "commits.crt").write_text("OWN PEM")
+    api = Api(f"127.0.0.1:5443/mirror/p@{DIGEST}")
+    for other in (push, replace(push, authority_file=None)):
+        there = replace(other, commits_authority_file=tmp_path / "commits.crt")
+        await commits(api, agents, there).commit(POD, "n1", TARGET, 1)
+        assert agents.asked[-1][1].registry.authority == "OWN PEM"
+    await commits(api, agents, replace(push, authority_file=None)).commit(POD, "n1", TARGET, 1)
+    assert agents.asked[-1][1].registry.authority == ""
 
 
 async def test_further_ones_that_are_skipped_are_counted(agents: Agents, push: PushSettings) -> None:

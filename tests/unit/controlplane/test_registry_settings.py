@@ -73,3 +73,25 @@ def test_owners_credentials_need_a_private_registry(environ: dict[str, str]) -> 
     without = {name: one for name, one in environ.items() if name.removeprefix(PREFIX) not in of_registry}
     with pytest.raises(SettingError, match="OWNER_PULL_SECRETS is .*: it needs REGISTRY"):
         Settings.from_environment(without)
+
+
+def test_what_commits_need_is_read_together(environ: dict[str, str], tmp_path: Path) -> None:
+    of_commits = {
+        "REGISTRY_PUSH": "registry.example.com:5444",
+        "REGISTRY_ACCOUNT_FILE": str(tmp_path / "key"),
+        "REGISTRY_COMMITS": "mirror.example.com:5445",
+        "REGISTRY_TOKENS": str(tmp_path),
+        "REGISTRY_COMMITS_CA": str(tmp_path / "ca.crt"),
+    }
+    named = {**environ, **{f"{PREFIX}{name}": value for name, value in of_commits.items()}}
+    registry = Settings.from_environment(named).images.registry
+    assert registry is not None
+    assert registry.push is not None
+    assert (registry.push.commits, registry.push.tokens) == ("mirror.example.com:5445", tmp_path)
+    assert (registry.push.authority_file, registry.push.commits_authority_file) == (None, tmp_path / "ca.crt")
+    # Without a place that takes tokens agents would need the account.
+    for name in ("REGISTRY_COMMITS", "REGISTRY_TOKENS"):
+        with pytest.raises(SettingError, match=name):
+            Settings.from_environment({key: value for key, value in named.items() if key != f"{PREFIX}{name}"})
+    with pytest.raises(SettingError, match="it needs REGISTRY_PUSH"):
+        Settings.from_environment({**environ, f"{PREFIX}REGISTRY_COMMITS_CA": str(tmp_path / "ca.crt")})

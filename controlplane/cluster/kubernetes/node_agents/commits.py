@@ -102,19 +102,21 @@ class NodeCommits:
 
 
 async def _registry(push: PushSettings, base: str, target: str) -> node_pb2.Registry:
-    """The registry for one call: agents keep no credentials, and resolve no names."""
+    """The registry for one call: agents keep no credentials, and resolve no names.
+
+    Never its account: a node that has it could put its own content in the place of every image.
+    """
     # Read each time: the Secrets may have been renewed.
-    authority = await asyncio.to_thread(push.authority_file.read_text) if push.authority_file else ""
-    if push.commits is not None and push.tokens is not None:
-        rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
-        token = await asyncio.to_thread(minted, push.tokens, rights)
-        address, credentials = push.commits, node_pb2.Credentials(identity_token=token)
-    else:
-        account = await asyncio.to_thread(push.account_file.read_text)
-        username, _, password = account.strip().partition(":")
-        address, credentials = push.address, node_pb2.Credentials(username=username, password=password)
-    connect = await _resolved(address)
-    return node_pb2.Registry(address=address, credentials=credentials, authority=authority, connect=connect)
+    trusted = push.commits_authority_file or push.authority_file
+    authority = await asyncio.to_thread(trusted.read_text) if trusted else ""
+    rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
+    token = await asyncio.to_thread(minted, push.tokens, rights)
+    return node_pb2.Registry(
+        address=push.commits,
+        credentials=node_pb2.Credentials(identity_token=token),
+        authority=authority,
+        connect=await _resolved(push.commits),
+    )
 
 
 async def _resolved(address: str) -> str:
