@@ -7,7 +7,7 @@ is looked up there, so it survives replicas and a loss of the store.
 
 ``copies`` has an image copied into the private registry, where there is one, before its start takes its turn;
 ``rights`` asks an image's own registry whether an owner may have it. ``registry_store`` knows whether the private
-registry has room, and which copies are used.
+registry has room, and which copies are used; ``group_uses`` tells it which ones groups have used.
 
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
@@ -18,6 +18,7 @@ no digest; ``required`` refuses it. In both an image that is certain not to run 
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
+from controlplane.lifecycle.images.group_uses import GroupUses
 from controlplane.lifecycle.images.inventory import ConversionProgress, ImageProgress, Inventory
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.mirrored import Mirrored
@@ -32,6 +33,7 @@ __all__ = [
     "Conversions",
     "Copies",
     "Copy",
+    "GroupUses",
     "ImageProgress",
     "Images",
     "Inventory",

@@ -1,6 +1,7 @@
 """``RegistryStore``: how full the private registry is, and which of its copies are used, as starts see it."""
 
 import asyncio
+from collections import OrderedDict
 from typing import Final
 
 import structlog
@@ -13,13 +14,16 @@ from controlplane.images import Collector
 ROOM_MS: Final = 5_000
 # While the collector does not answer nobody waits for it anew.
 AWAY_MS: Final = 15_000
+# Uses that nobody waits for are told so often, and no more of them are remembered; the oldest go first.
+NOTED_EVERY_S: Final = 15.0
+MOST_NOTED: Final = 32_768
 
 
 class RegistryStore:
     """Asks the private registry's collector for starts.
 
     Without a collector, or while it does not answer, no registry is full and every copy is there: a start then fails as
-    it would without all this, with what the registry itself says.
+    it would without all this, with what the registry itself says. Uses of that time are told once it answers.
 
     Args:
         collector: None: the registry is one that somebody else looks after.
@@ -35,6 +39,8 @@ class RegistryStore:
         self._away_until_ms = {"room": 0, "use": 0}
         self._asking = asyncio.Lock()
         self._wanted = asyncio.Event()
+        self._untold: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._noted = asyncio.Event()
         self._log = structlog.get_logger("images")
 
     async def full(self, *, now: bool = False) -> bool:
@@ -59,13 +65,44 @@ class RegistryStore:
 
     async def use(self, repository: str, digest: str) -> bool:
         """Notes that a copy is used, so that it is not removed for a while; whether it is there."""
-        if self._collector is None or self._clock.now_ms() < self._away_until_ms["use"]:
+        if self._collector is None:
             return True
-        try:
-            return await self._collector.use(repository, digest)
-        except Problem as problem:
-            self._away("use", "the use of a copy is not noted", problem)
-            return True
+        if self._clock.now_ms() >= self._away_until_ms["use"]:
+            try:
+                return await self._collector.use(repository, digest)
+            except Problem as problem:
+                self._away("use", "the use of a copy is noted later", problem)
+        self.note(repository, digest)
+        return True
+
+    def note(self, repository: str, digest: str) -> None:
+        """Notes that a copy is used, soon: nobody waits for it."""
+        if self._collector is None:
+            return
+        self._untold[repository, digest] = None
+        self._untold.move_to_end((repository, digest))
+        if len(self._untold) > MOST_NOTED:
+            self._untold.popitem(last=False)
+        self._noted.set()
+
+    async def tell(self) -> None:
+        """Tells the collector what is noted, unless it is away. Cost: a call for each copy."""
+        while self._collector is not None and self._untold and self._clock.now_ms() >= self._away_until_ms["use"]:
+            (repository, digest), _ = self._untold.popitem(last=False)
+            try:
+                await self._collector.use(repository, digest)
+            except Problem as problem:
+                self._away("use", "uses of copies are noted later", problem)
+                self.note(repository, digest)
+        if not self._untold:
+            self._noted.clear()
+
+    async def run(self) -> None:
+        """Tells what is noted, again and again, until it is cancelled."""
+        while True:
+            await self._noted.wait()
+            await asyncio.sleep(NOTED_EVERY_S)
+            await self.tell()
 
     def found_full(self) -> None:
         """Takes in that something was not stored for want of room, and has the registry cleaned up at once."""

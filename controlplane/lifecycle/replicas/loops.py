@@ -1,7 +1,8 @@
 """The loops of a replica: follow other replicas' changes, send heartbeats, do work that takes turns by lease."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, get_args
 
 import structlog
@@ -126,6 +127,22 @@ class ReplicaLoops:
     async def periodic(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
         """Does some work that is not ``Work``'s, at one replica at a time; ``name`` is that of its lease."""
         await self._in_turn(name, every_s, work)
+
+    @asynccontextmanager
+    async def alone(self, name: str) -> AsyncIterator[bool]:
+        """Whether no other replica is at some work; if so, none begins it until the block ends, or this replica dies.
+
+        Raises:
+            Problem: the store does not answer.
+            StoreLostError: it has lost what it had.
+        """
+        mine = await self._mine(name)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._held_leases.discard(name)
+                await self._store.lease(name, self._replica, 0)
 
     async def go(self) -> None:
         """Gives this replica's lease back, so that others take its starts over at once."""

@@ -22,6 +22,7 @@ from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.images import (
     Conversions,
     Copies,
+    GroupUses,
     Images,
     Inventory,
     LazyStarts,
@@ -99,7 +100,7 @@ class Core:
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
         templates = Templates()
-        registry_store = RegistryStore(deps.collector, deps.clock)
+        self._registry_store = registry_store = RegistryStore(deps.collector, deps.clock)
         copies = _copies(deps, options, registry_store, group)
         self._conversions = _conversions(deps, options, copies, registry_store)
         self.images = Images(
@@ -244,6 +245,8 @@ class Core:
         self.ledger.subscribe(self.board.on)
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)
+        if (private := self._options.images.private) is not None:
+            self.ledger.subscribe(GroupUses(self._registry_store, private, self.images.pulled).on)
         self.ledger.subscribe(self.starts.on)
         self.ledger.subscribe(self.queue.on)
         self.ledger.subscribe(self.expiry.on)
@@ -276,7 +279,8 @@ class Core:
             self._run("checkpoints", self.replicas.periodic("checkpoints", EXPIRE_EVERY_S, self._expire))
         if (registry := self._registry_cleanup) is not None:
             self._run("registry", self.replicas.periodic("registry", registry_cleanup.LOOK_EVERY_S, registry.turn))
-            self._run("full registry", registry.when_full())
+            self._run("full registry", registry.when_full(self.replicas.alone))
+            self._run("uses of copies", self._registry_store.run())
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())

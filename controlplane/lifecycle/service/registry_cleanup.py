@@ -7,7 +7,8 @@ share stays with that one.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import structlog
@@ -28,6 +29,7 @@ from controlplane.images import (
 )
 from controlplane.lifecycle.images import RegistryStore
 from controlplane.lifecycle.service.needed import Needed, Needs
+from controlplane.store import StoreLostError
 from controlplane.telemetry import Metrics
 
 LOOK_EVERY_S: Final = 600.0
@@ -45,6 +47,12 @@ URGENT_YOUNG_MS: Final = 300_000
 URGENT_PERCENT: Final = 80
 # Between two clean-ups of a registry that is full: what the first one has removed is free by then.
 URGENT_EVERY_S: Final = 30.0
+# Between two looks whether another replica is at it.
+LOOK_AGAIN_S: Final = 5.0
+# The name of its lease.
+FULL: Final = "full registry"
+
+Alone = Callable[[str], AbstractAsyncContextManager[bool]]
 
 
 class RegistryCleanup:
@@ -90,25 +98,37 @@ class RegistryCleanup:
         await asyncio.sleep(WAIT_S)
         await self._clean(urgent=False)
 
-    async def when_full(self) -> None:
+    async def when_full(self, alone: Alone) -> None:
         """Cleans up at once, whenever a start has found the registry full, until it is cancelled.
 
-        Replicas that do so at the same time remove the same images, once.
+        Args:
+            alone: whether no other replica does so; none begins it until the block ends.
         """
         while True:
             await self._store.wanted()
-            self._log.warning("the private registry is full, it is cleaned up")
             try:
-                await self._clean(urgent=True)
-            except Problem as problem:
-                self._log.error("the registry is not cleaned up", code=problem.code, detail=problem.detail)
-            except Exception:
-                # Raised, it would end all that shares the group with it: the whole control plane.
-                self._log.exception("the registry is not cleaned up")
-            await asyncio.sleep(URGENT_EVERY_S)
+                async with alone(FULL) as mine:
+                    if mine:
+                        await self._clean_full()
+                        # Others heard that it is full a moment ago: none of them begins before what went is free.
+                        await asyncio.sleep(URGENT_EVERY_S)
+            except (Problem, StoreLostError) as problem:
+                self._log.error("who cleans the registry up is not known", detail=str(problem))
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _clean_full(self) -> None:
+        self._log.warning("the private registry is full, it is cleaned up")
+        try:
+            await self._clean(urgent=True)
+        except Problem as problem:
+            self._log.error("the registry is not cleaned up", code=problem.code, detail=problem.detail)
+        except Exception:
+            # Raised, it would end all that shares the group with it: the whole control plane.
+            self._log.exception("the registry is not cleaned up")
 
     async def _clean(self, *, urgent: bool) -> None:
         async with self._cleaning:
+            await self._store.tell()
             try:
                 urgent = await self._reduce(urgent=urgent)
             except Problem as problem:
