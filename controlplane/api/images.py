@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Annotated, Final, Literal, Self
 
 from fastapi import APIRouter, Header, Path, Request
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from controlplane.api.context import App, Owner, Service
@@ -14,6 +14,7 @@ from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import checked_key
 from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.errors import Problem
+from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, names_a_file
 from controlplane.lifecycle.images import ConversionProgress, ImageProgress
 from controlplane.lifecycle.service.commits import CommitWish
 from controlplane.lifecycle.service.committed import CommittedUse, checkpoint_of
@@ -112,10 +113,33 @@ class PrefetchLine(BaseModel):
         )
 
 
+def _names_a_file(path: str) -> str:
+    if not names_a_file(path):
+        raise ValueError(f"{path[:200]!r} is no absolute path without '.', '..' and doubled slashes")
+    return path
+
+
+def _in_all(paths: list[str]) -> list[str]:
+    if sum(len(one.encode()) for one in paths) > MOST_FIRST_BYTES:
+        raise ValueError(f"paths must have at most {MOST_FIRST_BYTES} bytes in all")
+    return paths
+
+
+FilePath = Annotated[str, AfterValidator(_names_a_file)]
+
+
 class ConvertRequest(Closed):
-    """Which image is to be converted."""
+    """Which image is to be converted.
+
+    Attributes:
+        first: paths of files that nodes fetch before all others, in this order; those that the image does not have are
+            left out. The result is a copy that your starts alone get.
+    """
 
     image: ImageName
+    first: Annotated[list[FilePath], Field(max_length=MOST_FIRST), AfterValidator(_in_all)] = Field(
+        default_factory=list
+    )
 
 
 class ConvertLine(BaseModel):
@@ -266,7 +290,7 @@ async def prefetch(wish: PrefetchRequest, service: Service, owner: Owner) -> Str
 )
 async def convert(wish: ConvertRequest, service: Service, owner: Owner) -> StreamingResponse:
     """Starts are given the result once a sandbox has started from it. The conversion outlives a caller that leaves."""
-    told = service.inventory.convert(owner, wish.image)
+    told = service.inventory.convert(owner, wish.image, wish.first)
     # What cannot be begun at all is an answer with a status of its own.
     first = await anext(told)
     return StreamingResponse(_conversion(first, told), media_type=MEDIA_TYPE)

@@ -8,7 +8,17 @@ from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage
 from controlplane.images.challenge import Challenge, challenges
 from controlplane.images.checkpoints import Checkpoint
 from controlplane.images.commits import folder, is_foreign, own_reference, target
-from controlplane.images.copies import Converted, Copied, Copying, Found
+from controlplane.images.copies import (
+    MOST_FIRST,
+    MOST_FIRST_BYTES,
+    Converted,
+    Copied,
+    Copying,
+    Found,
+    Recorded,
+    names_a_file,
+    whose,
+)
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.manifest import (
     ACCEPTED,
@@ -35,6 +45,8 @@ __all__ = [
     "FORMS",
     "MAX_LAYERS",
     "MAX_MANIFEST_BYTES",
+    "MOST_FIRST",
+    "MOST_FIRST_BYTES",
     "Budget",
     "Challenge",
     "Checkpoint",
@@ -53,6 +65,7 @@ __all__ = [
     "Mirror",
     "Mode",
     "PrivateRegistry",
+    "Recorded",
     "Reference",
     "Registry",
     "RegistryImage",
@@ -71,8 +84,10 @@ __all__ = [
     "is_foreign",
     "is_index",
     "layers_of",
+    "names_a_file",
     "own_reference",
     "parse",
     "plan_removal",
     "target",
+    "whose",
 ]

@@ -1,7 +1,17 @@
-"""What the mirror tells of copies, as values."""
+"""What the mirror is asked for, and tells of copies, as values."""
 
+import hashlib
+import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, Self
+
+# Of what stands for an owner, as of what stands for a list: with a digest they fit into a tag.
+_HEX_DIGITS: Final = 24
+# What a conversion takes.
+MOST_FIRST: Final = 20_000
+MOST_FIRST_BYTES: Final = 1 << 20
+MOST_PATH_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,53 @@ class Copying:
         if self.phase == "converting":
             return f"{layers}, {self.done_bytes / 1e6:.0f} MB worked through"
         return f"{layers}, {self.done_bytes / 1e6:.0f} of {self.total_bytes / 1e6:.0f} MB sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What makes a converted copy a recorded one, which the starts of its owner alone get.
+
+    Attributes:
+        whose: stands for the owner (``whose``).
+        first: the paths of the files that nodes fetch before all others, in this order.
+    """
+
+    whose: str
+    first: tuple[str, ...]
+
+    @classmethod
+    def of(cls, owner: str, first: Iterable[str]) -> Self:
+        """Of an owner, with the first of these files: each once, as many as a conversion takes."""
+        kept: dict[str, None] = {}
+        size_bytes = 0
+        for one in first:
+            if one in kept or not names_a_file(one):
+                continue
+            size_bytes += len(one.encode())
+            if size_bytes > MOST_FIRST_BYTES or len(kept) == MOST_FIRST:
+                break
+            kept[one] = None
+        return cls(whose(owner), tuple(kept))
+
+    def __str__(self) -> str:
+        """Stands for both."""
+        return f"{self.whose} {hashlib.sha256(repr(self.first).encode()).hexdigest()[:_HEX_DIGITS]}"
+
+
+def names_a_file(path: str) -> bool:
+    """Whether it is an absolute path in its shortest form, which a conversion takes."""
+    try:
+        short = len(path.encode()) <= MOST_PATH_BYTES
+    except UnicodeEncodeError:
+        return False
+    # Of two slashes at the beginning POSIX says that they may mean something else.
+    shortest = len(path) > 1 and path[0] == "/" and path[1] != "/" and posixpath.normpath(path) == path
+    return short and shortest and "\0" not in path
+
+
+def whose(owner: str) -> str:
+    """What stands for an owner in the private registry."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:_HEX_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from controlplane.images.budget import StoreLimit
-from controlplane.images.copies import Converted, Copied, Copying, Found
+from controlplane.images.copies import Converted, Copied, Copying, Found, Recorded
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.private import PrivateRegistry
 from controlplane.images.reference import Reference
@@ -89,6 +89,7 @@ class Mirror(Protocol):
         *,
         through: str = "",
         no_room: bool = False,
+        recorded: Recorded | None = None,
     ) -> AsyncIterator[Copying | Copied]:
         """Copies an image unless it is there; ``Copied`` is the last of what is told.
 
@@ -100,6 +101,7 @@ class Mirror(Protocol):
             through: the repository of the plain copy, from which a converted one is made; empty: the plain copy itself
                 is what is wanted.
             no_room: the private registry is full: what is not there already is not copied.
+            recorded: makes a converted copy a recorded one.
 
         Raises:
             Problem: image_not_found, image_pull_failed, image_store_full, unsupported; ``MirrorAwayError``: the mirror
@@ -115,20 +117,25 @@ class Mirror(Protocol):
         """
         ...
 
-    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+    async def converted(
+        self, repository: str, source: str, architectures: Collection[str], whose: str = ""
+    ) -> Converted | None:
         """The converted copy of an image; None: there is none.
 
         Args:
             repository: of converted copies.
             source: the digest of what it was made of.
             architectures: those of the machines.
+            whose: of the recorded copies of this owner the one that was tried last.
 
         Raises:
             Problem: image_pull_failed; ``MirrorAwayError``.
         """
         ...
 
-    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+    async def judge(
+        self, repository: str, source: str, architectures: Collection[str], tried: Converted, whose: str = ""
+    ) -> None:
         """Keeps whether a sandbox has started from a converted copy, for all control planes to come.
 
         Args:
@@ -136,6 +143,7 @@ class Mirror(Protocol):
             source: the digest of what it was made of.
             architectures: those of the machines.
             tried: the copy, with what came of the start.
+            whose: the owner of a recorded copy.
 
         Raises:
             Problem: image_pull_failed; ``MirrorAwayError``.

@@ -10,7 +10,7 @@ from grpc import aio
 
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
-from controlplane.images import Converted, Copied, Copying, Credentials, Found, Reference
+from controlplane.images import Converted, Copied, Copying, Credentials, Found, Recorded, Reference
 from controlplane.registry.channel import channel_to
 from controlplane.wire import mirror_pb2, mirror_pb2_grpc
 
@@ -60,6 +60,7 @@ class MirrorClient:
         *,
         through: str = "",
         no_room: bool = False,
+        recorded: Recorded | None = None,
     ) -> AsyncIterator[Copying | Copied]:
         """See ``Mirror.copy``."""
         upstream = None
@@ -74,6 +75,8 @@ class MirrorClient:
             tag=source.tag,
             through=through,
             no_room=no_room,
+            first=() if recorded is None else recorded.first,
+            whose="" if recorded is None else recorded.whose,
         )
         call = self._stub.Copy(request)
         try:
@@ -89,18 +92,23 @@ class MirrorClient:
         reply = await self._found(mirror_pb2.FindRequest(repository=repository, reference=reference))
         return None if reply is None else Found(reply.digest, reply.named)
 
-    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+    async def converted(
+        self, repository: str, source: str, architectures: Collection[str], whose: str = ""
+    ) -> Converted | None:
         """See ``Mirror.converted``."""
         request = mirror_pb2.FindRequest(
             repository=repository,
             reference=source,
             form=mirror_pb2.ESTARGZ,
             architectures=sorted(architectures),
+            whose=whose,
         )
         reply = await self._found(request)
         return None if reply is None else Converted(reply.digest, _BOOTED.get(reply.boot), reply.why)
 
-    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+    async def judge(
+        self, repository: str, source: str, architectures: Collection[str], tried: Converted, whose: str = ""
+    ) -> None:
         """See ``Mirror.judge``."""
         request = mirror_pb2.JudgeRequest(
             repository=repository,
@@ -109,6 +117,7 @@ class MirrorClient:
             digest=tried.digest,
             boots=bool(tried.booted),
             why=tried.why,
+            whose=whose,
         )
         try:
             await self._stub.Judge(request, timeout=FIND_WITHIN_S)

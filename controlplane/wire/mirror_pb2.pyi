@@ -17,7 +17,7 @@ PLAIN: ImageForm
 ESTARGZ: ImageForm
 
 class CopyRequest(_message.Message):
-    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag", "through", "no_room")
+    __slots__ = ("source", "upstream", "target", "form", "architectures", "tag", "through", "no_room", "first", "whose")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     UPSTREAM_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,8 @@ class CopyRequest(_message.Message):
     TAG_FIELD_NUMBER: _ClassVar[int]
     THROUGH_FIELD_NUMBER: _ClassVar[int]
     NO_ROOM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    WHOSE_FIELD_NUMBER: _ClassVar[int]
     source: str
     upstream: UpstreamCredentials
     target: str
@@ -34,7 +36,9 @@ class CopyRequest(_message.Message):
     tag: str
     through: str
     no_room: bool
-    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., through: _Optional[str] = ..., no_room: _Optional[bool] = ...) -> None: ...
+    first: _containers.RepeatedScalarFieldContainer[str]
+    whose: str
+    def __init__(self, source: _Optional[str] = ..., upstream: _Optional[_Union[UpstreamCredentials, _Mapping]] = ..., target: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., tag: _Optional[str] = ..., through: _Optional[str] = ..., no_room: _Optional[bool] = ..., first: _Optional[_Iterable[str]] = ..., whose: _Optional[str] = ...) -> None: ...
 
 class UpstreamCredentials(_message.Message):
     __slots__ = ("username", "password")
@@ -95,16 +99,18 @@ class Copied(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., there: _Optional[bool] = ..., sent_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., architectures: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindRequest(_message.Message):
-    __slots__ = ("repository", "reference", "form", "architectures")
+    __slots__ = ("repository", "reference", "form", "architectures", "whose")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     REFERENCE_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
+    WHOSE_FIELD_NUMBER: _ClassVar[int]
     repository: str
     reference: str
     form: ImageForm
     architectures: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, repository: _Optional[str] = ..., reference: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ...) -> None: ...
+    whose: str
+    def __init__(self, repository: _Optional[str] = ..., reference: _Optional[str] = ..., form: _Optional[_Union[ImageForm, str]] = ..., architectures: _Optional[_Iterable[str]] = ..., whose: _Optional[str] = ...) -> None: ...
 
 class FindReply(_message.Message):
     __slots__ = ("digest", "named", "boot", "why")
@@ -127,20 +133,22 @@ class FindReply(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., named: _Optional[str] = ..., boot: _Optional[_Union[FindReply.Boot, str]] = ..., why: _Optional[str] = ...) -> None: ...
 
 class JudgeRequest(_message.Message):
-    __slots__ = ("repository", "source", "architectures", "digest", "boots", "why")
+    __slots__ = ("repository", "source", "architectures", "digest", "boots", "why", "whose")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     BOOTS_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    WHOSE_FIELD_NUMBER: _ClassVar[int]
     repository: str
     source: str
     architectures: _containers.RepeatedScalarFieldContainer[str]
     digest: str
     boots: bool
     why: str
-    def __init__(self, repository: _Optional[str] = ..., source: _Optional[str] = ..., architectures: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., boots: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
+    whose: str
+    def __init__(self, repository: _Optional[str] = ..., source: _Optional[str] = ..., architectures: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., boots: _Optional[bool] = ..., why: _Optional[str] = ..., whose: _Optional[str] = ...) -> None: ...
 
 class JudgeReply(_message.Message):
     __slots__ = ()

@@ -283,6 +283,30 @@ async def test_an_image_that_is_not_converted_starts_whole_and_lazy_is_refused_b
     assert "not converted" in sandbox.image_pulled_why
 
 
+async def test_an_owners_list_orders_its_own_copy_which_every_control_plane_gives_its_starts_alone(
+    real: Place, binary: Path, tmp_path: Path
+) -> None:
+    private = PrivateRegistry(real.private)
+    real.plane.cluster.lazy_images = private.converted
+    named = await real.upstream.archive("team/app", "1", FILES)
+    common, _ = await real.created("team/app:1", pull="lazy")
+    body = {"image": f"{real.upstream.address}/team/app:1", "first": ["/usr/bin/program", "/not/there"]}
+    answer = await real.plane.api("POST", "/v1/images/convert", body=body)
+    told = json.loads(answer.body.splitlines()[-1])
+    assert (told["state"], told["digest"]) == ("offered", named)
+    assert told["ran"] != common.image_ran
+    source = parse(f"{real.upstream.address}/team/app").at(named)
+    (tmp_path / "again").mkdir()
+    async with place(binary, tmp_path / "again", real.upstream.address, real.private) as again:
+        again.plane.cluster.lazy_images = private.converted
+        own, image = await again.created("team/app:1")
+        assert (own.image_ran, image) == (told["ran"], private.copy(source, told["ran"], "estargz"))
+        other, _ = await again.created("team/app:1", owner="bob")
+        assert (other.image_ran, other.image_pulled) == (common.image_ran, "lazy")
+        manifest = json.loads(await pulled(again, image))
+        assert manifest["annotations"]["dev.rollbox.converted-from"] == named
+
+
 async def _offered(mirror: MirrorClient, repository: str, source: str) -> bool:
     found = await mirror.converted(repository, source, ["amd64"])
     return found is not None and found.booted is True

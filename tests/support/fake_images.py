@@ -22,6 +22,7 @@ class FakeImages:
         missing: images that no registry has.
         breaks: after so many lines each of the next answers to a prefetch breaks off.
         prefetched, converted: what was asked for, each call.
+        first: of each conversion, the files that come first.
         nodes: on how many nodes, each prefetch.
         stuck: images of which a prefetch never ends.
         commits: how often each idempotency key has come, and the body of each call.
@@ -33,6 +34,7 @@ class FakeImages:
     breaks: list[int] = field(default_factory=list)
     prefetched: list[list[str]] = field(default_factory=list)
     converted: list[str] = field(default_factory=list)
+    first: list[list[str] | None] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     kept: list[str] = field(default_factory=lambda: ["repo:v1"])
@@ -81,8 +83,10 @@ class FakeImages:
 
     async def convert(self, request: web.Request) -> web.StreamResponse:
         """The progress of one image."""
-        image = (await request.json())["image"]
+        body = await request.json()
+        image = body["image"]
         self.converted.append(image)
+        self.first.append(body.get("first"))
         lines: list[dict[str, Any]] = [{"state": "copying"}, {"state": "converting", "text": "1 of 2 layers"}]
         if image in self.missing:
             problem = {"code": "unsupported", "detail": f"{image}: 128 layers", "details": {"option": "pull"}}

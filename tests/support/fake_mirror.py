@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.errors import Problem
-from controlplane.images import Converted, Copied, Copying, Credentials, Found, Keyring, Reference
+from controlplane.images import Converted, Copied, Copying, Credentials, Found, Keyring, Recorded, Reference
 from controlplane.registry import MirrorAwayError
 from tests.support.fake_registry import digest
 
@@ -28,6 +28,10 @@ class FakeMirror:
     refusal: Problem | None = None
     lazy: dict[tuple[str, str], Converted] = field(default_factory=dict)
     conversions: list[str] = field(default_factory=list)
+    # By repository, digest of the source, and whose it is.
+    recorded: dict[tuple[str, str, str], Converted] = field(default_factory=dict)
+    lists: list[tuple[str, ...]] = field(default_factory=list)  # of recorded copies, as they were made
+    made: set[tuple[str, str]] = field(default_factory=set)  # recorded copies, by repository and digest
     architectures: tuple[str, ...] = ()  # of converted copies
 
     async def copy(
@@ -39,13 +43,14 @@ class FakeMirror:
         *,
         through: str = "",
         no_room: bool = False,
+        recorded: Recorded | None = None,
     ) -> AsyncIterator[Copying | Copied]:
         assert "amd64" in set(architectures)
         assert repository.startswith("estargz/") == bool(through)
         if self.away:
             raise MirrorAwayError("it is away")
         if through:
-            async for told in self._convert(source, repository, through, no_room=no_room):
+            async for told in self._convert(source, repository, through, recorded, no_room=no_room):
                 yield told
             return
         self.asked.append((str(source), credentials))
@@ -72,9 +77,9 @@ class FakeMirror:
         yield Copied(ran, there=False)
 
     async def _convert(
-        self, source: Reference, repository: str, through: str, *, no_room: bool
+        self, source: Reference, repository: str, through: str, recorded: Recorded | None, *, no_room: bool
     ) -> AsyncIterator[Copying | Copied]:
-        if (there := self.lazy.get((repository, source.digest))) is not None:
+        if recorded is None and (there := self.lazy.get((repository, source.digest))) is not None:
             yield Copied(there.digest, there=True, architectures=self.architectures)
             return
         if no_room:
@@ -86,18 +91,32 @@ class FakeMirror:
             await asyncio.sleep(self.converts_s / LAYERS)
         if self.refusal is not None:
             raise self.refusal
-        self.lazy[repository, source.digest] = made = Converted(digest(f"lazy {source.digest}"))
+        made = Converted(digest(f"lazy {source.digest}" + ("" if recorded is None else f" {recorded}")))
+        if recorded is None:
+            self.lazy[repository, source.digest] = made
+        else:
+            self.lists.append(recorded.first)
+            self.made.add((repository, made.digest))
         yield Copied(made.digest, there=False, architectures=self.architectures)
 
-    async def converted(self, repository: str, source: str, architectures: Collection[str]) -> Converted | None:
+    async def converted(
+        self, repository: str, source: str, architectures: Collection[str], whose: str = ""
+    ) -> Converted | None:
         assert "amd64" in set(architectures)
         if self.away:
             raise MirrorAwayError("it is away")
         await asyncio.sleep(self.finds_s)
+        if whose:
+            return self.recorded.get((repository, source, whose))
         return self.lazy.get((repository, source))
 
-    async def judge(self, repository: str, source: str, architectures: Collection[str], tried: Converted) -> None:
+    async def judge(
+        self, repository: str, source: str, architectures: Collection[str], tried: Converted, whose: str = ""
+    ) -> None:
         assert "amd64" in set(architectures)
+        if whose:
+            self.recorded[repository, source, whose] = tried
+            return
         assert self.lazy[repository, source].digest == tried.digest
         if not self.lazy[repository, source].booted:
             self.lazy[repository, source] = tried
@@ -112,6 +131,8 @@ class FakeMirror:
         for (where, _), made in self.lazy.items():
             if (where, made.digest) == (repository, reference):
                 return Found(made.digest, "")
+        if (repository, reference) in self.made:
+            return Found(reference, "")
         return self.there.get((repository, reference))
 
 

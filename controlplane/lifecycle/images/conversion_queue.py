@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from controlplane.errors import Problem
-from controlplane.images import Converted, Reference
+from controlplane.images import Converted, Recorded, Reference
 from controlplane.lifecycle.images.conversion_order import ConversionOrder
 from controlplane.lifecycle.images.copies import Copy
 
@@ -20,10 +20,12 @@ class Conversion:
         booting: whether a sandbox is being started from it.
         again: somebody asks for it by name: that no sandbox started from it before is no answer.
         awaited: whether somebody waits for it.
+        recorded: what makes its copy a recorded one; None: it is all owners'.
     """
 
-    def __init__(self, source: Reference, owner: str, *, awaited: bool) -> None:
+    def __init__(self, source: Reference, owner: str, *, awaited: bool, recorded: Recorded | None = None) -> None:
         self.source = source
+        self.recorded = recorded
         self.owners = [owner]
         self.others = 0
         self.copy: Copy | None = None
@@ -33,6 +35,17 @@ class Conversion:
         self.awaited = awaited
         self.over: asyncio.Future[Converted | Problem] = asyncio.get_running_loop().create_future()
         self._waiting = 0
+
+    @property
+    def key(self) -> str:
+        """What is converted once."""
+        own = "" if self.recorded is None else f" {self.recorded}"
+        return f"{key_of(self.source)}{own}"
+
+    @property
+    def whose(self) -> str:
+        """Whose a recorded copy is; empty: it is all owners'."""
+        return "" if self.recorded is None else self.recorded.whose
 
     async def soon(self, within_s: float) -> bool:
         """Waits a moment; whether it is over."""
@@ -94,13 +107,13 @@ class ConversionQueue:
 
     def put(self, conversion: Conversion) -> Sequence[Conversion]:
         """Adds a conversion; those that have no place any more, of which it may be one."""
-        left = self._order.put(key_of(conversion.source), conversion, conversion.owners)
+        left = self._order.put(conversion.key, conversion, conversion.owners)
         self._tell()
         return left
 
     def join(self, conversion: Conversion, owner: str) -> None:
         """One more owner wants what may wait here."""
-        if (key := key_of(conversion.source)) in self._order:
+        if (key := conversion.key) in self._order:
             self._order.join(key, owner)
 
     async def take(self) -> Conversion:
@@ -123,6 +136,6 @@ class ConversionQueue:
         self._more.set()
 
 
-def key_of(source: Reference) -> str:
-    """What is converted once."""
-    return f"{source.name}@{source.digest}"
+def key_of(source: Reference, whose: str = "") -> str:
+    """What is offered once: to all owners, or to one."""
+    return f"{source.name}@{source.digest}{whose and f' {whose}'}"

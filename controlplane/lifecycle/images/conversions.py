@@ -10,7 +10,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Converted, Mirror, PrivateRegistry, Reference
+from controlplane.images import Converted, Mirror, PrivateRegistry, Recorded, Reference, whose
 from controlplane.lifecycle.images.conversion_order import MOST_WAITING
 from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
 from controlplane.lifecycle.images.copies import Copies, Copy
@@ -67,14 +67,20 @@ class Conversions:
         self._making, self._trying = ConversionQueue(), ConversionQueue()
         self._log = structlog.get_logger("images")
 
-    async def known(self, source: Reference) -> Known:
-        """What is known of an image's converted copy. Cost: nothing within a minute; else the mirror's."""
-        key = key_of(source)
+    async def known(self, source: Reference, owner: str = "") -> Known:
+        """What is known of an image's converted copy. Cost: nothing within a minute; else the mirror's.
+
+        Args:
+            source: the image.
+            owner: of his recorded copy; empty: of the copy of all owners.
+        """
+        own = whose(owner) if owner else ""
+        key = key_of(source, own)
         if (known := self._verdicts.known(key)) is not None:
             return known
         try:
             async with asyncio.timeout(ASKED_WITHIN_S):
-                found = await self._used(source, await self._found(source))
+                found = await self._used(source, await self._found(source, own))
         except Problem as problem:
             return Known("unknown", why=problem.detail)
         except TimeoutError:
@@ -95,13 +101,25 @@ class Conversions:
         conversion.again = conversion.again or again
         return conversion
 
+    def recorded(self, source: Reference, owner: str, recorded: Recorded) -> Conversion:
+        """The conversion that makes an owner's recorded copy; as ``awaited``."""
+        return self._wanted(source, owner, awaited=True, recorded=recorded)
+
     def behind(self, source: Reference, owner: str) -> None:
         """Has an image converted for later starts of this owner and others, unless too many wait."""
         self._wanted(source, owner, awaited=False)
 
-    def broke(self, source: Reference, why: str) -> None:
-        """Takes in that a start from the converted copy has failed for its image: the next ones get the plain copy."""
-        self._verdicts.failed(key_of(source), why)
+    def broke(self, source: Reference, owner: str, digest: str, why: str) -> None:
+        """Takes in that a start from a converted copy has failed for its image: the next ones do not get it.
+
+        Args:
+            source: the image.
+            owner: of the sandbox.
+            digest: of the copy.
+            why: it failed.
+        """
+        own = key_of(source, whose(owner))
+        self._verdicts.failed(own if self._verdicts.last(own) == digest else key_of(source), why)
 
     async def run(self, boot: Boot) -> None:
         """Converts what is wanted, and starts from it, until it is cancelled."""
@@ -136,32 +154,32 @@ class Conversions:
             detail = f"the conversion of {conversion.source} failed in the control plane"
             self._settle(conversion, Problem("internal", detail))
 
-    def _wanted(self, source: Reference, owner: str, *, awaited: bool) -> Conversion:
-        key = key_of(source)
-        if (known := self._under_way.get(key)) is not None:
+    def _wanted(self, source: Reference, owner: str, *, awaited: bool, recorded: Recorded | None = None) -> Conversion:
+        conversion = Conversion(source, owner, awaited=awaited, recorded=recorded)
+        if (known := self._under_way.get(conversion.key)) is not None:
             known.awaited = known.awaited or awaited
             if owner not in known.owners:
                 known.owners.append(owner)
                 for queue in (self._making, self._trying):
                     queue.join(known, owner)
             return known
-        self._under_way[key] = conversion = Conversion(source, owner, awaited=awaited)
+        self._under_way[conversion.key] = conversion
         self._put(self._making, conversion)
         return conversion
 
     def _put(self, queue: ConversionQueue, conversion: Conversion) -> None:
         for one in queue.put(conversion):
-            del self._under_way[key_of(one.source)]
+            del self._under_way[one.key]
             self._metrics.image_converted("dropped")
             one.end(Problem("capacity_unavailable", f"{MOST_WAITING} images wait to be converted already"))
 
     async def _make(self, conversion: Conversion) -> None:
         source = conversion.source
         # Without credentials: the plain copy is there, and a conversion reads that one.
-        async with self._copies.joined(source.untagged(), None, "estargz") as copy:
+        async with self._copies.joined(source.untagged(), None, "estargz", conversion.recorded) as copy:
             conversion.copy = copy
             made = Converted(await _unless_stalled(copy), architectures=copy.architectures)
-        found = await self._found(source)
+        found = await self._found(source, conversion.whose)
         if found is not None and found.digest == made.digest and (found.booted or self._final(conversion, found)):
             self._settle(conversion, found)
             return
@@ -180,11 +198,14 @@ class Conversions:
             raise Problem("image_pull_failed", f"no sandbox started from it within {TRIED_WITHIN_S:.0f} s") from late
         finally:
             conversion.booting = False
-        if why and (trial := self._verdicts.trial_failed(key_of(source), made.digest)):
+        if why and (trial := self._verdicts.trial_failed(conversion.key, made.digest)):
             raise Problem("image_pull_failed", f"trial {trial} of {TRIALS}: {why}")
         made = replace(made, booted=not why, why=why)
         repository = self._private.repository(source, "estargz")
-        await self._mirror.judge(repository, source.digest, self._copies.architectures(), made)
+        # A recorded copy from which no sandbox starts takes no other one's place.
+        if made.booted or conversion.recorded is None:
+            architectures = self._copies.architectures()
+            await self._mirror.judge(repository, source.digest, architectures, made, conversion.whose)
         self._settle(conversion, made)
 
     async def _why_not(self, image: str, made: Converted, boot: Boot) -> str:
@@ -199,24 +220,27 @@ class Conversions:
         return found.booted is False and not conversion.again
 
     def _settle(self, conversion: Conversion, outcome: Converted | Problem) -> None:
-        key = key_of(conversion.source)
-        self._under_way.pop(key, None)
+        self._under_way.pop(conversion.key, None)
+        key = key_of(conversion.source, conversion.whose)
         if isinstance(outcome, Problem):
             refused = outcome.entry.fault == "caller"
             self._metrics.image_converted("refused" if refused else "failed")
             self._log.warning("image not converted", image=str(conversion.source), detail=outcome.detail)
-            (self._verdicts.refused if refused else self._verdicts.failed)(key, outcome.detail)
+            if conversion.recorded is None:
+                (self._verdicts.refused if refused else self._verdicts.failed)(key, outcome.detail)
         else:
             self._metrics.image_converted("offered" if outcome.booted else "not_started")
-            known = self._verdicts.tried(key, outcome)
+            if outcome.booted or conversion.recorded is None:
+                self._verdicts.tried(key, outcome)
             if not outcome.booted:
                 self._log.warning("no sandbox starts from it", image=str(conversion.source), detail=outcome.why)
-                outcome = Problem("unsupported", f"pull lazy: {known.why}; pull it auto or full", option="pull")
+                why = f"no sandbox starts from its converted copy: {outcome.why}"
+                outcome = Problem("unsupported", f"pull lazy: {why}; pull it auto or full", option="pull")
         conversion.end(outcome)
 
-    async def _found(self, source: Reference) -> Converted | None:
+    async def _found(self, source: Reference, own: str) -> Converted | None:
         repository = self._private.repository(source, "estargz")
-        return await self._mirror.converted(repository, source.digest, self._copies.architectures())
+        return await self._mirror.converted(repository, source.digest, self._copies.architectures(), own)
 
     async def _used(self, source: Reference, found: Converted | None) -> Converted | None:
         """Notes the use of a copy that is offered; None: it was removed just now."""

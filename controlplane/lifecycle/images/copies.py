@@ -10,7 +10,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Copied, Copying, Credentials, Form, Mirror, PrivateRegistry, Reference
+from controlplane.images import Copied, Copying, Credentials, Form, Mirror, PrivateRegistry, Recorded, Reference
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.registry import MirrorAwayError
 from controlplane.telemetry import Metrics
@@ -25,8 +25,9 @@ MOST_COPIES: Final = 3
 # Of nodes that are not known yet.
 _UNKNOWN: Final = ("amd64",)
 
-# Name with digest, the tag that the mirror is told, architectures, and form: equal ones wait for one copy.
-_Key = tuple[str, str, tuple[str, ...], Form]
+# Name with digest, the tag that the mirror is told, architectures, form, and what makes it a recorded copy: equal ones
+# wait for one copy.
+_Key = tuple[str, str, tuple[str, ...], Form, Recorded | None]
 # Starts with other credentials wait for an answer of their own: these may have expired. The mirror copies once.
 _Flight = tuple[_Key, Credentials | None]
 
@@ -124,7 +125,11 @@ class Copies:
 
     @asynccontextmanager
     async def joined(
-        self, source: Reference, credentials: Credentials | None, form: Form = "plain"
+        self,
+        source: Reference,
+        credentials: Credentials | None,
+        form: Form = "plain",
+        recorded: Recorded | None = None,
     ) -> AsyncIterator[Copy]:
         """A copy of an image, begun unless it is under way; it ends when the last one that waits for it leaves.
 
@@ -132,8 +137,9 @@ class Copies:
             source: with a digest; whoever asks has the right to it.
             credentials: for its registry.
             form: of the copy.
+            recorded: makes a converted copy a recorded one.
         """
-        flight = (self._key(source, form), credentials)
+        flight = (self._key(source, form, recorded), credentials)
         copy = self._copies.get(flight) or self._begin(flight, source)
         copy.waiting += 1
         try:
@@ -224,7 +230,9 @@ class Copies:
         no_room: bool,
     ) -> Copied:
         source, architectures = copy.source, key[2]
-        told_all = self._mirror.copy(source, credentials, repository, architectures, through=through, no_room=no_room)
+        told_all = self._mirror.copy(
+            source, credentials, repository, architectures, through=through, no_room=no_room, recorded=key[4]
+        )
         async for told in told_all:
             if isinstance(told, Copied):
                 return told
@@ -239,14 +247,16 @@ class Copies:
         """Those of the machines for which images are copied."""
         return tuple(sorted(self._architectures() or _UNKNOWN))
 
-    def _key(self, source: Reference, form: Form = "plain") -> _Key:
-        return f"{source.name}@{source.digest}", source.tag, self.architectures(), form
+    def _key(self, source: Reference, form: Form = "plain", recorded: Recorded | None = None) -> _Key:
+        return f"{source.name}@{source.digest}", source.tag, self.architectures(), form, recorded
 
     def _keep(self, key: _Key, digest: str) -> None:
-        name, tag, architectures, form = key
+        name, tag, architectures, form, recorded = key
+        if recorded is not None:
+            return  # nobody asks whether one is there
         # With its tag it is there for those too who name none.
         for one in {tag, ""}:
-            there: _Key = (name, one, architectures, form)
+            there: _Key = (name, one, architectures, form, None)
             self._there[there] = (digest, self._clock.now_ms() + THERE_MS)
             self._there.move_to_end(there)
             if len(self._there) > MOST_THERE:

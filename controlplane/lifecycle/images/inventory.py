@@ -126,7 +126,9 @@ class Inventory:
         if not work.cancelled():
             work.result()
 
-    async def convert(self, owner: str, name: str) -> AsyncGenerator[ConversionProgress, None]:
+    async def convert(
+        self, owner: str, name: str, first: Sequence[str] = ()
+    ) -> AsyncGenerator[ConversionProgress, None]:
         """Has an image converted, ahead of those that no one waits for; the last progress is ``offered``.
 
         A caller that stops early closes the stream; the conversion goes on.
@@ -134,6 +136,8 @@ class Inventory:
         Args:
             owner: has the right to the image.
             name: as for a create.
+            first: makes a recorded copy, which the starts of this owner alone get: the paths of files that nodes fetch
+                before all others, in this order.
 
         Raises:
             Problem: permission_denied, unsupported: before the first progress; why it is not offered.
@@ -148,7 +152,7 @@ class Inventory:
             pin = copying.result()
         finally:
             copying.cancel()
-        found = await self._lazily.conversion(owner, pin)
+        found = await self._lazily.conversion(owner, pin, first)
         if isinstance(found, Conversion):
             async for told in _followed(found):
                 yield told
@@ -191,7 +195,7 @@ class Inventory:
                 await told.put(self._failed(name, bug))
 
     async def _named(self, owner: str, name: str) -> Pin:
-        return await self._lazily.ahead(SandboxSpec(image=name), await self._copied(owner, name))
+        return await self._lazily.ahead(owner, SandboxSpec(image=name), await self._copied(owner, name))
 
     async def _copied(self, owner: str, name: str) -> Pin:
         try:

@@ -1,10 +1,12 @@
 """``LazyStarts``: chooses between the plain and the converted copy of an image, and has images converted."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry, parse
+from controlplane.images import PrivateRegistry, Recorded, parse
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.forms import Choice, Known, choose
@@ -66,7 +68,7 @@ class LazyStarts:
             return pin  # on record: another replica has chosen
         if self._conversions is None or self._private is None or not pin.source:
             return self._counted(self._unconverted(spec, pin), "asked" if spec.pull == "full" else "own")
-        choice = await self._choice(self._conversions, self._private, spec, pin)
+        choice = await self._choice(self._conversions, self._private, owner, spec, pin)
         if choice.form == "estargz" and not choice.digest:
             return self._conversions.awaited(parse(pin.source), owner)
         if choice.convert:
@@ -90,12 +92,13 @@ class LazyStarts:
             detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
             raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")
 
-    async def conversion(self, owner: str, pin: Pin) -> Conversion | Pin:
+    async def conversion(self, owner: str, pin: Pin, first: Sequence[str] = ()) -> Conversion | Pin:
         """The conversion of an image whose plain copy is there; the converted copy where it is offered already.
 
         Args:
             owner: who waits for it.
             pin: the plain copy.
+            first: makes it a recorded copy, of this owner alone: the paths of files that nodes fetch before all others.
 
         Raises:
             Problem: unsupported: the image is not converted; image_pull_failed: no registry says its digest.
@@ -103,15 +106,17 @@ class LazyStarts:
         self.check_converts()
         if self._conversions is None or not pin.source:
             raise _no_copy(pin)
+        if first:
+            return self._conversions.recorded(parse(pin.source), owner, Recorded.of(owner, first))
         known = await self._conversions.known(parse(pin.source))
         if known.state == "offered":
             return self._pinned(pin, Choice("estargz", known.digest))
         return self._conversions.awaited(parse(pin.source), owner, again=True)
 
-    def broke(self, pin: Pin, why: str) -> None:
-        """Takes in that a start has failed for its image: if that is a converted copy, the next get the plain one."""
+    def broke(self, owner: str, pin: Pin, why: str) -> None:
+        """Takes in that a start of an owner has failed for its image; of a converted copy the next ones get another."""
         if self._conversions is not None and pin.source and pin.pulled == "lazy":
-            self._conversions.broke(parse(pin.source), f"a start from it failed: {why}")
+            self._conversions.broke(parse(pin.source), owner, pin.ran, f"a start from it failed: {why}")
 
     def fallen_back(self, plain: Pin, why: str) -> Pin:
         """The plain copy, for a start that did not get ready from the converted one."""
@@ -121,23 +126,33 @@ class LazyStarts:
         """The converted copy of an image, which has this digest."""
         return self._pinned(pin, Choice("estargz", digest))
 
-    async def ahead(self, spec: SandboxSpec, pin: Pin) -> Pin:
-        """What a start would be given now, which waits for nothing; nothing is counted, and nothing converted."""
+    async def ahead(self, owner: str, spec: SandboxSpec, pin: Pin) -> Pin:
+        """What an owner's start would be given now, which waits for nothing; nothing is counted or converted."""
         if self._conversions is None or self._private is None or not pin.source:
             return pin
-        return self._pinned(pin, await self._choice(self._conversions, self._private, spec, pin))
+        return self._pinned(pin, await self._choice(self._conversions, self._private, owner, spec, pin))
 
-    async def _choice(self, conversions: Conversions, private: PrivateRegistry, spec: SandboxSpec, pin: Pin) -> Choice:
+    async def _choice(
+        self, conversions: Conversions, private: PrivateRegistry, owner: str, spec: SandboxSpec, pin: Pin
+    ) -> Choice:
         able = self._machines.lazily(spec.model_copy(update={"image": f"{private.converted}any"}))
         known = Known("unknown")
         if able and spec.pull != "full":
-            known = await conversions.known(parse(pin.source))
+            known = await self._known(conversions, owner, pin)
         if known.state == "offered" and spec.pull == "auto" and (why := self._machines.broken(known.digest)):
             known = Known("failed", why=f"files in it could not be read {why}")
         choice = choose(spec.pull, known, able=able)
         if choice.reason == "nodes" and (trouble := self._machines.lazy_trouble()):
             return replace(choice, reason="snapshotter", why=trouble)
         return choice
+
+    async def _known(self, conversions: Conversions, owner: str, pin: Pin) -> Known:
+        """The owner's recorded copy where it has one that works, else the copy of all owners."""
+        source = parse(pin.source)
+        if ":" in owner:  # of the platform, such as a pool: nobody has recorded for it
+            return await conversions.known(source)
+        own, common = await asyncio.gather(conversions.known(source, owner), conversions.known(source))
+        return own if own.state == "offered" and not self._machines.broken(own.digest) else common
 
     def _unconverted(self, spec: SandboxSpec, pin: Pin) -> Pin:
         """An image that is not copied: nodes mount it as it is, or fetch it."""

@@ -31,6 +31,11 @@ class Verdicts:
         known, until_ms = self._known.get(key, (None, 0))
         return known if self._clock.now_ms() < until_ms else None
 
+    def last(self, key: str) -> str:
+        """The digest that was offered last, whether that holds still or not; empty: none."""
+        known, _ = self._known.get(key, (None, 0))
+        return "" if known is None else known.digest
+
     def found(self, key: str, found: Converted | None) -> Known:
         """Takes in what the mirror has."""
         if found is None or found.booted is None:

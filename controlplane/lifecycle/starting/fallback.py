@@ -79,7 +79,7 @@ class Fallback:
 
     async def _anew(self, sandbox: Sandbox, pin: Pin, plain: Pin, boot: Boot, over: "asyncio.Future[Sandbox]") -> Pin:
         waited_s = (self._clock.now_ms() - sandbox.created_at_ms) / 1000
-        self._lazily.broke(pin, f"a sandbox was not ready {waited_s:.0f} s after its create")
+        self._lazily.broke(sandbox.owner, pin, f"a sandbox was not ready {waited_s:.0f} s after its create")
         whole = self._lazily.fallen_back(plain, f"from its converted copy it was not ready after {waited_s:.0f} s")
         self._log.warning("start goes on with the plain copy", sandbox_id=sandbox.id, image=pin.name)
 

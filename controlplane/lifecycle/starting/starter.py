@@ -203,4 +203,4 @@ class Starter:
         placement = self._cluster.placement(sandbox.id)
         never_ready = code == _NEVER_READY and placement is not None and bool(placement.node)
         if code in _OF_IMAGES or never_ready:
-            self._lazily.broke(pin, why)
+            self._lazily.broke(sandbox.owner, pin, why)

@@ -52,7 +52,7 @@ func (c *Copier) convertedIn(
 	}
 	f.like(&wire.CopyProgress{Phase: wire.CopyProgress_CONVERTING, TotalLayers: uint32(layersOf(manifests))})
 	return c.convertAll(ctx, f, own, manifests, target, func(ctx context.Context, image v1.Image) (v1.Image, error) {
-		return convert(ctx, image, folder,
+		return convert(ctx, image, folder, f.request.first,
 			func() { f.change(func(p *progress) { p.doneLayers++ }) },
 			func(bytes int64) { f.change(func(p *progress) { p.doneBytes += bytes }) })
 	})

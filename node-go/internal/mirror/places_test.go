@@ -93,7 +93,7 @@ func TestConversionsHoldUpNoCopy(t *testing.T) {
 	copier.places = newPlaces(1)
 	begun := make(chan struct{}, 2)
 	copier.Forms = map[wire.ImageForm]Converter{
-		wire.ImageForm_ESTARGZ: func(ctx context.Context, _ v1.Image, _ string, _ func(), _ func(int64)) (v1.Image, error) {
+		wire.ImageForm_ESTARGZ: func(ctx context.Context, _ v1.Image, _ string, _ []string, _ func(), _ func(int64)) (v1.Image, error) {
 			begun <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -135,7 +135,7 @@ func TestARegistryThatLimitsHoldsUpNoOtherConversion(t *testing.T) {
 	copier.PlainRegistries = []string{limiting.host, other.host}
 	copier.Upstream = NewPatience(NewGuard(copier.PlainRegistries).Transport(time.Minute))
 	copier.Forms = map[wire.ImageForm]Converter{
-		wire.ImageForm_ESTARGZ: func(_ context.Context, image v1.Image, _ string, _ func(), _ func(int64)) (v1.Image, error) {
+		wire.ImageForm_ESTARGZ: func(_ context.Context, image v1.Image, _ string, _ []string, _ func(), _ func(int64)) (v1.Image, error) {
 			return image, nil
 		},
 	}

@@ -30,9 +30,9 @@ var (
 
 // Converter makes another form of an image, in a folder that is this image's; the image that it returns may be read until
 // that is removed. What an earlier attempt has left there it may go on with. It calls done after each layer, and worked
-// with bytes that it has worked through.
+// with bytes that it has worked through. The files of a list come first in their layers.
 type Converter func(
-	ctx context.Context, image v1.Image, folder string, done func(), worked func(int64),
+	ctx context.Context, image v1.Image, folder string, first []string, done func(), worked func(int64),
 ) (v1.Image, error)
 
 // request is a checked CopyRequest. Requests with equal keys are for the same copy.
@@ -47,15 +47,30 @@ type request struct {
 	through name.Repository
 	// The private registry is full: nothing is sent.
 	noRoom bool
+	// A recorded copy: whose it is, and the files that come first in it. Of all other copies both are empty.
+	whose string
+	first []string
 }
 
 func (r request) key() string { return r.target.String() + " " + r.marker() }
 
 // marker is the tag under which the private registry has a finished copy. Tags that users chose begin with another word.
-func (r request) marker() string { return "copy-" + r.what() }
+// Each list of an owner has a recorded copy of its own, so what runs from one outlives the next.
+func (r request) marker() string {
+	if r.whose == "" {
+		return "copy-" + r.what()
+	}
+	return "copy-" + r.what() + "-" + listOf(r.whose, r.first)
+}
 
-// verdict is the tag under which the private registry has whether a sandbox has started from a converted copy.
-func (r request) verdict() string { return "boot-" + r.what() }
+// verdict is the tag under which the private registry has whether a sandbox has started from a converted copy; of an
+// owner's recorded copies from the one that was tried last.
+func (r request) verdict() string {
+	if r.whose == "" {
+		return "boot-" + r.what()
+	}
+	return "boot-" + r.what() + "-" + r.whose
+}
 
 func (r request) what() string {
 	_, hex, _ := strings.Cut(r.source.DigestStr(), ":")
@@ -98,6 +113,9 @@ func checked(asked *wire.CopyRequest, options Options) (request, error) {
 	}
 	wish := request{source: source, target: target, form: asked.GetForm(), architectures: architectures, tag: asked.GetTag(), noRoom: asked.GetNoRoom()}
 	wish.credentials = authn.AuthConfig{Username: asked.GetUpstream().GetUsername(), Password: asked.GetUpstream().GetPassword()}
+	if wish, err = wish.recorded(asked.GetWhose(), asked.GetFirst()); err != nil {
+		return request{}, err
+	}
 	return wish.placed(asked.GetThrough(), options.Registry)
 }
 
@@ -121,6 +139,7 @@ func (r request) placed(through, registry string) (request, error) {
 // plain is the copy that a conversion reads.
 func (r request) plain() request {
 	r.form, r.target = wire.ImageForm_PLAIN, r.through
+	r.whose, r.first = "", nil
 	return r
 }
 

@@ -90,10 +90,14 @@ func (c *Copier) found(ctx context.Context, target *endpoint, where name.Reposit
 func (c *Copier) head(ctx context.Context, target *endpoint, at name.Reference, reference string) (*wire.FindReply, error) {
 	there, err := target.puller.Head(ctx, at)
 	if absent(err) {
-		return nil, problem.New(problem.ImageNotFound, absentSentence, at.Context().RepositoryStr(), reference).With("outcome", "absent").With("side", "registry")
+		return nil, missing(at.Context(), reference)
 	}
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)
 	}
 	return &wire.FindReply{Digest: there.Digest.String()}, nil
+}
+
+func missing(where name.Repository, reference string) error {
+	return problem.New(problem.ImageNotFound, absentSentence, where.RepositoryStr(), reference).With("outcome", "absent").With("side", "registry")
 }

@@ -23,7 +23,7 @@ const (
 
 // Judge keeps what became of the attempt to start a sandbox from a converted copy.
 func (c *Copier) Judge(ctx context.Context, asked *wire.JudgeRequest) (*wire.JudgeReply, error) {
-	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetSource(), asked.GetArchitectures())
+	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetSource(), asked.GetWhose(), asked.GetArchitectures())
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +59,12 @@ func (c *Copier) Judge(ctx context.Context, asked *wire.JudgeRequest) (*wire.Jud
 
 // foundConverted returns the converted copy of a source, and what is known of starts from it.
 func (c *Copier) foundConverted(ctx context.Context, target *endpoint, asked *wire.FindRequest) (*wire.FindReply, error) {
-	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetReference(), asked.GetArchitectures())
+	wish, err := convertedFrom(c.Registry, asked.GetRepository(), asked.GetReference(), asked.GetWhose(), asked.GetArchitectures())
 	if err != nil {
 		return nil, err
+	}
+	if wish.whose != "" {
+		return c.foundRecorded(ctx, target, wish)
 	}
 	reply, err := c.head(ctx, target, wish.target.Tag(wish.marker()), wish.marker())
 	if err != nil {
@@ -74,6 +77,24 @@ func (c *Copier) foundConverted(ctx context.Context, target *endpoint, asked *wi
 	if known.digest.String() == reply.GetDigest() {
 		reply.Boot, reply.Why = known.boot, known.why
 	}
+	return reply, nil
+}
+
+// foundRecorded returns the recorded copy of an owner from which a sandbox has started last: of several lists' copies the
+// verdict says which one.
+func (c *Copier) foundRecorded(ctx context.Context, target *endpoint, wish request) (*wire.FindReply, error) {
+	known, err := c.verdictOn(ctx, target, wish)
+	if err != nil {
+		return nil, err
+	}
+	if known.digest == (v1.Hash{}) {
+		return nil, missing(wish.target, wish.verdict())
+	}
+	reply, err := c.head(ctx, target, wish.target.Digest(known.digest.String()), known.digest.String())
+	if err != nil {
+		return nil, err
+	}
+	reply.Boot, reply.Why = known.boot, known.why
 	return reply, nil
 }
 
@@ -106,7 +127,7 @@ func (c *Copier) verdictOn(ctx context.Context, target *endpoint, wish request) 
 	return found, nil
 }
 
-func convertedFrom(registry, asked, source string, architectures []string) (request, error) {
+func convertedFrom(registry, asked, source, whose string, architectures []string) (request, error) {
 	where, err := repository(registry, asked)
 	if err != nil {
 		return request{}, err
@@ -116,5 +137,9 @@ func convertedFrom(registry, asked, source string, architectures []string) (requ
 		return request{}, invalid("source %.200q: %w", source, err)
 	}
 	found, err := platforms(architectures)
-	return request{source: digest, target: where, form: wire.ImageForm_ESTARGZ, architectures: found}, err
+	wish := request{source: digest, target: where, form: wire.ImageForm_ESTARGZ, architectures: found}
+	if err != nil || whose == "" {
+		return wish, err
+	}
+	return wish.of(whose)
 }

@@ -197,7 +197,12 @@ type CopyRequest struct {
 	// registry does holds no conversion up.
 	Through string `protobuf:"bytes,7,opt,name=through,proto3" json:"through,omitempty"`
 	// The private registry is full: what is not there already is not copied (`image_store_full`).
-	NoRoom        bool `protobuf:"varint,8,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
+	NoRoom bool `protobuf:"varint,8,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
+	// ESTARGZ: makes a recorded copy: paths of files that nodes fetch before all others, in this order. Those that the image
+	// does not have are left out. At most 20,000, of 1 MiB together.
+	First []string `protobuf:"bytes,9,rep,name=first,proto3" json:"first,omitempty"`
+	// With `first`, and only then: 24 hexadecimal digits that stand for the owner whose starts alone get the copy.
+	Whose         string `protobuf:"bytes,10,opt,name=whose,proto3" json:"whose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,6 +291,20 @@ func (x *CopyRequest) GetNoRoom() bool {
 		return x.NoRoom
 	}
 	return false
+}
+
+func (x *CopyRequest) GetFirst() []string {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *CopyRequest) GetWhose() string {
+	if x != nil {
+		return x.Whose
+	}
+	return ""
 }
 
 type UpstreamCredentials struct {
@@ -591,6 +610,8 @@ type FindRequest struct {
 	// ESTARGZ: `reference` is the digest of a source, and what is looked for is its converted copy for these architectures.
 	Form          ImageForm `protobuf:"varint,3,opt,name=form,proto3,enum=rollbox.mirror.v1.ImageForm" json:"form,omitempty"`
 	Architectures []string  `protobuf:"bytes,4,rep,name=architectures,proto3" json:"architectures,omitempty"`
+	// ESTARGZ: what is looked for is the recorded copy of this owner from which a sandbox has started last.
+	Whose         string `protobuf:"bytes,5,opt,name=whose,proto3" json:"whose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,6 +672,13 @@ func (x *FindRequest) GetArchitectures() []string {
 		return x.Architectures
 	}
 	return nil
+}
+
+func (x *FindRequest) GetWhose() string {
+	if x != nil {
+		return x.Whose
+	}
+	return ""
 }
 
 type FindReply struct {
@@ -728,7 +756,8 @@ type JudgeRequest struct {
 	Architectures []string               `protobuf:"bytes,3,rep,name=architectures,proto3" json:"architectures,omitempty"`
 	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"` // of the converted copy
 	Boots         bool                   `protobuf:"varint,5,opt,name=boots,proto3" json:"boots,omitempty"`
-	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"` // unless it boots; at most 1 KiB is kept
+	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`     // unless it boots; at most 1 KiB is kept
+	Whose         string                 `protobuf:"bytes,7,opt,name=whose,proto3" json:"whose,omitempty"` // of a recorded copy: its owner, as for Copy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,6 +834,13 @@ func (x *JudgeRequest) GetWhy() string {
 	return ""
 }
 
+func (x *JudgeRequest) GetWhose() string {
+	if x != nil {
+		return x.Whose
+	}
+	return ""
+}
+
 type JudgeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -845,7 +881,7 @@ var File_mirror_proto protoreflect.FileDescriptor
 
 const file_mirror_proto_rawDesc = "" +
 	"\n" +
-	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\x9e\x02\n" +
+	"\fmirror.proto\x12\x11rollbox.mirror.v1\"\xca\x02\n" +
 	"\vCopyRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12B\n" +
 	"\bupstream\x18\x02 \x01(\v2&.rollbox.mirror.v1.UpstreamCredentialsR\bupstream\x12\x16\n" +
@@ -854,7 +890,10 @@ const file_mirror_proto_rawDesc = "" +
 	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\x12\x10\n" +
 	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x18\n" +
 	"\athrough\x18\a \x01(\tR\athrough\x12\x17\n" +
-	"\ano_room\x18\b \x01(\bR\x06noRoom\"M\n" +
+	"\ano_room\x18\b \x01(\bR\x06noRoom\x12\x14\n" +
+	"\x05first\x18\t \x03(\tR\x05first\x12\x14\n" +
+	"\x05whose\x18\n" +
+	" \x01(\tR\x05whose\"M\n" +
 	"\x13UpstreamCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\"\x88\x01\n" +
@@ -888,14 +927,15 @@ const file_mirror_proto_rawDesc = "" +
 	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12$\n" +
-	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\"\xa3\x01\n" +
+	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\"\xb9\x01\n" +
 	"\vFindRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
 	"repository\x12\x1c\n" +
 	"\treference\x18\x02 \x01(\tR\treference\x120\n" +
 	"\x04form\x18\x03 \x01(\x0e2\x1c.rollbox.mirror.v1.ImageFormR\x04form\x12$\n" +
-	"\rarchitectures\x18\x04 \x03(\tR\rarchitectures\"\xb8\x01\n" +
+	"\rarchitectures\x18\x04 \x03(\tR\rarchitectures\x12\x14\n" +
+	"\x05whose\x18\x05 \x01(\tR\x05whose\"\xb8\x01\n" +
 	"\tFindReply\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
 	"\x05named\x18\x02 \x01(\tR\x05named\x125\n" +
@@ -906,7 +946,7 @@ const file_mirror_proto_rawDesc = "" +
 	"\n" +
 	"\x06BOOTED\x10\x01\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x02\"\xac\x01\n" +
+	"\x06FAILED\x10\x02\"\xc2\x01\n" +
 	"\fJudgeRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
@@ -915,7 +955,8 @@ const file_mirror_proto_rawDesc = "" +
 	"\rarchitectures\x18\x03 \x03(\tR\rarchitectures\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x14\n" +
 	"\x05boots\x18\x05 \x01(\bR\x05boots\x12\x10\n" +
-	"\x03why\x18\x06 \x01(\tR\x03why\"\f\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\x12\x14\n" +
+	"\x05whose\x18\a \x01(\tR\x05whose\"\f\n" +
 	"\n" +
 	"JudgeReply*?\n" +
 	"\tImageForm\x12\x1a\n" +

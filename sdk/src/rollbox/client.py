@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
 
@@ -226,7 +226,7 @@ class Client:
         """
         return Prefetch(self.gateway, images, nodes)
 
-    def convert(self, image: str) -> Conversion:
+    def convert(self, image: str, *, first: Sequence[str] = ()) -> Conversion:
         """Convert an image, so that nodes mount it while they fetch it: await its end, or iterate it for its progress.
 
         Starts of it are given the result once a sandbox has been started from it. That happens by itself behind the
@@ -234,12 +234,15 @@ class Client:
 
         Args:
             image: its name, as for `Sandbox.create`.
+            first: paths of files that nodes fetch before all others, in this order, in one piece before a sandbox
+                starts. The result is a copy that your own starts alone get; those of other owners stay as they are.
 
         Raises:
+            InvalidArgument: `first` is not a sequence of paths.
             Unsupported: on `await` or iteration: nothing is converted here, or this image cannot be.
             ImageNotFound, ImagePullFailed: as for a create.
         """
-        return Conversion(self.gateway, image)
+        return Conversion(self.gateway, image, first)
 
     async def pools(self) -> PoolList:
         """Return all pools, by name."""

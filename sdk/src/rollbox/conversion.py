@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from typing import Any
 
 from rollbox._problem import SandboxError
-from rollbox.errors import StreamInterrupted
+from rollbox.errors import InvalidArgument, StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import ConversionProgress
 from rollbox.retry import Resumption
@@ -29,10 +29,12 @@ class Conversion:
     leaves.
     """
 
-    def __init__(self, gateway: Gateway, image: str) -> None:
+    def __init__(self, gateway: Gateway, image: str, first: Sequence[str] = ()) -> None:
         """Use `Client.convert` instead."""
+        if isinstance(first, str):
+            raise InvalidArgument("first must be a sequence of paths, not a string")
         self._gateway = gateway
-        self._image = image
+        self._wish = {"image": image, **({"first": [*first]} if first else {})}
 
     def __await__(self) -> Generator[Any, None, ConversionProgress]:
         return self._done().__await__()
@@ -47,7 +49,7 @@ class Conversion:
         return last
 
     async def _progress(self) -> AsyncGenerator[ConversionProgress, None]:
-        resumption, body = Resumption(self._gateway.retries, _AWAY_S), json.dumps({"image": self._image}).encode()
+        resumption, body = Resumption(self._gateway.retries, _AWAY_S), json.dumps(self._wish).encode()
         told: ConversionProgress | None = None
 
         async def source() -> AsyncIterator[bytes]:

@@ -1,13 +1,14 @@
 """`rollbox image convert`, and the same without `await`."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from rollbox import sync
 from rollbox.cli import app
-from rollbox.errors import Unsupported
+from rollbox.errors import InvalidArgument, Unsupported
 from tests.support.gateway_fake import FakeGateway
 
 
@@ -23,6 +24,21 @@ def test_a_conversion_tells_its_progress_and_what_runs(apart: FakeGateway) -> No
     assert [one["state"] for one in lines] == ["copying", "converting", "offered"]
     assert lines[-1]["ran"] == "sha256:b"
     assert apart.images.converted == ["a:1", "a:1"]
+
+
+def test_the_files_of_a_list_come_first(apart: FakeGateway, tmp_path: Path) -> None:
+    listed = tmp_path / "files"
+    listed.write_text("/usr/bin/python3\n\n/etc/a file\n")
+    assert rollbox("image", "convert", "a:1", "--first", str(listed)).exit_code == 0
+    assert apart.images.first == [["/usr/bin/python3", "/etc/a file"]]
+    listed.write_bytes(b"/\xff")
+    for wrong in (listed, tmp_path / "none", tmp_path):
+        told = rollbox("image", "convert", "a:1", "--first", str(wrong))
+        assert told.exit_code == 2
+        assert "--first" in told.stderr
+    listed.write_text("\n")
+    assert "names no file" in rollbox("image", "convert", "a:1", "--first", str(listed)).stderr
+    assert len(apart.images.first) == 1
 
 
 def test_an_image_that_is_not_converted_is_a_failure_with_its_reason(apart: FakeGateway) -> None:
@@ -41,3 +57,7 @@ def test_without_await(apart: FakeGateway) -> None:
         assert (done.ran, states) == ("sha256:b", ["copying", "converting", "offered"])
         with pytest.raises(Unsupported, match="128 layers"):
             client.convert("large:1")
+        client.convert("a:1", first=["/a"])
+        assert apart.images.first == [None, None, ["/a"]]
+        with pytest.raises(InvalidArgument, match="not a string"):
+            client.convert("a:1", first="/a")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,16 +105,24 @@ def remove(
 def convert(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of an image, as for `create`.")],
     *,
+    first: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A file of paths, one a line: what nodes fetch first, for your starts alone."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Convert an image, so that nodes mount it while they fetch it; with --json a line for each step."""
     import json as encoder
 
+    paths = () if first is None else _paths(first)
+
     async def call(client: Client) -> ConversionProgress:
         from rollbox.image import ConversionProgress
 
         last = ConversionProgress("copying")
-        async for last in client.convert(image):
+        async for last in client.convert(image, first=paths):
             if json:
                 typer.echo(encoder.dumps(last.to_json()))
             elif last.text:
@@ -123,6 +132,16 @@ def convert(
     done = output.run(call, what=f"converting {image}", as_json=json, quiet=True)
     if not json:
         typer.echo(f"{image}  {done.digest}  runs as {done.ran}")
+
+
+def _paths(file: Path) -> Sequence[str]:
+    try:
+        found = [one for one in file.read_text().splitlines() if one]
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="--first") from error
+    if not found:
+        raise typer.BadParameter(f"{file} names no file", param_hint="--first")
+    return found
 
 
 @app.command(name="scrub-git")

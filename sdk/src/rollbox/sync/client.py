@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -118,13 +118,17 @@ class Client:
         return run(reported())
 
     def convert(
-        self, image: str, *, progress: Callable[[ConversionProgress], None] | None = None
+        self,
+        image: str,
+        *,
+        first: Sequence[str] = (),
+        progress: Callable[[ConversionProgress], None] | None = None,
     ) -> ConversionProgress:
         """As `await rollbox.Client.convert`; `progress` is called in the background thread."""
 
         async def done() -> ConversionProgress:
             last = ConversionProgress("copying")
-            async for last in self.inner.convert(image):
+            async for last in self.inner.convert(image, first=first):
                 if progress is not None:
                     progress(last)
             return last

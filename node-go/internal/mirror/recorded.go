@@ -1,0 +1,71 @@
+package mirror
+
+import (
+	"crypto/sha256"
+	"fmt"
+	paths "path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"rollbox.dev/node/internal/wire"
+)
+
+// A list comes from a sandbox, so it is an attacker's. It decides the order of the files in a copy that its owner alone
+// gets, and nothing else.
+const (
+	mostFirst      = 20_000
+	mostFirstBytes = 1 << 20
+	mostPath       = 4096
+	// The distribution specification's.
+	mostTag = 128
+)
+
+var ownerKey = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// recorded adds whose copy it is, and the files that come first in it.
+func (r request) recorded(whose string, first []string) (request, error) {
+	switch {
+	case whose == "" && len(first) == 0:
+		return r, nil
+	case r.form != wire.ImageForm_ESTARGZ:
+		return r, invalid("first: only a converted copy has files that come first")
+	case len(first) == 0:
+		return r, invalid("first: it is empty, and whose is %.100q", whose)
+	case len(first) > mostFirst:
+		return r, invalid("first: %d files; it must be at most %d", len(first), mostFirst)
+	}
+	bytes := 0
+	for _, one := range first {
+		if len(one) > mostPath || !utf8.ValidString(one) || strings.ContainsRune(one, 0) || paths.Clean("/"+one) != one {
+			return r, invalid("first: %.200q is no absolute path", one)
+		}
+		bytes += len(one)
+	}
+	if bytes > mostFirstBytes {
+		return r, invalid("first: %d bytes; it must be at most %d", bytes, mostFirstBytes)
+	}
+	r.first = first
+	return r.of(whose)
+}
+
+// of is a request for an owner's recorded copy.
+func (r request) of(whose string) (request, error) {
+	if !ownerKey.MatchString(whose) {
+		return r, invalid("whose: %.100q is not 24 hexadecimal digits", whose)
+	}
+	if r.whose = whose; len(r.verdict()) > mostTag {
+		return r, invalid("architectures: %d are too many for a recorded copy", len(r.architectures))
+	}
+	return r, nil
+}
+
+// listOf stands for a list of an owner; it has as many digits as what stands for an owner.
+func listOf(whose string, first []string) string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, whose)
+	for _, one := range first {
+		fmt.Fprintf(sum, "%q\n", one)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))[:24]
+}

@@ -1,0 +1,161 @@
+"""Recorded copies: whose they are, which starts get them, and what becomes of ones that do not start."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.cluster import Death
+from controlplane.errors import Problem
+from controlplane.images import Converted, Recorded, names_a_file, whose
+from controlplane.images.copies import MOST_FIRST, MOST_FIRST_BYTES
+from controlplane.lifecycle.images.verdicts import FAILED_MS, KNOWN_MS
+from controlplane.model import SandboxSpec, State
+from tests.support.fake_cluster import FakeSidecars
+from tests.support.fake_mirror import FakeMirror
+from tests.support.fake_registry import digest
+from tests.support.world import OWNER, World
+from tests.unit.controlplane.lifecycle.images.test_lazily import CONVERTED, KEY, LAZY, PRIVATE, created, plane
+
+FIRST = ["/usr/bin/python3", "/usr/lib/libc.so.6"]
+OWN = (*KEY, whose(OWNER))
+
+
+def recorded(*first: str) -> str:
+    """The digest of the owner's copy with these files first."""
+    return digest(f"lazy {digest('a')} {Recorded.of(OWNER, first)}")
+
+
+def named(ran: str) -> str:
+    """The name by which nodes pull it."""
+    return LAZY.replace(CONVERTED, ran)
+
+
+async def converted(plane: World, *first: str) -> dict[str, Any]:
+    """The last line of the answer."""
+    answer = await plane.api("POST", "/v1/images/convert", body={"image": "python:3", "first": [*first]})
+    assert answer.status == 200, answer
+    last: dict[str, Any] = json.loads(answer.body.splitlines()[-1])
+    return last
+
+
+async def other(plane: World) -> str:
+    """The image that the cluster is given for a sandbox of another owner."""
+    sandbox = (await plane.create("bob", SandboxSpec(image="python:3"))).sandbox
+    return plane.cluster.held[sandbox.id].spec.image
+
+
+async def test_the_owners_starts_get_its_recorded_copy_and_no_others_do() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        assert (await created(running))[1] == LAZY
+        ran = recorded(*FIRST)
+        assert await converted(running, *FIRST) == {"state": "offered", "digest": digest("a"), "ran": ran}
+        assert mirror.lists == [tuple(FIRST)]
+        sandbox, image = await created(running)
+        assert (image, sandbox.image_ran, sandbox.image_pulled) == (named(ran), ran, "lazy")
+        assert await other(running) == LAZY
+        # What all owners get was not converted anew, nor judged.
+        assert mirror.lazy[KEY] == Converted(CONVERTED, booted=True)
+
+
+async def test_a_later_list_takes_the_place_of_the_one_before() -> None:
+    mirror = FakeMirror()
+    async with plane(mirror) as running:
+        for first in (["/a"], ["/b"]):
+            assert (await converted(running, *first))["ran"] == recorded(*first)
+            assert (await created(running))[1] == named(recorded(*first))
+
+
+async def test_one_from_which_no_sandbox_starts_takes_no_place() -> None:
+    mirror, sidecars = FakeMirror(), FakeSidecars()
+    async with plane(mirror, sidecars=sidecars) as running:
+        await converted(running, "/a")
+        sidecars.fails = "it ended with 1"
+        last = await converted(running, "/b")
+        assert (last["state"], "it ended with 1" in last["problem"]["detail"]) == ("failed", True)
+        assert (await created(running))[1] == named(recorded("/a"))
+        assert mirror.recorded[OWN].digest == recorded("/a")
+
+
+async def test_a_start_that_fails_from_it_is_none_against_the_copy_of_all_owners() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        await converted(running, "/a")
+        running.cluster.hangs = PRIVATE.converted
+        creating = asyncio.create_task(created(running, timeout_ms=300_000))
+        # Longer than what is known of a copy holds.
+        await asyncio.sleep(2 * KNOWN_MS / 1000)
+        (waiting,) = running.cluster.held
+        running.cluster.kill(Death(waiting, "image_pull_failed", "nothing of it is left"))
+        with pytest.raises(Problem, match="nothing of it is left"):
+            await creating
+        running.cluster.hangs = ""
+        assert (await created(running))[1] == LAZY
+        assert await other(running) == LAZY
+        # The pause is over, and the copy is tried again.
+        await asyncio.sleep((FAILED_MS + KNOWN_MS) / 1000)
+        assert (await created(running))[1] == named(recorded("/a"))
+
+
+async def test_equal_calls_join_and_others_do_not() -> None:
+    mirror = FakeMirror(converts_s=20)
+    async with plane(mirror) as running:
+        async with asyncio.TaskGroup() as group:
+            for first in (["/a"], ["/a"], ["/b"]):
+                group.create_task(converted(running, *first))
+        assert sorted(mirror.lists) == [("/a",), ("/b",)]
+
+
+async def test_a_pool_has_the_copy_of_all_owners() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    mirror.recorded[*KEY, whose("pool:p")] = Converted(recorded("/a"), booted=True)
+    async with plane(mirror) as running:
+        spec = SandboxSpec(image="python:3")
+        sandbox = (await running.create("pool:p", spec)).sandbox
+        assert sandbox.state is State.RUNNING
+        assert running.cluster.held[sandbox.id].spec.image == LAZY
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "/a",
+        [1],
+        ["a"],
+        ["/"],
+        ["//a"],
+        ["/a/../b"],
+        ["/a/"],
+        ["/\0"],
+        [f"/{'a' * 4096}"],
+        ["/a"] * (MOST_FIRST + 1),
+        [f"/{number}{'a' * 4000}" for number in range(270)],
+    ],
+)
+async def test_a_list_that_is_none_is_refused(first: Any) -> None:
+    async with plane(FakeMirror()) as running:
+        refused = await running.api("POST", "/v1/images/convert", body={"image": "python:3", "first": first})
+        assert (refused.status, refused.code) == (400, "invalid_argument")
+
+
+@given(st.lists(st.one_of(st.text(), st.text("/a.\0", min_size=1).map(lambda path: f"/{path}"))))
+def test_what_is_kept_of_a_list_is_what_a_conversion_takes(first: list[str]) -> None:
+    kept = Recorded.of(OWNER, first).first
+    assert [*kept] == [*dict.fromkeys(one for one in first if names_a_file(one))]
+    for one in kept:
+        assert one.startswith("/")
+        assert not {"", ".", ".."} & set(one[1:].split("/"))
+
+
+def test_a_list_is_kept_as_far_as_there_is_room() -> None:
+    assert len(Recorded.of(OWNER, (f"/{one}" for one in range(MOST_FIRST + 1))).first) == MOST_FIRST
+    long = Recorded.of(OWNER, (f"/{one}{'a' * 4000}" for one in range(1000))).first
+    assert MOST_FIRST_BYTES - 5000 < sum(len(one) for one in long) <= MOST_FIRST_BYTES
+    assert whose("alice") != whose("bob")
