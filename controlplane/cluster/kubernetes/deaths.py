@@ -35,6 +35,13 @@ _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matchin
 _RATE: Final = re.compile(r"\b429\b|too ?many ?requests|rate limit", re.I)
 _REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed", re.I)
 _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
+# Neither a blank nor a plus can be in the name of an image.
+_OLD_FORM: Final = re.compile(r"schema 1\b|manifest\.v1\+", re.I)
+# Of containerd, then of CRI-O, for an image whose USER is not in its /etc/passwd or /etc/group.
+_NO_USER: Final = re.compile(
+    r"no (users|groups) found|etc/(passwd|group): no such file|invalid USER value"
+    r"|unable to find (user|group) |no matching entries in (passwd|group) file"
+)
 _NO_ROOM: Final = re.compile(r"no space left on device|disk quota exceeded", re.I)
 # Errors for a registry that cannot be reached, which say nothing about whether the image exists.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|i/o timeout|connection refused|TLS|x509|deadline exceeded", re.I)
@@ -213,6 +220,9 @@ def _pull(role: str, image: str, message: str) -> Verdict:
     told = f"{image}: {_cut(message)}"
     if role == SIDECAR:
         return "internal", f"the sidecar's own image cannot be pulled: {told}"
+    if _OLD_FORM.search(words):
+        why = "its manifest has schema 1, which no container runtime takes any more: push it anew"
+        return "unsupported", f"{why}: {told}"
     for sign, why in _NOT_PULLED:
         if sign.search(words):
             return "image_pull_failed", f"{why}: {told}"
@@ -224,6 +234,9 @@ def _unrunnable(role: str, image: str, words: str) -> Verdict:
         return "image_pull_failed", f"the image {image} is not for the architecture of the node: {_cut(words)}"
     if _MISSING_HANDLER.search(words):
         return "isolation_missing", _cut(words)
+    if role == TARGET and _NO_USER.search(words):
+        why = "its USER is not in its /etc/passwd or /etc/group: add it there, or name it by its number"
+        return "unsupported", f"image {image} cannot run here: {why}: {_cut(words)}"
     if _NO_ROOM.search(words):
         return "capacity_unavailable", f"the node has no room for the sandbox's files: {_cut(words)}"
     return "internal", f"the {role} could not be started: {_cut(words)}"

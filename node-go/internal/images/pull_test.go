@@ -204,6 +204,7 @@ func TestAFailedPullSaysWhoseItIs(t *testing.T) {
 		"unexpected status from HEAD request to https://r/v2/a/manifests/1: 429 Too Many Requests":         problem.ImagePullFailed,
 		"failed to do request: Head \"https://r/v2/\": dial tcp 10.0.0.1:443: connect: connection refused": problem.ImagePullFailed,
 		"no match for platform in manifest: not found":                                                     problem.ImagePullFailed,
+		"media type \"application/vnd.docker.distribution.manifest.v1+prettyjws\" is no longer supported":  problem.Unsupported,
 		"failed to extract layer: write /x: no space left on device: unknown":                              problem.ImagePullFailed,
 	} {
 		image := "hub/not-found:429"

@@ -20,6 +20,7 @@ var (
 	refused   = regexp.MustCompile(`(?i)\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed`)
 	absent    = regexp.MustCompile(`(?i)not found|manifest unknown|name unknown`)
 	invalid   = regexp.MustCompile(`(?i)invalid reference|failed to parse image reference|couldn't parse image`)
+	old       = regexp.MustCompile(`(?i)schema 1\b|manifest\.v1\+`)
 	full      = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 )
 
@@ -34,6 +35,8 @@ func notPulled(image string, err error) error {
 	words := strings.ReplaceAll(strings.ReplaceAll(told, image, ""), repository, "")
 	code, why := problem.ImagePullFailed, ""
 	switch {
+	case old.MatchString(words):
+		code, why = problem.Unsupported, "its manifest has schema 1, which no container runtime takes any more: "
 	case rate.MatchString(words):
 		why = "the registry limits the rate of pulls: "
 	case format.MatchString(words):

@@ -138,6 +138,14 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         "rate",
     ),
     "platform": (pull("no match for platform in manifest sha256:aa: not found"), "image_pull_failed", "architecture"),
+    "schema 1": (
+        pull(
+            'failed to resolve image: not implemented: media type "application/vnd.docker.distribution.manifest.v1+'
+            'prettyjws" is no longer supported since containerd v2.0, please rebuild the image'
+        ),
+        "unsupported",
+        "schema 1",
+    ),
     "registry away": (
         pull("failed to do request: dial tcp: lookup registry.example: no such host: not found"),
         "image_pull_failed",
@@ -157,6 +165,35 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "back-off": (waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), "image_pull_failed", "Back-off"),
     "our own image": (waiting("ErrImagePull", "not found", role="sidecar"), "internal", "sidecar's own image"),
     "created not": (waiting("CreateContainerError", "no such device"), "internal", "CreateContainerError"),
+    "no passwd": (
+        waiting(
+            "CreateContainerError",
+            "failed to create containerd container: mount callback failed on /var/lib/containerd/tmpmounts/"
+            "containerd-mount1: stat /var/lib/containerd/tmpmounts/containerd-mount1/etc/passwd: no such file or "
+            "directory",
+        ),
+        "unsupported",
+        "/etc/passwd",
+    ),
+    "no such user": (
+        waiting(
+            "CreateContainerError",
+            "failed to create containerd container: mount callback failed on /var/lib/containerd/tmpmounts/"
+            "containerd-mount1: no users found",
+        ),
+        "unsupported",
+        "name it by its number",
+    ),
+    "no such user, CRI-O": (
+        waiting("CreateContainerError", "unable to find user nobody: no matching entries in passwd file"),
+        "unsupported",
+        "nobody",
+    ),
+    "no such user of ours": (
+        waiting("CreateContainerError", "mount callback failed on /x: no users found", role="sidecar"),
+        "internal",
+        "sidecar",
+    ),
     "ran not": (
         waiting("RunContainerError", 'exec: "/.rollbox/target": stat /.rollbox/target: no such file'),
         "internal",
