@@ -1,88 +1,97 @@
-"""What registries answer when they do not give an image: the create fails within seconds and says which it was."""
+"""What registries do when they do not give a node an image: the create fails within seconds and says which it was."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import base64
+import contextlib
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
-from aiohttp import web
 
 from rollbox import Client
 from rollbox.errors import SandboxError
-from tests.support.installed import own_cluster
+from tests.support.installed import Installed, apply, kubectl, own_cluster
+from tests.support.odd_registry import PASSWORD, USER, OddRegistry, odd_registry
 
-INDEX = "application/vnd.oci.image.index.v1+json"
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-# An image for machines of another kind only; its manifest is never asked for.
-FOREIGN = json.dumps(
-    {
-        "schemaVersion": 2,
-        "mediaType": INDEX,
-        "manifests": [
-            {
-                "mediaType": MANIFEST,
-                "digest": f"sha256:{'0' * 64}",
-                "size": 2,
-                "platform": {"architecture": "s390x", "os": "linux"},
-            }
-        ],
-    }
-).encode()
-
-
-def _refusal(status: int, code: str, **headers: str) -> web.Response:
-    return web.json_response({"errors": [{"code": code, "message": code.lower()}]}, status=status, headers=headers)
-
-
-async def _answer(request: web.Request) -> web.Response:
-    if request.path == "/v2/":
-        return web.json_response({})
-    match request.path.split("/")[2]:
-        case "secret":
-            return _refusal(401, "UNAUTHORIZED", **{"WWW-Authenticate": 'Basic realm="rollbox"'})
-        case "busy":
-            return _refusal(429, "TOOMANYREQUESTS")
-        case "foreign":
-            digest = f"sha256:{hashlib.sha256(FOREIGN).hexdigest()}"
-            return web.Response(body=FOREIGN, content_type=INDEX, headers={"Docker-Content-Digest": digest})
-    return _refusal(404, "MANIFEST_UNKNOWN")
+SMALL: dict[str, Any] = {"cpu": (0.001, 1), "memory": ("32Mi", "128Mi")}
+START_TIMEOUT_S = 20.0
+TOLD_WITHIN_S = 60.0
+SECRET = "rollbox-tests-registries"
+# What the pull of a node runs into, by kinds of `OddRegistry`: the code, whose fault it is, and words of the detail.
+PULLS = {
+    "absent": ("image_not_found", "caller", "absent:1"),
+    "old": ("unsupported", "caller", "schema 1"),
+    "away": ("image_pull_failed", "platform", "the registry was not reached"),
+    "private": ("image_pull_failed", "platform", "check the image pull secrets"),
+    "expired": ("image_pull_failed", "platform", "check the image pull secrets"),
+    "busy": ("image_pull_failed", "platform", "limits the rate of pulls"),
+    "broken": ("image_pull_failed", "platform", "500"),
+    "cut": ("image_pull_failed", "platform", "EOF"),
+    "lying": ("image_pull_failed", "platform", "digest"),
+    "foreign": ("image_pull_failed", "platform", "not for the architecture of the node"),
+    # It is pulled for as long as the start may take.
+    "silent": ("start_timeout", "platform", ""),
+}
 
 
-@pytest.fixture
-async def registry() -> AsyncIterator[str]:
-    """A registry of this process; the node is this machine, and asks without TLS what is on it."""
+@contextlib.asynccontextmanager
+async def credentials(stack: Installed, registry: OddRegistry) -> AsyncIterator[Callable[[str], Any]]:
+    """What gives every pod of a sandbox a pull secret for `slow` of this registry, with a password, for the block.
+
+    Not by `sandboxes.imagePullSecrets`, which would take a release of its own: the node sees the same.
+    """
+
+    async def given(password: str) -> None:
+        account = base64.b64encode(f"{USER}:{password}".encode()).decode()
+        text = json.dumps({"auths": {registry.image("slow").rpartition(":")[0]: {"auth": account}}})
+        secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson"}
+        more = {"metadata": {"name": SECRET}, "stringData": {".dockerconfigjson": text}}
+        await apply({**secret, **more}, namespace=stack.sandboxes)
+
+    async def named(names: list[dict[str, str]] | None) -> None:
+        patch = json.dumps({"imagePullSecrets": names})
+        await kubectl("patch", "serviceaccount", "default", "-n", stack.sandboxes, "--type=merge", "--patch", patch)
+
+    await given("expired")
+    await named([{"name": SECRET}])
+    try:
+        yield given
+    finally:
+        await named(None)
+        await kubectl("delete", "secret", SECRET, "-n", stack.sandboxes)
+
+
+async def test_each_way_in_which_a_pull_goes_wrong_has_its_code_within_seconds(
+    stack: Installed, client: Client
+) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's nodes do not reach this process")
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", _answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    # The node is this machine, and asks without TLS what is on it.
+    async with odd_registry() as registry, credentials(stack, registry) as given:
+        special = {"away": "127.0.0.1:1/away:1", "expired": registry.image("slow")}
 
+        async def refused(kind: str) -> tuple[SandboxError, float]:
+            began_s = time.monotonic()
+            creating = client.create(special.get(kind, registry.image(kind)), **SMALL, start_timeout=START_TIMEOUT_S)
+            with pytest.raises(SandboxError) as caught:
+                await asyncio.wait_for(creating, TOLD_WITHIN_S)
+            return caught.value, time.monotonic() - began_s
 
-async def test_each_refusal_of_a_registry_has_its_own_words(registry: str, client: Client) -> None:
-    expected = {
-        "secret": ("image_pull_failed", "check the image pull secrets"),
-        "busy": ("image_pull_failed", "limits the rate of pulls"),
-        "foreign": ("image_pull_failed", "not for the architecture of the node"),
-        "absent": ("image_not_found", "absent/image:1"),
-    }
-
-    async def refused(name: str) -> tuple[str, str]:
-        with pytest.raises(SandboxError) as caught:
-            async with asyncio.timeout(60):
-                await client.create(f"{registry}/{name}/image:1")
-        return caught.value.code, str(caught.value.detail)
-
-    told = dict(zip(expected, await asyncio.gather(*map(refused, expected)), strict=True))
-    for name, (code, words) in expected.items():
-        assert told[name][0] == code, told[name]
-        assert words in told[name][1]
-        assert f"{registry}/{name}/image:1" in told[name][1]
+        told = dict(zip(PULLS, await asyncio.gather(*map(refused, PULLS)), strict=True))
+        for kind, (error, took_s) in told.items():
+            print(f"{kind}: {error.code} ({error.fault}) after {took_s:.1f} s: {error.detail}")
+        for kind, (code, fault, words) in PULLS.items():
+            error, _ = told[kind]
+            assert (error.code, error.fault) == (code, fault), (kind, error)
+            assert words in str(error.detail), (kind, error)
+        # A registry that is slow is none of these, and neither are credentials that were renewed.
+        await given(PASSWORD)
+        began_s = time.monotonic()
+        async with await client.create(registry.image("slow"), **SMALL) as sandbox:
+            print(f"slow, with new credentials: started after {time.monotonic() - began_s:.1f} s")
+            assert len(await sandbox.files.read("/random")) == 1 << 20
+        assert registry.layers.count("slow") == 1

@@ -1,10 +1,13 @@
-"""Images that are odd and yet have to run."""
+"""Images that are odd and yet have to run, on an engine or from the registry of the test cluster."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +16,13 @@ from typing import Any
 from uuid import uuid4
 
 from controlplane.embedded.binaries import required
+from tests.cluster import images as registry
+from tests.cluster.layout import REGISTRY
 from tests.support.containers import engine
-from tests.support.registry import digest
 from tests.support.waiting import until
 
 PROGRAM = "/app"
+ON_CLUSTER = os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class OddImage:
 
     def settings(self) -> bytes:
         """The image's configuration."""
-        rootfs = {"type": "layers", "diff_ids": [digest(layer) for layer in self.layers]}
+        rootfs = {"type": "layers", "diff_ids": [registry.digest(layer) for layer in self.layers]}
         return json.dumps({"architecture": "amd64", "os": "linux", "config": self.config, "rootfs": rootfs}).encode()
 
 
@@ -51,14 +56,24 @@ def program() -> bytes:
 
 @contextlib.asynccontextmanager
 async def provided(image: OddImage, folder: Path) -> AsyncIterator[str]:
-    """The name by which an engine has it, while the block runs."""
+    """The name by which the product gets it, while the block runs."""
     name = f"odd-{uuid4().hex[:8]}"
+    if ON_CLUSTER:
+        layers = [_packed(layer) for layer in image.layers]
+        await asyncio.to_thread(registry.push_image, f"odd/{name}", "1", image.settings(), layers)
+        yield f"{REGISTRY}/odd/{name}:1"
+        return
     local = f"localhost/rollbox/{name}:1"
     await engine("load", "--input", str(_saved(image, local, folder)))
     try:
         yield local
     finally:
         await until(lambda: _removed(local))
+
+
+def _packed(layer: bytes) -> bytes:
+    # One of zero bytes stays one: packed it would have twenty.
+    return gzip.compress(layer, compresslevel=1, mtime=0) if layer else layer
 
 
 def _saved(image: OddImage, name: str, folder: Path) -> Path:

@@ -35,8 +35,14 @@ _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matchin
 _RATE: Final = re.compile(r"\b429\b|too ?many ?requests|rate limit", re.I)
 _REFUSED: Final = re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|denied|no basic auth|authorization failed", re.I)
 _ABSENT: Final = re.compile(r"not found|manifest unknown|name unknown|invalid reference|couldn't parse image", re.I)
-# Neither a blank nor a plus can be in the name of an image.
-_OLD_FORM: Final = re.compile(r"schema 1\b|manifest\.v1\+", re.I)
+# What no node takes, whatever its registry does. Neither a blank nor a plus can be in the name of an image.
+_NEVER_TAKEN: Final = (
+    (
+        re.compile(r"schema 1\b|manifest\.v1\+", re.I),
+        "its manifest has schema 1, which no container runtime takes any more: push it anew",
+    ),
+    (re.compile(r"reports content size of zero"), "it has a layer of zero bytes, which containerd does not take"),
+)
 # Of containerd, then of CRI-O, for an image whose USER is not in its /etc/passwd or /etc/group.
 _NO_USER: Final = re.compile(
     r"no (users|groups) found|etc/(passwd|group): no such file|invalid USER value"
@@ -220,9 +226,9 @@ def _pull(role: str, image: str, message: str) -> Verdict:
     told = f"{image}: {_cut(message)}"
     if role == SIDECAR:
         return "internal", f"the sidecar's own image cannot be pulled: {told}"
-    if _OLD_FORM.search(words):
-        why = "its manifest has schema 1, which no container runtime takes any more: push it anew"
-        return "unsupported", f"{why}: {told}"
+    for sign, why in _NEVER_TAKEN:
+        if sign.search(words):
+            return "unsupported", f"{why}: {told}"
     for sign, why in _NOT_PULLED:
         if sign.search(words):
             return "image_pull_failed", f"{why}: {told}"

@@ -205,6 +205,7 @@ func TestAFailedPullSaysWhoseItIs(t *testing.T) {
 		"failed to do request: Head \"https://r/v2/\": dial tcp 10.0.0.1:443: connect: connection refused": problem.ImagePullFailed,
 		"no match for platform in manifest: not found":                                                     problem.ImagePullFailed,
 		"media type \"application/vnd.docker.distribution.manifest.v1+prettyjws\" is no longer supported":  problem.Unsupported,
+		"unable to fetch descriptor (sha256:e3b0) which reports content size of zero: invalid argument":    problem.Unsupported,
 		"failed to extract layer: write /x: no space left on device: unknown":                              problem.ImagePullFailed,
 	} {
 		image := "hub/not-found:429"

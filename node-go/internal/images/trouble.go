@@ -21,6 +21,7 @@ var (
 	absent    = regexp.MustCompile(`(?i)not found|manifest unknown|name unknown`)
 	invalid   = regexp.MustCompile(`(?i)invalid reference|failed to parse image reference|couldn't parse image`)
 	old       = regexp.MustCompile(`(?i)schema 1\b|manifest\.v1\+`)
+	empty     = regexp.MustCompile(`reports content size of zero`)
 	full      = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
 )
 
@@ -37,6 +38,8 @@ func notPulled(image string, err error) error {
 	switch {
 	case old.MatchString(words):
 		code, why = problem.Unsupported, "its manifest has schema 1, which no container runtime takes any more: "
+	case empty.MatchString(words):
+		code, why = problem.Unsupported, "it has a layer of zero bytes, which containerd does not take: "
 	case rate.MatchString(words):
 		why = "the registry limits the rate of pulls: "
 	case format.MatchString(words):

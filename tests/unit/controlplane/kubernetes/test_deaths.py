@@ -146,6 +146,11 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         "unsupported",
         "schema 1",
     ),
+    "zero bytes": (
+        pull("unable to fetch descriptor (sha256:e3b0) which reports content size of zero: invalid argument"),
+        "unsupported",
+        "a layer of zero bytes",
+    ),
     "registry away": (
         pull("failed to do request: dial tcp: lookup registry.example: no such host: not found"),
         "image_pull_failed",
