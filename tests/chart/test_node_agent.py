@@ -295,6 +295,9 @@ def test_with_a_private_registry_it_makes_images_of_sandboxes() -> None:
     assert [one["name"] for one in container["volumeMounts"] if not one.get("readOnly")] == ["spool"]
     assert named_volume(spec, "spool") == {"name": "spool", "emptyDir": {"sizeLimit": "17Gi"}}
     assert environment(container)["ROLLBOX_NODE_SPOOL_GIBIBYTES"] == "16"
+    # How many files an image may have is said by the memory that there is.
+    (memory,) = [one["valueFrom"] for one in container["env"] if one["name"] == "ROLLBOX_NODE_MEMORY_BYTES"]
+    assert memory == {"resourceFieldRef": {"containerName": "agent", "resource": "limits.memory"}}
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL"]}
     assert environment(container)["ROLLBOX_NODE_RUNSC"] == "/run/rollbox/runsc"
     # Its only way out, and a token comes with each call.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ const (
 
 // Run serves until the context ends, and then lets calls go on for the grace period.
 func Run(ctx context.Context, settings *Settings, log *slog.Logger) error {
+	// What is garbage goes before the process is killed for it: what commits may know of files counts without it.
+	debug.SetMemoryLimit(settings.Memory / 10 * 9)
 	listener, err := net.Listen("tcp", settings.Listen)
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func newService(
 		puller:   images.NewPuller(runtime, use, brought, settings.Pulls),
 		killer:   kernel.NewKiller(runtime, found, log),
 		kernels:  kernels,
-		commits:  commit.New(found, kernels, commit.NewSpool(settings.Spool, int64(settings.SpoolGibibytes)<<30), log),
+		commits:  commit.New(found, kernels, commit.NewSpool(settings.Spool, int64(settings.SpoolGibibytes)<<30), settings.Memory, log),
 		log:      log,
 	}
 }

@@ -39,6 +39,8 @@ type Settings struct {
 	// Spool is the folder in which images wait that are made of sandboxes, and SpoolGibibytes what they may take there.
 	Spool          string
 	SpoolGibibytes int
+	// Memory is what the process may take (bytes): it says how many files an image of a sandbox may have.
+	Memory int64
 	// Pulls is how many images are pulled at once.
 	Pulls int
 	// Metrics is the address at which they are told, host:port; empty: nowhere.
@@ -89,6 +91,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Level:      read.level("LOG"),
 
 		SpoolGibibytes: read.number("SPOOL_GIBIBYTES", 16, 1, 1<<20),
+		Memory:         int64(read.number("MEMORY_BYTES", 512<<20, 64<<20, 1<<44)),
 	}
 	return s, read.err
 }

@@ -35,6 +35,7 @@ type Commits struct {
 	pods    *pods.Finder
 	kernels *runsc.Kernels
 	spool   *Spool
+	bound   layer.Bound
 	log     *slog.Logger
 	places  *semaphore.Weighted
 	first   chan struct{}
@@ -43,10 +44,11 @@ type Commits struct {
 	underWay map[string]bool
 }
 
-// New returns commits of the sandboxes that are found, whose layers wait in a spool. None begins before LetGo has returned.
-func New(found *pods.Finder, kernels *runsc.Kernels, spool *Spool, log *slog.Logger) *Commits {
+// New returns commits of the sandboxes that are found, whose layers wait in a spool; what is known of their files takes no
+// more than so many bytes of memory. None begins before LetGo has returned.
+func New(found *pods.Finder, kernels *runsc.Kernels, spool *Spool, memory int64, log *slog.Logger) *Commits {
 	return &Commits{
-		pods: found, kernels: kernels, spool: spool, log: log, places: semaphore.NewWeighted(mostAtOnce),
+		pods: found, kernels: kernels, spool: spool, bound: layer.Within(memory, mostAtOnce), log: log, places: semaphore.NewWeighted(mostAtOnce),
 		first: make(chan struct{}), underWay: map[string]bool{},
 	}
 }
@@ -93,7 +95,7 @@ func (c *Commits) Commit(ctx context.Context, asked *wire.CommitRequest, told fu
 		return nil, err
 	}
 	defer file.close()
-	one := &reading{asked: asked, container: container, kernel: c.kernels.Of(container.Pod), file: file, told: told}
+	one := &reading{asked: asked, bound: c.bound, container: container, kernel: c.kernels.Of(container.Pod), file: file, told: told}
 	if err := one.run(ctx); err != nil {
 		return nil, err
 	}
@@ -131,6 +133,7 @@ func (c *Commits) begin(sandbox string) (func(), error) {
 // reading is the part of a commit while which a sandbox stands still.
 type reading struct {
 	asked     *wire.CommitRequest
+	bound     layer.Bound
 	container *pods.Container
 	kernel    *runsc.Kernel
 	file      *spooled
@@ -160,7 +163,7 @@ func (r *reading) run(ctx context.Context) error {
 
 // read puts the layer into the spool: nothing that a registry does makes a sandbox stand still for longer.
 func (r *reading) read(ctx context.Context) error {
-	found, err := r.kernel.List(ctx, r.asked.GetContainer())
+	found, err := r.kernel.List(ctx, r.asked.GetContainer(), r.bound)
 	if err != nil {
 		return err
 	}
@@ -186,11 +189,11 @@ func (r *reading) send(ctx context.Context, to *registry, base v1.Image, below *
 		made, err := to.send(ctx, base, io.NopCloser(r.file.all()))
 		return base, made, to.failed(err)
 	}
-	above, err := layer.Index(r.file.all(), r.file.file)
+	above, err := layer.Index(r.file.all(), r.file.file, r.bound)
 	if err != nil {
 		return nil, nil, r.judge(err)
 	}
-	squashed, err := layer.Squash(below.layer, above, below.folders)
+	squashed, err := layer.Squash(below.layer, above, below.folders, r.bound)
 	if err != nil {
 		return nil, nil, r.judge(err)
 	}
@@ -249,8 +252,8 @@ func (c *Commits) below(ctx context.Context, from *registry, top tops) (*lower, 
 		return nil, err
 	}
 	made := &lower{file: file}
-	if made.layer, err = indexed(ctx, top.layer, file, file.file); err == nil && top.folders != nil {
-		made.folders, err = indexed(ctx, top.folders, io.Discard, nil)
+	if made.layer, err = indexed(ctx, top.layer, file, file.file, c.bound); err == nil && top.folders != nil {
+		made.folders, err = indexed(ctx, top.folders, io.Discard, nil, c.bound)
 	}
 	switch {
 	case err == nil:
@@ -258,7 +261,7 @@ func (c *Commits) below(ctx context.Context, from *registry, top tops) (*lower, 
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case errors.Is(err, layer.ErrTooMany):
-		err = problem.New(problem.PayloadTooLarge, "the layer below has more than %d files", layer.MaxEntries)
+		err = problem.New(problem.PayloadTooLarge, "the layer below has more than %d files, or longer names than so many may have", c.bound.Entries)
 	default:
 		err = from.failed(err)
 	}
@@ -267,7 +270,7 @@ func (c *Commits) below(ctx context.Context, from *registry, top tops) (*lower, 
 }
 
 // indexed reads a layer of the registry, into a file.
-func indexed(ctx context.Context, of v1.Layer, into io.Writer, file io.ReaderAt) (*layer.Stored, error) {
+func indexed(ctx context.Context, of v1.Layer, into io.Writer, file io.ReaderAt, bound layer.Bound) (*layer.Stored, error) {
 	content, err := of.Uncompressed()
 	if err != nil {
 		return nil, err
@@ -275,7 +278,7 @@ func indexed(ctx context.Context, of v1.Layer, into io.Writer, file io.ReaderAt)
 	defer func() { _ = content.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = content.Close() })
 	defer stop()
-	return layer.Index(io.TeeReader(content, into), file)
+	return layer.Index(io.TeeReader(content, into), file, bound)
 }
 
 func total(found []layer.Entry) (bytes int64) {
@@ -296,7 +299,7 @@ func (r *reading) judge(err error) error {
 	case errors.As(err, &large):
 		return r.refused(problem.PayloadTooLarge, "%w", err)
 	case errors.Is(err, layer.ErrTooMany):
-		return r.refused(problem.PayloadTooLarge, "it has changed more than %d files", layer.MaxEntries)
+		return r.refused(problem.PayloadTooLarge, "it has changed more than %d files, or some with longer names than so many may have", r.bound.Entries)
 	case errors.Is(err, runsc.ErrStill):
 		return r.refused(problem.Conflict, "%w", err)
 	case errors.Is(err, runsc.ErrUnknown), errors.Is(err, layer.ErrForm):

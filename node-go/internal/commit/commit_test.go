@@ -97,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	w.kernel = played.Serve(t, filepath.Join(folder, "runsc-"+pod+".sock"))
 	w.kernel.Files["/file"], w.kernel.List = content, listing(t)
 	kernels := runsc.New(folder, log)
-	w.commits = New(&pods.Finder{Runtime: runtime, Namespace: "sandboxes", Handlers: []string{"runsc"}}, kernels, NewSpool(t.TempDir(), 1<<30), log)
+	w.commits = New(&pods.Finder{Runtime: runtime, Namespace: "sandboxes", Handlers: []string{"runsc"}}, kernels, NewSpool(t.TempDir(), 1<<30), 512<<20, log)
 	w.commits.LetGo(context.Background())
 	digest, err := w.base.Digest()
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// bound is that of an agent with the chart's memory.
+var bound = Within(512<<20, 2)
+
 // A sandbox with a billion files lists for as long as it is read: it is not read further than what a layer takes.
 func TestAListingWithoutEndIsReadUpToItsLimit(t *testing.T) {
 	from, into := io.Pipe()
@@ -21,11 +24,11 @@ func TestAListingWithoutEndIsReadUpToItsLimit(t *testing.T) {
 		}
 		listed <- count
 	}()
-	if _, err := List(from); !errors.Is(err, ErrTooMany) {
+	if _, err := List(from, bound); !errors.Is(err, ErrTooMany) {
 		t.Errorf("%v", err)
 	}
 	_ = from.Close()
-	if count := <-listed; count < MaxEntries || count > MaxEntries+10 {
+	if count := <-listed; count < bound.Entries || count > bound.Entries+10 {
 		t.Errorf("%d were read", count)
 	}
 }

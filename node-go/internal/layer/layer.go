@@ -194,7 +194,7 @@ func (l *Layer) marker(path string) error {
 }
 
 func (l *Layer) header(one *Entry, header *tar.Header) error {
-	header.Name, header.Mode, header.Uid, header.Gid = one.Path[1:], one.Mode, one.UID, one.GID
+	header.Name, header.Mode, header.Uid, header.Gid = one.Path[1:], int64(one.Mode), int(one.UID), int(one.GID)
 	if header.Name == "" {
 		header.Name = "./"
 	} else if one.Kind == Folder {

@@ -185,7 +185,7 @@ func TestTheTableThatTheEngineIsHeldToAsWell(t *testing.T) {
 	for _, c := range table.Cases {
 		t.Run(c.Name, func(t *testing.T) {
 			listed, read := listing(t, c.Files)
-			found, err := List(listed)
+			found, err := List(listed, bound)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +221,7 @@ func text(s string) *string { return &s }
 func write(t *testing.T, files []one, most int64) (*Report, *bytes.Buffer, error) {
 	t.Helper()
 	listed, read := listing(t, files)
-	found, err := List(listed)
+	found, err := List(listed, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestAListingThatLeadsElsewhereIsRefused(t *testing.T) {
 		if err := archive.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := List(&listed); err == nil {
+		if found, err := List(&listed, bound); err == nil {
 			t.Errorf("%v", found)
 		}
 	}
@@ -346,7 +346,7 @@ func TestAnotherFormIsSaid(t *testing.T) {
 	_ = archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./a", Size: 9})
 	_, _ = archive.Write(make([]byte, 9))
 	_ = archive.Close()
-	if _, err := List(&listed); !errors.Is(err, ErrForm) {
+	if _, err := List(&listed, bound); !errors.Is(err, ErrForm) {
 		t.Fatal(err)
 	}
 }
@@ -356,7 +356,7 @@ func FuzzAListing(f *testing.F) {
 	seed, _ := listing(f, []one{{Path: "/a", Kind: "folder", Mode: "755", Opaque: true}, {Path: "/a/b", Kind: "file", Content: text("x")}, {Path: "/w", Kind: "whiteout"}, {Path: "/v", Kind: "whiteout"}})
 	f.Add(seed.Bytes(), int64(1<<16))
 	f.Fuzz(func(t *testing.T, listed []byte, most int64) {
-		found, err := List(bytes.NewReader(listed))
+		found, err := List(bytes.NewReader(listed), bound)
 		if err != nil {
 			return
 		}

@@ -13,12 +13,6 @@ import (
 )
 
 const (
-	// MaxEntries bounds what a listing takes in memory, about 250 bytes for each.
-	MaxEntries = 300_000
-	// A listing has no content: a header for each entry, longer for long names and attributes.
-	maxListingBytes = 1 << 30
-	maxNames        = 64 << 20 // bytes of all names, links and attributes
-
 	attributePrefix = "SCHILY.xattr."
 	overlayPrefix   = "trusted.overlay."
 	opaqueAttribute = overlayPrefix + "opaque"
@@ -41,14 +35,14 @@ const (
 // Entry is one file of the upper folder.
 type Entry struct {
 	Path       string // absolute, without . and ..; "/" for the folder itself
-	Kind       Kind
-	Mode       int64 // the bits of rights
-	UID, GID   int
+	Link       string // of a symbolic link its text, of a hard link the path of an earlier entry
+	Attributes map[string]string
 	ModifiedS  int64
 	Size       int64
-	Link       string // of a symbolic link its text, of a hard link the path of an earlier entry
-	Opaque     bool   // a folder that hides what the image has there
-	Attributes map[string]string
+	UID, GID   uint32
+	Mode       uint16 // the bits of rights
+	Kind       Kind
+	Opaque     bool // a folder that hides what the image has there
 }
 
 // ErrTooMany is of a file system with more files than a layer takes.
@@ -56,8 +50,8 @@ var ErrTooMany = errors.New("too many files")
 
 // List reads the listing of a gVisor kernel: a tar in which a regular file's content says how long the file is, in
 // eight bytes, and where the kernel keeps it.
-func List(from io.Reader) ([]Entry, error) {
-	limited := &io.LimitedReader{R: from, N: maxListingBytes}
+func List(from io.Reader, bound Bound) ([]Entry, error) {
+	limited := &io.LimitedReader{R: from, N: bound.listing()}
 	archive := tar.NewReader(limited)
 	// A path is listed once and below a folder, or whoever unpacks the layer could be led elsewhere by a link.
 	seen := map[string]Kind{}
@@ -92,7 +86,7 @@ func List(from io.Reader) ([]Entry, error) {
 		for name, value := range entry.Attributes {
 			names += len(name) + len(value)
 		}
-		if len(found) == MaxEntries || names > maxNames {
+		if len(found) == bound.Entries || names > bound.names() {
 			return nil, ErrTooMany
 		}
 		found = append(found, entry)
@@ -104,11 +98,12 @@ func entryOf(header *tar.Header, content io.Reader) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	entry := Entry{
-		Path: at, Mode: header.Mode & 0o7777, UID: header.Uid, GID: header.Gid, ModifiedS: max(0, header.ModTime.Unix()),
-	}
 	if header.Uid < 0 || header.Gid < 0 || header.Uid > math.MaxUint32 || header.Gid > math.MaxUint32 {
 		return Entry{}, fmt.Errorf("the listing says that %.200q is of user %d and group %d", header.Name, header.Uid, header.Gid)
+	}
+	entry := Entry{
+		Path: at, Mode: uint16(header.Mode & 0o7777), UID: uint32(header.Uid), GID: uint32(header.Gid),
+		ModifiedS: max(0, header.ModTime.Unix()),
 	}
 	switch header.Typeflag {
 	case tar.TypeReg:

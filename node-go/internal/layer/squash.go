@@ -30,7 +30,7 @@ type source struct {
 
 // Squash finds out what is in the layer. Cost: memory for the names of both. Folders is the layer that has been below the
 // first one for the sake of its folders; nil: none was needed.
-func Squash(below, above, folders *Stored) (*Squashed, error) {
+func Squash(below, above, folders *Stored, bound Bound) (*Squashed, error) {
 	made := &Squashed{
 		above: above, below: below, of: make(map[string]*Stored, len(above.parts)+len(below.parts)),
 		gone: maps.Clone(above.gone), opaque: maps.Clone(above.opaque), promoted: map[source]string{},
@@ -53,7 +53,7 @@ func Squash(below, above, folders *Stored) (*Squashed, error) {
 	}
 	made.replaced()
 	made.anchor(folders)
-	if len(made.of)+len(made.gone)+len(made.opaque) > MaxEntries {
+	if len(made.of)+len(made.gone)+len(made.opaque) > bound.Entries {
 		return nil, ErrTooMany
 	}
 	return made, nil
@@ -214,7 +214,7 @@ func (s *Squashed) link(into io.Writer, at string) error {
 	}
 	if s.of[file] == of {
 		one := of.parts[at]
-		if of.parts[at].link == file {
+		if of.links[at] == file {
 			_, err := io.Copy(into, io.NewSectionReader(of.from, one.at, one.size))
 			return err
 		}

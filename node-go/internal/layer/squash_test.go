@@ -140,19 +140,19 @@ func applied(t *testing.T, image map[string]string, layer []byte) map[string]str
 // squashed is the layer, and that with its folders.
 func squashed(t *testing.T, below, above, folders []byte) ([]byte, []byte) {
 	t.Helper()
-	before, err := Index(bytes.NewReader(folders), bytes.NewReader(folders))
+	before, err := Index(bytes.NewReader(folders), bytes.NewReader(folders), bound)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lower, err := Index(bytes.NewReader(below), bytes.NewReader(below))
+	lower, err := Index(bytes.NewReader(below), bytes.NewReader(below), bound)
 	if err != nil {
 		t.Fatal(err)
 	}
-	upper, err := Index(bytes.NewReader(above), bytes.NewReader(above))
+	upper, err := Index(bytes.NewReader(above), bytes.NewReader(above), bound)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := Squash(lower, upper, before)
+	made, err := Squash(lower, upper, before, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func squashed(t *testing.T, below, above, folders []byte) ([]byte, []byte) {
 // marksShown are those in folders that a kernel does not merge with what is below: it shows them as files.
 func marksShown(t *testing.T, image map[string]string, layer []byte) (shown []string) {
 	t.Helper()
-	read, err := Index(bytes.NewReader(layer), bytes.NewReader(layer))
+	read, err := Index(bytes.NewReader(layer), bytes.NewReader(layer), bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +219,9 @@ func TestALayerStandsForAllBelowIt(t *testing.T) {
 
 func TestASquashedLayerIsBounded(t *testing.T) {
 	below, above := archived(t, tree{"/a": {kind: File, content: "1"}}), archived(t, tree{"/b": {kind: File, content: "2"}})
-	lower, _ := Index(bytes.NewReader(below), bytes.NewReader(below))
-	upper, _ := Index(bytes.NewReader(above), bytes.NewReader(above))
-	made, err := Squash(lower, upper, nil)
+	lower, _ := Index(bytes.NewReader(below), bytes.NewReader(below), bound)
+	upper, _ := Index(bytes.NewReader(above), bytes.NewReader(above), bound)
+	made, err := Squash(lower, upper, nil, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func FuzzIndex(f *testing.F) {
 	}
 	f.Add(into.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		read, err := Index(bytes.NewReader(data), bytes.NewReader(data))
+		read, err := Index(bytes.NewReader(data), bytes.NewReader(data), bound)
 		if err != nil {
 			return
 		}
@@ -256,7 +256,7 @@ func FuzzIndex(f *testing.F) {
 				t.Errorf("%q %+v", at, one)
 			}
 		}
-		made, err := Squash(read, read, nil)
+		made, err := Squash(read, read, nil, bound)
 		if err == nil {
 			_ = made.Write(context.Background(), io.Discard, 1<<20)
 		}

@@ -14,23 +14,23 @@ const block = 512
 type Stored struct {
 	from   io.ReaderAt
 	parts  map[string]part
-	gone   map[string]bool // what it removes from the image below
-	opaque map[string]bool // folders of which nothing below is seen
+	links  map[string]string // of hard links alone: to which path
+	gone   map[string]bool   // what it removes from the image below
+	opaque map[string]bool   // folders of which nothing below is seen
 }
 
 // part is one entry of an archive: its headers, and what follows them.
 type part struct {
-	kind     Kind
 	at, size int64 // with its headers, and to the end of its last block
-	link     string
+	kind     Kind
 }
 
 // Index reads a layer once, from its beginning, and remembers where its entries are. What is read has to be in the file
 // too when the entries are; it may be written to it meanwhile.
-func Index(read io.Reader, from io.ReaderAt) (*Stored, error) {
+func Index(read io.Reader, from io.ReaderAt, bound Bound) (*Stored, error) {
 	counted := &counting{from: read}
 	archive := tar.NewReader(counted)
-	made := &Stored{from: from, parts: map[string]part{}, gone: map[string]bool{}, opaque: map[string]bool{}}
+	made := &Stored{from: from, parts: map[string]part{}, links: map[string]string{}, gone: map[string]bool{}, opaque: map[string]bool{}}
 	names, begin := 0, int64(0)
 	for {
 		header, err := archive.Next()
@@ -48,7 +48,7 @@ func Index(read io.Reader, from io.ReaderAt) (*Stored, error) {
 		}
 		begin = counted.passed + size
 		names += len(header.Name) + len(header.Linkname)
-		if len(made.parts)+len(made.gone)+len(made.opaque) > MaxEntries || names > maxNames {
+		if len(made.parts)+len(made.gone)+len(made.opaque) > bound.Entries || names > bound.names() {
 			return nil, ErrTooMany
 		}
 	}
@@ -77,9 +77,11 @@ func (s *Stored) add(header *tar.Header, one part) error {
 	}
 	one.kind = kind
 	if kind == Hardlink {
-		if one.link, err = placeOf(header.Linkname); err != nil {
+		if s.links[at], err = placeOf(header.Linkname); err != nil {
 			return err
 		}
+	} else {
+		delete(s.links, at)
 	}
 	s.parts[at] = one
 	return nil
@@ -107,7 +109,7 @@ func (s *Stored) file(at string) (string, bool) {
 		if !is || one.kind != Hardlink {
 			return at, is && one.kind != Folder
 		}
-		at = one.link
+		at = s.links[at]
 	}
 	return "", false
 }

@@ -290,7 +290,7 @@ func (k *Kernel) state(ctx context.Context) (string, error) {
 
 // List returns what a container has changed in its file system, without the contents of files. Its kernel has to keep
 // that apart from the image, and from its memory, as it does unless runsc's option overlay2 says otherwise.
-func (k *Kernel) List(ctx context.Context, container string) ([]layer.Entry, error) {
+func (k *Kernel) List(ctx context.Context, container string, bound layer.Bound) ([]layer.Entry, error) {
 	asked, err := dial(ctx, k.socket)
 	if err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (k *Kernel) List(ctx context.Context, container string) ([]layer.Entry, err
 		answer = asked.call(ctx, methodList, argument, null, into, null, null)
 		_ = into.Close()
 	})
-	found, err := layer.List(from)
+	found, err := layer.List(from, bound)
 	if err == nil {
 		// The rest of the last block of the archive, and then the answer.
 		_, err = io.Copy(io.Discard, io.LimitReader(from, 1<<20))

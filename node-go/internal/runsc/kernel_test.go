@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollbox.dev/node/internal/layer"
 	"rollbox.dev/node/internal/played"
 )
 
@@ -191,20 +192,21 @@ func TestAListingAndWhatARefusalIs(t *testing.T) {
 	_ = archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o755})
 	_ = archive.Close()
 	p.List = listed.Bytes()
-	if found, err := p.kernel().List(context.Background(), "target"); err != nil || len(found) != 1 || found[0].Path != "/" {
+	bound := layer.Bound{Entries: 1000}
+	if found, err := p.kernel().List(context.Background(), "target", bound); err != nil || len(found) != 1 || found[0].Path != "/" {
 		t.Errorf("%v, %v", found, err)
 	}
 	p.List = []byte(strings.Repeat("no archive", 100))
-	if _, err := p.kernel().List(context.Background(), "target"); err == nil {
+	if _, err := p.kernel().List(context.Background(), "target", bound); err == nil {
 		t.Error("it was read")
 	}
 	p.Answer[methodList] = "no checkpointable filesystems"
 	var refused *RefusedError
-	if _, err := p.kernel().List(context.Background(), "target"); !errors.As(err, &refused) {
+	if _, err := p.kernel().List(context.Background(), "target", bound); !errors.As(err, &refused) {
 		t.Error(err)
 	}
 	p.Answer[methodList] = "unknown method"
-	if _, err := p.kernel().List(context.Background(), "target"); !errors.Is(err, ErrUnknown) {
+	if _, err := p.kernel().List(context.Background(), "target", bound); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 }
