@@ -82,6 +82,7 @@ async def _kubernetes(
         node_agents=settings.node_agents,
         registry=registry,
         forged=metrics.forged_address,
+        disagreed=metrics.placed_without_room,
     ) as cluster:
         yield cluster
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from controlplane.capacity import Amounts, Room
 from controlplane.errors import Code, Problem
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +266,16 @@ class Cluster(Protocol):
         """Yields changes of placements, without end, also of other replicas' starts; a sandbox's last one is valid."""
         ...
 
-    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        """How many sandboxes of ``spec`` fit on the nodes at most, beside others that use ``beside`` in total.
+    @property
+    def room(self) -> Room | None:
+        """What is free on the nodes, kept current; None: this cluster sets nothing aside for sandboxes. Cost: no call.
 
-        Other pods on the nodes are not counted. None: not known on this backend. Cost: no call.
+        Sandboxes are in it by their ids, once their pods are on nodes.
         """
+        ...
+
+    def request(self, spec: SandboxSpec) -> Amounts:
+        """What a sandbox requests of its node, with all that the platform adds. Cost: no call."""
         ...
 
     async def image(self, name: str) -> ImageState:

@@ -21,6 +21,7 @@ from controlplane.telemetry.table import (
     PushOutcome,
     Role,
     Room,
+    Scheduled,
     Served,
     Start,
     Waited,
@@ -61,6 +62,7 @@ class Metrics:
         self._store_calls = families.histogram("rollbox_store_call_seconds")
         self._store_errors = families.counter("rollbox_store_errors")
         self._forged = families.counter("rollbox_forged_addresses")
+        self._disagreements = families.counter("rollbox_placement_disagreements", get_args(Scheduled))
         self._unreadable = families.counter("rollbox_store_unreadable_records")
         self._resyncs = families.counter("rollbox_store_feed_resyncs")
         self._rebuilds = families.counter("rollbox_store_rebuilds")
@@ -159,6 +161,14 @@ class Metrics:
     def pushed(self, outcome: PushOutcome) -> None:
         """Counts a readiness push."""
         self._pushes.labels(outcome).inc()
+
+    def placed_without_room(self) -> None:
+        """Counts a sandbox that the scheduler placed where the platform saw no room."""
+        self._disagreements.labels("placed").inc()
+
+    def refused_in_spite_of_room(self) -> None:
+        """Counts a sandbox that the scheduler placed nowhere although the platform saw room for it."""
+        self._disagreements.labels("refused").inc()
 
     def forged_address(self) -> None:
         """Counts a sandbox whose push named another address than the cluster does."""

@@ -23,6 +23,7 @@ Status = Literal["1xx", "2xx", "3xx", "4xx", "5xx"]
 PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
 Resource = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting"]
 Room = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting", "total", "store", "turn"]
+Scheduled = Literal["placed", "refused"]
 Waited = Literal["admitted", "refused"]
 Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools"]
 
@@ -72,6 +73,13 @@ FAMILIES: Final[dict[str, Family]] = {
         "",
         "Sandboxes whose readiness push named another address than the cluster, as counted by this replica.",
         (),
+        (),
+    ),
+    "rollbox_placement_disagreements": Family(
+        "counter",
+        "",
+        "Sandboxes that the scheduler placed or refused against the platform's arithmetic of free room.",
+        ("scheduler",),
         (),
     ),
     "rollbox_sandboxes": Family("gauge", "", "Sandboxes on record.", ("state",), ()),

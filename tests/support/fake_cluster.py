@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from controlplane.capacity import Amounts, NodeRoom, Room
+from controlplane.capacity.amounts import fits, plus
 from controlplane.cluster import (
     NO_LAYERS,
     Boot,
@@ -28,9 +30,18 @@ from controlplane.cluster import (
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import SandboxSpec
 
 Pusher = Callable[[str, Push], Awaitable[None]]
+
+
+def room_for(sandboxes: int, **nodes: int) -> Room:
+    """Nodes (one, `n1`, if none are named) that take so many sandboxes each, however large these are."""
+    room, any_amount = Room(), 1 << 50
+    for name, places in (nodes or {"n1": sandboxes}).items():
+        room.set_node(NodeRoom(name, (any_amount, any_amount, any_amount, any_amount, places)))
+    room.replace(())
+    return room
 
 
 @dataclass
@@ -58,7 +69,7 @@ class FakeCluster:
     slots: int = 1024
     starts_per_node: int = 0
     placed: dict[str, Placement] = field(default_factory=dict)
-    room: int | None = None
+    room: Room | None = None  # `room_for` makes one; what starts is put on one of its nodes
     digests: dict[str, str] = field(default_factory=dict)  # of images that are on the machine
     image_state: ImageState = "here"
     on_nodes: set[str] = field(default_factory=set)  # whatever `image_state` says
@@ -129,8 +140,8 @@ class FakeCluster:
         for told in self._placements:
             told.put_nowait(placement)
 
-    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        return None if self.room is None else max(0, self.room - beside.sandboxes)
+    def request(self, spec: SandboxSpec) -> Amounts:
+        return spec.cpu_millicores.request, spec.memory_bytes.request, 0, spec.gpu, 1
 
     async def image(self, name: str) -> ImageState:
         if name in self.missing_images:
@@ -244,11 +255,28 @@ class FakeCluster:
         if sandbox_id in self.held:
             return self._started(sandbox_id)
         self.held[sandbox_id] = Held(spec, boot)
+        if self.room is not None and not self._schedule(self.room, sandbox_id, spec):
+            return self._started(sandbox_id)
         if self.ready_s is not None and not (self.hangs and spec.image.startswith(self.hangs)):
             task = asyncio.create_task(self.get_ready(sandbox_id, self.ready_s))
             self._pushes.add(task)
             task.add_done_callback(self._pushes.discard)
         return self._started(sandbox_id)
+
+    def _schedule(self, room: Room, sandbox_id: str, spec: SandboxSpec) -> bool:
+        """What a scheduler does: by the pods that are there alone."""
+        request = self.request(spec)
+        for one in room.free():
+            if one.node.takes(spec.node_selector) and fits(plus(one.free, one.reserved), request):
+                room.put(sandbox_id, one.node.name, request)
+                self.place(sandbox_id, one.node.name)
+                return True
+        self.place(sandbox_id, "", "0/1 nodes are available: 1 Insufficient cpu.")
+        return False
+
+    def _unschedule(self, sandbox_id: str) -> None:
+        if self.room is not None:
+            self.room.remove(sandbox_id)
 
     def lazy_trouble(self) -> str:
         return self.trouble
@@ -260,6 +288,7 @@ class FakeCluster:
         await asyncio.sleep(self.stop_s)
         self.undone.append(sandbox_id)
         self.held.pop(sandbox_id, None)
+        self._unschedule(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
         self._stopping += 1
@@ -273,6 +302,7 @@ class FakeCluster:
             raise error
         self.stopped.append(sandbox_id)
         self.held.pop(sandbox_id, None)
+        self._unschedule(sandbox_id)
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         node = self.nodes.get(sandbox_id, "n1")

@@ -54,7 +54,7 @@ class FakeKubernetes:
     """The state; what tests change, watchers are told."""
 
     objects: dict[str, dict[str, Json]] = field(
-        default_factory=lambda: {PODS: {}, NODES: {}, EVENTS: {}, NODE_EVENTS: {}, DEPLOYMENTS: {}}
+        default_factory=lambda: {PODS: {}, EVERYWHERE: {}, NODES: {}, EVENTS: {}, NODE_EVENTS: {}, DEPLOYMENTS: {}}
     )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
     faults: list[Fault] = field(default_factory=list)
@@ -152,8 +152,6 @@ class FakeKubernetes:
         if collection.endswith("/runtimeclasses"):
             found = self.runtime_classes.get(name)
             return web.json_response(found) if found else _status(404, "NotFound", f'runtimeclasses "{name}" not found')
-        if request.path == EVERYWHERE:
-            return web.json_response({"metadata": {}, "items": list(self.objects[PODS].values())})
         if request.path in self.objects:
             return await self._collection(request)
         return await self._one(request, collection, name)
@@ -169,7 +167,8 @@ class FakeKubernetes:
             return web.json_response(self.objects[request.path][name], status=201)
         if "watch" in request.query:
             return await self._watch(request)
-        items = [one for one in self.objects[request.path].values() if _selected(one, request.query)]
+        found = [thing for kind in _kinds(request.path) for thing in self.objects[kind].values()]
+        items = [one for one in found if _selected(one, request.query)]
         return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
 
     async def _one(self, request: web.Request, collection: str, name: str) -> web.StreamResponse:
@@ -219,7 +218,7 @@ class FakeKubernetes:
             while not closed.is_set():
                 for version, kind, collection, thing in self.history[at:]:
                     at += 1
-                    if version > since and collection == request.path:
+                    if version > since and collection in _kinds(request.path):
                         await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
                 async with self._changed:
                     while len(self.history) == at and not closed.is_set():
@@ -259,6 +258,11 @@ def _selected(event: Json, query: Mapping[str, str]) -> bool:
     """Whether an object is of the pod that a field selector names; the other selectors select all."""
     _, _, uid = query.get("fieldSelector", "").partition("involvedObject.uid=")
     return not uid or event.get("involvedObject", {}).get("uid") == uid
+
+
+def _kinds(path: str) -> tuple[str, ...]:
+    """The collections that a path lists: `EVERYWHERE` has the pods of other namespaces."""
+    return (PODS, EVERYWHERE) if path == EVERYWHERE else (path,)
 
 
 def _patched(thing: Json, changes: list[Json]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
+from controlplane.capacity import NOTHING, Amounts, Room
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import COMMITS, Commits, KeptImages
@@ -49,7 +50,7 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import SandboxSpec
 
 # The sidecar is removed first: it uses the target's namespaces, and Podman refuses to remove a container on which
 # another one depends.
@@ -149,10 +150,15 @@ class EngineCluster:
         await asyncio.get_running_loop().create_future()
         yield Placement("", "")
 
-    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        """See ``Cluster.holds``: an engine reserves no resources, so the number is unknown."""
-        del spec, beside
+    @property
+    def room(self) -> Room | None:
+        """See ``Cluster.room``: an engine sets nothing aside, so what is free is not known."""
         return None
+
+    def request(self, spec: SandboxSpec) -> Amounts:
+        """See ``Cluster.request``."""
+        del spec
+        return NOTHING
 
     async def image(self, name: str) -> ImageState:
         """See ``Cluster.image``; Podman cannot query a registry without pulling."""

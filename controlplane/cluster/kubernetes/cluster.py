@@ -9,6 +9,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self
 
+import structlog
+
+from controlplane.capacity import Amounts, Room
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.kubernetes import isolation, lazy
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
@@ -17,6 +20,7 @@ from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
+from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms, slim
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
@@ -49,7 +53,7 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, Usage, load_record
+from controlplane.model import SandboxSpec, load_record
 from controlplane.settings import NodeAgentSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
@@ -74,6 +78,7 @@ class KubernetesCluster:
         required: str,
         per_node: int,
         forged: Callable[[], None],
+        disagreed: Callable[[], None] = lambda: None,
         parts: NodeParts | None = None,
     ) -> None:
         self._client = client
@@ -85,9 +90,11 @@ class KubernetesCluster:
         self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
         self._what = replace(what, commits=self.commits)
         self._clock: Clock = SystemClock()
+        self._log = structlog.get_logger("kubernetes")
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
-        self._nodes = Nodes(self._lost)
+        self._rooms = NodeRooms(fleet, defaults.namespace, disagreed)
+        self._nodes = Nodes(self._lost, self._rooms.see, self._rooms.room.drop_node)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
         self._events = f"/api/v1/namespaces/{defaults.namespace}/events"
@@ -118,6 +125,7 @@ class KubernetesCluster:
         node_agents: NodeAgentSettings | None = None,
         registry: RegistrySettings | None = None,
         forged: Callable[[], None] = lambda: None,
+        disagreed: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
 
@@ -141,6 +149,7 @@ class KubernetesCluster:
             node_agents: None: what nodes have of images is not known, and nothing is pulled ahead.
             registry: the private registry; with node agents, images of sandboxes are put into it.
             forged: called for each sandbox whose pod has another address than its readiness push named.
+            disagreed: called for each sandbox that came to a node which had no room for it, as it was known here.
 
         Raises:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
@@ -174,7 +183,12 @@ class KubernetesCluster:
                 lazily = await isolation.runtime(client, lazy_runtime_class)
                 pulling = LazyImages(lazy_runtime_class, lazily.handler, lazy_images, lazily.selector, converted_images)
                 defaults = replace(defaults, lazy=pulling)
-            fleet = Fleet({**runtime.selector, **node_selector}, (*tolerations, *runtime.tolerations), runtime.handler)
+            fleet = Fleet(
+                {**runtime.selector, **node_selector},
+                (*tolerations, *runtime.tolerations),
+                runtime.handler,
+                runtime.overhead,
+            )
             cluster = cls(
                 client,
                 defaults,
@@ -183,6 +197,7 @@ class KubernetesCluster:
                 required=required_kernel,
                 per_node=starts_per_node,
                 forged=forged,
+                disagreed=disagreed,
                 parts=parts,
             )
             async with cluster._watching():
@@ -229,9 +244,14 @@ class KubernetesCluster:
         """See ``Cluster.placements``."""
         return self._pods.placements()
 
-    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        """See ``Cluster.holds``."""
-        return self._fleet.holds(spec, beside, self._nodes.all)
+    @property
+    def room(self) -> Room | None:
+        """See ``Cluster.room``; known from the watches of the nodes and of the pods of all namespaces."""
+        return self._rooms.room
+
+    def request(self, spec: SandboxSpec) -> Amounts:
+        """See ``Cluster.request``."""
+        return self._fleet.request(spec)
 
     async def image(self, name: str) -> ImageState:
         """See ``Cluster.image``: as the nodes report it, which tell only of their largest images."""
@@ -399,9 +419,11 @@ class KubernetesCluster:
         reflectors = self._reflectors()
         for one in reflectors:
             await one.first()
+        everywhere = Reflector(self._client, "/api/v1/pods", ON_NODES, self._rooms.pods, keep=slim)
+        await self._first_room(everywhere)
         isolation.check_nodes(self._fleet, self._nodes.all)
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(one.run(), name="kubernetes watch") for one in reflectors]
+            loops = [group.create_task(one.run(), name="kubernetes watch") for one in (*reflectors, everywhere)]
             loops.append(group.create_task(self._near.run(), name="images of nodes"))
             try:
                 yield
@@ -410,6 +432,13 @@ class KubernetesCluster:
                     loop.cancel()
                 self._nodes.close()
                 self._pods.close()
+
+    async def _first_room(self, everywhere: Reflector) -> None:
+        """Without the right to list all pods sandboxes start all the same; what is free is not known then."""
+        try:
+            await everywhere.first()
+        except Refused as refused:
+            self._log.warning("what is free on the nodes is not known: pods cannot be listed", detail=refused.detail)
 
     def _reflectors(self) -> Sequence[Reflector]:
         """The watches; nodes come first, since the state of a node decides about its pods."""

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from controlplane.capacity import NOTHING, Amounts
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.pod_requests import read
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
@@ -17,11 +19,16 @@ ANY: Final = "any"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A RuntimeClass: the runtime's handler on the nodes, and the selector and tolerations for nodes that have it."""
+    """A RuntimeClass: the runtime's handler on the nodes, and the selector and tolerations for nodes that have it.
+
+    Attributes:
+        overhead: what it adds to the requests of every pod.
+    """
 
     handler: str
     selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, object]]
+    overhead: Amounts = NOTHING
 
 
 async def runtime(client: KubernetesClient, runtime_class: str) -> Runtime:
@@ -38,7 +45,12 @@ async def runtime(client: KubernetesClient, runtime_class: str) -> Runtime:
         detail = f"the cluster has no RuntimeClass {runtime_class}: install gVisor on the nodes and create it"
         raise Problem("isolation_missing", detail, runtime_class=runtime_class) from refused
     scheduling = found.get("scheduling") or {}
-    return Runtime(str(found["handler"]), scheduling.get("nodeSelector") or {}, scheduling.get("tolerations") or ())
+    return Runtime(
+        str(found["handler"]),
+        scheduling.get("nodeSelector") or {},
+        scheduling.get("tolerations") or (),
+        read((found.get("overhead") or {}).get("podFixed") or {}),
+    )
 
 
 def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:

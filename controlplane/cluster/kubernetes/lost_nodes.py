@@ -21,10 +21,19 @@ class Nodes:
 
     Args:
         lost: called with the name of each node that is lost or deleted.
+        seen: called with each node that is new or has changed.
+        gone: called with the name of each node that was deleted.
     """
 
-    def __init__(self, lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        lost: Callable[[str], None],
+        seen: Callable[[Node], None] = lambda _: None,
+        gone: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._lost = lost
+        self._seen = seen
+        self._gone = gone
         self._nodes: dict[str, Node] = {}
         self._deleted: dict[str, None] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}
@@ -65,6 +74,7 @@ class Nodes:
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         self._deleted.pop(node.name, None)
+        self._seen(node)
         if before is None or before.ready != node.ready:
             self._trust(node.name)
         if node.ready != "True" and node.name not in self._doubted and node.name not in self._given_up:
@@ -82,6 +92,7 @@ class Nodes:
 
     def _drop(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self._gone(name)
         self._trust(name)
         self._deleted[name] = None
         if len(self._deleted) > MAX_REMEMBERED:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from controlplane.capacity import NOTHING, ORDER, Amounts, amounts
+from controlplane.capacity.amounts import PODS, plus
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of, requests_of
+from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of
 from controlplane.errors import Problem
 from controlplane.images import parse
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import SandboxSpec
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
@@ -86,11 +88,13 @@ class Fleet:
     Attributes:
         selector, tolerations: those of every sandbox.
         handler: the RuntimeClass's; nodes that are known not to have it are left out.
+        overhead: what the RuntimeClass adds to the requests of every pod.
     """
 
     selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, object]]
     handler: str
+    overhead: Amounts = NOTHING
 
     def eligible(self, nodes: Iterable[Node]) -> list[Node]:
         """The nodes that sandboxes may run on, ready or not."""
@@ -104,17 +108,9 @@ class Fleet:
         """How many nodes can take a start now."""
         return sum(one.ready == "True" and one.schedulable for one in self.eligible(nodes))
 
-    def holds(self, spec: SandboxSpec, beside: Usage, nodes: Sequence[Node]) -> int:
-        """How many sandboxes of ``spec`` fit on its ready nodes, beside other sandboxes that use ``beside`` in total.
-
-        An upper bound: pods that are no sandboxes are not counted, nor how the others are spread over the nodes.
-        """
-        suitable = [one for one in self.eligible(nodes) if one.takes(spec.node_selector, self.tolerations)]
-        ready = [one for one in suitable if one.ready == "True" and one.schedulable]
-        wanted = {name: needed for name, needed in request_of(spec).items() if needed}
-        in_use = requests_of(beside)
-        free = [(sum(one.allocatable[name] for one in ready) - in_use[name]) // wanted[name] for name in wanted]
-        return max(0, min(sum(_places(one, wanted) for one in ready), *free))
+    def request(self, spec: SandboxSpec) -> Amounts:
+        """What the pod of a sandbox requests of its node."""
+        return plus(amounts({**request_of(spec), PODS: 1}), self.overhead)
 
     def have(self, image: str, nodes: Iterable[Node]) -> bool:
         """Whether a node for sandboxes reports that it has this image."""
@@ -141,16 +137,10 @@ class Fleet:
         if not candidates:
             wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
             raise Problem("unsupported", f"no node for sandboxes has the labels {wanted}", option="node_selector")
-        _fits(spec, candidates)
+        _fits(spec, dict(zip(ORDER, self.request(spec), strict=True)), candidates)
 
 
-def _places(node: Node, wanted: Mapping[str, int]) -> int:
-    """How many sandboxes with these requests fit on the node if it is empty."""
-    places = min(node.allocatable[name] // needed for name, needed in wanted.items())
-    return min(places, node.pods) if node.pods else places
-
-
-def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
+def _fits(spec: SandboxSpec, request: Mapping[str, int], candidates: Sequence[Node]) -> None:
     limits = {
         "cpu": spec.cpu_millicores.limit,
         "memory": spec.memory_bytes.limit,
@@ -161,7 +151,7 @@ def _fits(spec: SandboxSpec, candidates: Sequence[Node]) -> None:
         if limit > (held := most.capacity[name]):
             detail = f"{_LIMITS[name]} {limit} is more than the {held} of {most.name}, the largest node"
             raise Problem("unsupported", detail, option=_LIMITS[name], most=held)
-    wanted = request_of(spec)
+    wanted = {name: needed for name, needed in request.items() if name in _RESOURCES}
     if any(all(one.allocatable[name] >= needed for name, needed in wanted.items()) for one in candidates):
         return
     for name, needed in wanted.items():

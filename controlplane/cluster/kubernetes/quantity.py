@@ -1,7 +1,7 @@
 """Parses Kubernetes quantities (``500m``, ``16Gi``, ``1e3``) into whole numbers. Pure."""
 
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 _AMOUNT: Final = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(m|[numkMGTPE]|[KMGTPE]i)?")
@@ -13,12 +13,16 @@ _UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"
 _UNITS["k"] = _UNITS.pop("K")
 
 
-def amount(text: object, scale: int = 1) -> int:
+def amount(text: object, scale: int = 1, *, up: bool = False) -> int:
     """The quantity times ``scale``, rounded down; 0 if ``text`` is no quantity.
 
     Args:
         text: a number with or without a unit suffix.
         scale: 1000 for millicores of cpu.
+        up: it is rounded up: so Kubernetes rounds requests.
     """
     match = _AMOUNT.fullmatch(str(text or ""))
-    return int(Decimal(match[1]) * _UNITS[match[2] or ""] * scale) if match else 0
+    if match is None:
+        return 0
+    exact = Decimal(match[1]) * _UNITS[match[2] or ""] * scale
+    return int(exact.to_integral_value(ROUND_CEILING) if up else exact)

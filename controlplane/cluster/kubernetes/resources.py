@@ -6,10 +6,9 @@ counts for the sidecar's container, since it is forked there, so that container 
 
 from typing import Any, Final
 
-from controlplane.model import SandboxSpec, Usage
+from controlplane.capacity.amounts import GPU
+from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB
-
-GPU: Final = "nvidia.com/gpu"
 
 DEFAULT_DISK_BYTES: Final = 2048 * MIB
 # The disk request, much less than the limit: nodes are packed by memory, and few sandboxes fill their disk.
@@ -31,17 +30,6 @@ def request_of(spec: SandboxSpec) -> dict[str, int]:
         "memory": spec.memory_bytes.request + SIDECAR_MEMORY_REQUEST_BYTES,
         "ephemeral-storage": min(DISK_REQUEST_BYTES, disk_bytes(spec)) + SIDECAR_DISK_BYTES,
         GPU: spec.gpu,
-    }
-
-
-def requests_of(used: Usage) -> dict[str, int]:
-    """The requests of all sandboxes that together use ``used``, sidecars included; with the default disk request."""
-    each_disk_bytes = DISK_REQUEST_BYTES + SIDECAR_DISK_BYTES
-    return {
-        "cpu": used.cpu_millicores + used.sandboxes * SIDECAR_CPU_REQUEST_MILLICORES,
-        "memory": used.memory_bytes + used.sandboxes * SIDECAR_MEMORY_REQUEST_BYTES,
-        "ephemeral-storage": used.sandboxes * each_disk_bytes,
-        GPU: used.gpu,
     }
 
 

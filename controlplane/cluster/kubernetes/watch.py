@@ -6,7 +6,7 @@ any more (410 Gone), the objects are listed again, and the mirror derives what h
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -46,10 +46,20 @@ class Reflector:
     Args:
         path: the collection's path at the API server.
         query: its filters: ``labelSelector``, ``fieldSelector``.
+        keep: what ``Mirror.replace`` is given of each object, so that a list takes less memory; None: all of it.
     """
 
-    def __init__(self, client: KubernetesClient, path: str, query: Mapping[str, str], mirror: Mirror) -> None:
+    def __init__(
+        self,
+        client: KubernetesClient,
+        path: str,
+        query: Mapping[str, str],
+        mirror: Mirror,
+        *,
+        keep: Callable[[Json], Json] | None = None,
+    ) -> None:
         self._client = client
+        self._keep = keep
         self._path = path
         self._query = query
         self._mirror = mirror
@@ -94,7 +104,7 @@ class Reflector:
         )
 
     async def _relist(self) -> None:
-        seen = await self._client.list(self._path, self._query)
+        seen = await self._client.list(self._path, self._query, self._keep)
         self._mirror.replace(seen.items)
         self._version = seen.version
 

@@ -28,6 +28,7 @@ class Facts:
         giving: warm sandboxes of other templates, which end to make room for creates.
         room: how many more of them the nodes have room for; None: not known.
         room_when_empty: how many the nodes have room for when no sandbox runs; None: not known.
+        room_left: what the nodes have left, in words.
         starts_at_once: how many starts can be under way at once.
         start_ms: how long a start takes; None: not known yet.
         refused: why no such sandbox can be created at all.
@@ -45,6 +46,7 @@ class Facts:
     starts_at_once: int
     start_ms: int | None
     giving: int = 0
+    room_left: str = ""
     refused: Sequence[Problem] = ()
 
 
@@ -143,7 +145,7 @@ def _shared_needs(facts: Facts) -> list[Need]:
 def _shortage(facts: Facts, need: Need) -> Blocker:
     for_good = need.most is not None and need.most < facts.count
     if need.resource == CAPACITY:
-        detail = f"this needs room for {facts.count}; the nodes have room for {need.places} now, {need.most} when empty"
+        detail = f"{need.places} of {facts.count} fit now, {need.most} when no other sandbox runs: {facts.room_left}"
         return Blocker("capacity_unavailable", detail, TABLE["capacity_unavailable"].hint, for_good)
     if need.resource == TOTAL:
         detail = f"this needs {facts.count} sandboxes; {need.used} of at most {need.limit} are in use here"

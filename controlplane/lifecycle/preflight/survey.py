@@ -1,10 +1,11 @@
 """Collects the input of a preflight: quotas, use, warm sandboxes and the cluster's capacity."""
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 from typing import Final, Protocol
 
+from controlplane.capacity import Room
 from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import needs
@@ -12,7 +13,7 @@ from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.model import UP, Sandbox, SandboxSpec, State, Usage
+from controlplane.model import UP, SandboxSpec, State, Usage
 
 # From how many of the last starts the time of a start is estimated.
 STARTS: Final = 64
@@ -27,12 +28,6 @@ class StoreReader(Protocol):
 
     async def warm(self, template_hash: str) -> int:
         """How many warm sandboxes a template has."""
-        ...
-
-    async def find(
-        self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
-    ) -> Sequence[Sandbox]:
-        """The sandboxes in these states."""
         ...
 
     async def counts(self) -> Mapping[State, int]:
@@ -87,13 +82,12 @@ class Preflight:
 
         Raises:
             Problem: upstream_timeout, the store does not answer.
-        Cost: five calls to the store; up to three to the cluster, and to the image's registry.
+        Cost: four calls to the store; up to three to the cluster, and to the image's registry.
         """
         refused, image = await self._refused(owner, spec)
         in_use = await self._store.usage(None)
-        # They use no quota, but room on their nodes until the cluster has confirmed that they are gone.
-        ending = await self._store.find(None, {}, {State.ENDING})
         warm = await self._store.warm(spec.template_hash())
+        room, request, selector = self._room(), self._cluster.request(spec), spec.node_selector
         facts = Facts(
             owner=owner,
             count=count,
@@ -103,13 +97,18 @@ class Preflight:
             in_all=in_use.sandboxes,
             warm=warm,
             giving=max(0, (await self._store.counts()).get(State.WARM, 0) - warm),
-            room=self._cluster.holds(spec, sum((needs(one.spec) for one in ending), in_use)),
-            room_when_empty=self._cluster.holds(spec, Usage()),
+            room=None if room is None else room.fit(request, selector),
+            room_when_empty=None if room is None else room.fit_alone(request, selector),
+            room_left="" if room is None else room.tell(request, selector),
             starts_at_once=min(self._at_once, self._cluster.starts_at_once()),
             start_ms=round(median(self._starts_ms)) if self._starts_ms else None,
             refused=refused,
         )
         return forecast(facts), image
+
+    def _room(self) -> Room | None:
+        room = self._cluster.room
+        return room if room is not None and room.known else None
 
     async def _refused(self, owner: str, spec: SandboxSpec) -> tuple[list[Problem], ImageState]:
         refused: list[Problem] = []

@@ -17,6 +17,7 @@ from typing import Any
 
 import controlplane.__main__ as program
 from controlplane.api import serve
+from controlplane.capacity import NOTHING, Amounts
 from controlplane.cluster.protocol import (
     NO_LAYERS,
     Boot,
@@ -39,7 +40,6 @@ from controlplane.model import SandboxSpec, Usage
 from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
 
-HOLDS = 100_000
 MOST_MILLICORES = 512_000
 
 
@@ -92,8 +92,10 @@ class PlayedCluster:
         await asyncio.Event().wait()
         yield Placement("", "")
 
-    def holds(self, spec: SandboxSpec, beside: Usage) -> int | None:
-        return HOLDS - beside.sandboxes
+    room = None
+
+    def request(self, spec: SandboxSpec) -> Amounts:
+        return NOTHING
 
     async def image(self, name: str) -> ImageState:
         return "here"

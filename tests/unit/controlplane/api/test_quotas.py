@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane.lifecycle import Options
-from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster, room_for
 from tests.support.world import OTHER_KEY, World, world
 
 IMAGE = {"image": "python:3.12"}
@@ -133,7 +133,7 @@ async def test_a_refusal_names_limit_use_owner_and_knob(plane: World) -> None:
 
 
 async def test_a_preflight_tells_what_a_run_may_have() -> None:
-    async with world(FakeCluster(room=700), options=Options(starts_in_flight=16)) as plane:
+    async with world(FakeCluster(room=room_for(700)), options=Options(starts_in_flight=16)) as plane:
         assert (await preflight(plane, 16))["estimate_ms"] is None
         await plane.api("POST", "/v1/sandboxes", body=IMAGE)
         await put(plane, "alice", sandboxes=513)
@@ -154,7 +154,7 @@ async def test_a_preflight_tells_what_a_run_may_have() -> None:
 
 
 async def test_what_its_node_has_not_stopped_keeps_its_room_and_uses_no_quota() -> None:
-    async with world(FakeCluster(room=1, stop_s=300)) as plane:
+    async with world(FakeCluster(room=room_for(1), stop_s=300)) as plane:
         made = (await plane.api("POST", "/v1/sandboxes", body=IMAGE)).json
         await plane.api("DELETE", f"/v1/sandboxes/{made['id']}")
         assert (await plane.api("GET", "/v1/quota")).json["used"] == NOTHING

@@ -7,7 +7,7 @@ import pytest
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.errors import Problem
-from controlplane.model import Range, SandboxSpec, Usage
+from controlplane.model import Range, SandboxSpec
 from tests.support.fake_kubernetes import node
 
 FLEET = Fleet({}, (), "runsc")
@@ -113,27 +113,15 @@ def test_amounts_are_read(text: str | None, scale: int, number: int) -> None:
     assert amount(text, scale) == number
 
 
-def beside(sandboxes: int) -> Usage:
-    """What so many small sandboxes use."""
-    return Usage(sandboxes, 100 * sandboxes, (128 << 20) * sandboxes)
-
-
-def test_room_is_what_each_node_holds_less_what_runs() -> None:
-    # 110 millicores each, sidecar included; the small node has 500 of them and the large one 2000.
+def test_what_a_sandbox_requests_has_the_sidecar_and_the_overhead_of_its_runtime() -> None:
+    fleet = Fleet({}, (), "runsc", (10, 48 << 20, 0, 0, 0))
     spec = SandboxSpec(image="a", memory_bytes=Range(request=128 << 20, limit=1 << 30))
-    assert FLEET.holds(spec, Usage(), nodes()) == 500 // 110 + 2000 // 110
-    assert FLEET.holds(spec, beside(10), nodes()) == 2500 // 110 - 10
-    assert FLEET.holds(spec, beside(1_000), nodes()) == 0
-    assert FLEET.holds(SandboxSpec(image="a", gpu=1), Usage(), nodes()) == 0
-    assert FLEET.holds(spec, Usage(), []) == 0
-
-
-def test_a_node_holds_no_more_pods_than_it_takes_and_none_when_it_is_not_ready() -> None:
-    few, gone = node("few"), node("gone")
-    few["status"]["allocatable"]["pods"] = "3"
-    gone["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-    spec = SandboxSpec(image="a")
-    assert FLEET.holds(spec, Usage(), [Node.of(few), Node.of(gone)]) == 3
+    assert fleet.request(spec) == (100 + 10 + 10, (128 + 32 + 48) << 20, 128 << 20, 0, 1)
+    # What fits without the overhead only is refused.
+    whole = SandboxSpec(image="a", cpu_millicores=Range(request=1990, limit=2000))
+    FLEET.check(whole, nodes())
+    with pytest.raises(Problem, match="cpu_millicores.request needs 2010 of cpu"):
+        fleet.check(whole, nodes())
 
 
 def test_a_node_says_which_images_it_can_run() -> None:

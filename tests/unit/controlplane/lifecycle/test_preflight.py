@@ -70,10 +70,11 @@ def test_what_others_of_the_owner_use_is_only_a_wait() -> None:
 
 
 def test_the_nodes_and_the_installation_are_capacity() -> None:
-    found = forecast(replace(FREE, limits=Limits(total=900), in_all=100, room=600, room_when_empty=700, warm=50))
+    room = {"room": 600, "room_when_empty": 700, "room_left": "node a has 0.3 cpu left"}
+    found = forecast(replace(FREE, limits=Limits(total=900), in_all=100, warm=50, **room))
     assert [(one.code, one.for_good) for one in found.blockers] == [("capacity_unavailable", True)] * 2
     assert (found.may_have, found.most) == (650, 700)
-    assert "the nodes have room for 650 now, 700 when empty" in found.blockers[1].detail
+    assert found.blockers[1].detail == ("650 of 960 fit now, 700 when no other sandbox runs: node a has 0.3 cpu left")
 
 
 def test_unclaimed_ones_of_other_templates_give_way() -> None:
