@@ -54,8 +54,8 @@ class PlaceBody(BaseModel):
         position: among the owner's at the control plane that answers, from 1; those that wait at another one are not
             counted, and take turns with these.
         waits_for: the limit that the first one waits for; ``total`` is the installation's; ``capacity_unavailable``:
-            it was let in, and no node takes it.
-        why: the scheduler's words, where no node takes it.
+            it was let in, and no node has room for it.
+        why: what the nodes have left, or the scheduler's words, where no node has room.
         until_ms: when it is refused.
         estimate_ms: how long it will wait if the line moves on as it did last; null: not known yet.
     """
@@ -163,7 +163,7 @@ def _place(place: WaitingCreate, estimate_ms: int | None, position: int) -> Plac
     )
 
 
-def _unplaced(sandbox: Sandbox, why: Problem, position: int) -> PlaceBody:
+def _unplaced(sandbox: Sandbox, why: Problem, estimate_ms: int | None, position: int) -> PlaceBody:
     return PlaceBody(
         position=position,
         idempotency_key=sandbox.idempotency_key,
@@ -171,7 +171,7 @@ def _unplaced(sandbox: Sandbox, why: Problem, position: int) -> PlaceBody:
         waits_for=why.code,
         since_ms=sandbox.created_at_ms,
         until_ms=sandbox.start_by_ms,
-        estimate_ms=None,
+        estimate_ms=estimate_ms,
         why=why.detail,
     )
 

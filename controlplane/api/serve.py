@@ -60,6 +60,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             images=_image_options(settings.images),
             commit_bytes=settings.images.commit_bytes,
             node_images=_node_images(settings),
+            pending_pods=getattr(settings.backend, "pending_pods", 0),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))

@@ -23,6 +23,8 @@ class Options:
         idle_timeout_ms: the idle timeout of sandboxes whose spec has none; 0 = they have none.
         commit_bytes: the most bytes of committed images for an owner whose quota does not say it; 0 = no limit.
         node_images: the most that sandboxes' images may take on each node.
+        pending_pods: how many starts of each replica may have pods that fit on no node, for which nodes are added;
+            0: no node can be added.
     """
 
     starts_in_flight: int = 4
@@ -32,6 +34,7 @@ class Options:
     commit_bytes: int = 0
     node_images: StoreLimit = field(default_factory=StoreLimit)
     images: ImageOptions = field(default_factory=ImageOptions)
+    pending_pods: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ KUBERNETES_ONLY: Final = (
     "REQUIRED_KERNEL",
     "DNS_SHARDS",
     "STARTS_PER_NODE",
+    "PENDING_PODS",
     "PRIORITY_CLASS",
     "NODE_SELECTOR",
     "TOLERATIONS",
@@ -122,6 +123,7 @@ class KubernetesSettings:
         required_kernel: text that the kernel's name in a sandbox must contain; ``any`` = not checked.
         dns_shards: the number of headless Services that the pods' DNS names are spread over.
         starts_per_node: how many sandboxes may start on one node at a time; ``store/slots.py`` explains the rule.
+        pending_pods: how many starts of each replica may have pods that fit on no node; 0 = nodes cannot be added.
         priority_class: the pods' PriorityClass; empty = the cluster's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
@@ -143,6 +145,7 @@ class KubernetesSettings:
     tolerations: Sequence[Mapping[str, object]]
     image_pull_secrets: Sequence[str]
     kubeconfig: Path | None
+    pending_pods: int = 0
     agent_sandbox: bool = False
     lazy_runtime_class: str = ""
     lazy_images: Sequence[str] = ()
@@ -169,6 +172,7 @@ class KubernetesSettings:
             tolerations=read.optional("TOLERATIONS", rules.objects) or (),
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
             kubeconfig=read.optional("KUBECONFIG", rules.file),
+            pending_pods=read("PENDING_PODS", rules.count(0, 10_000), "0"),
             agent_sandbox=read("AGENT_SANDBOX", rules.one_of("true", "false"), "false") == "true",
             lazy_runtime_class=lazy_runtime_class,
             lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),

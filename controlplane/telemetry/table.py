@@ -22,7 +22,7 @@ ImageRemoved = Literal["removed", "gone", "in_use", "failed"]
 Status = Literal["1xx", "2xx", "3xx", "4xx", "5xx"]
 PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "error"]
 Resource = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting"]
-Room = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting", "total", "store", "turn"]
+Room = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting", "total", "store", "turn", "nodes"]
 Scheduled = Literal["placed", "refused"]
 Waited = Literal["admitted", "refused"]
 Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools"]
@@ -66,7 +66,13 @@ FAMILIES: Final[dict[str, Family]] = {
     "rollbox_starts_in_flight": Family("gauge", "", "Sandboxes that this replica starts.", (), ()),
     "rollbox_starts_limit": Family("gauge", "", "Most starts of all replicas at once.", (), ()),
     "rollbox_starts_queued": Family("gauge", "", "Sandboxes in this replica's start queue.", (), ()),
-    "rollbox_starts_unplaced": Family("gauge", "", "Starts of this replica that fit on no node at present.", (), ()),
+    "rollbox_starts_unplaced": Family(
+        "gauge",
+        "",
+        "Starts of this replica that fit on no node: they wait for room, or their pods are Pending.",
+        (),
+        (),
+    ),
     "rollbox_readiness_pushes": Family("counter", "", "Readiness pushes.", ("outcome",), ()),
     "rollbox_forged_addresses": Family(
         "counter",

@@ -28,6 +28,8 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("gateway.autoscaling.cpuPercent=101", "'/gateway/autoscaling/cpuPercent': maximum"),
         ("gateway.service.type=Public", "'/gateway/service/type': value must be one of"),
         ("controlplane.startsPerNode=2000", "'/controlplane/startsPerNode': maximum"),
+        ("capacity.pendingPods=0", "'/capacity/pendingPods': minimum"),
+        ("capacity.nodesCanBeAdded=maybe", "'/capacity/nodesCanBeAdded': got string, want boolean"),
         ("controlplane.operators[0]=a:b", "'/controlplane/operators/0'"),
         ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
         ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
@@ -64,6 +66,23 @@ def test_a_bad_value_is_refused_by_name(setting: str, complaint: str) -> None:
     with pytest.raises(ChartError) as refused:
         render(setting)
     assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "pending"),
+    [
+        ((), "64"),
+        (("capacity.pendingPods=7",), "7"),
+        (("capacity.nodesCanBeAdded=false",), "0"),
+        (("capacity=null",), "64"),  # as in an upgrade with the values of a chart that had none of them
+    ],
+)
+def test_only_where_nodes_can_be_added_sandboxes_have_pending_pods(values: tuple[str, ...], pending: str) -> None:
+    (container,) = named(render(*values), "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert told["ROLLBOX_CONTROLPLANE_PENDING_PODS"] == pending
 
 
 def test_sandboxes_do_not_share_the_release_namespace() -> None:

@@ -274,6 +274,14 @@ class FakeCluster:
         self.place(sandbox_id, "", "0/1 nodes are available: 1 Insufficient cpu.")
         return False
 
+    def reschedule(self, sandbox_id: str) -> None:
+        """Looks again at a sandbox that was placed nowhere."""
+        assert self.room is not None
+        if self._schedule(self.room, sandbox_id, self.held[sandbox_id].spec):
+            task = asyncio.create_task(self.get_ready(sandbox_id, self.ready_s or 0.0))
+            self._pushes.add(task)
+            task.add_done_callback(self._pushes.discard)
+
     def _unschedule(self, sandbox_id: str) -> None:
         if self.room is not None:
             self.room.remove(sandbox_id)

@@ -64,7 +64,7 @@ class QuotaUse:
         total, in_all: sandboxes of all owners together, at most (0 = no limit) and now.
         waiting: how many of the owner's creates wait for room at this replica.
         places: the first of these, in order, each with its estimated wait (ms; None: not known).
-        unplaced: the owner's starts at this replica that fit on no node, with the reason, oldest first.
+        unplaced: the owner's starts at this replica that fit on no node, with the reason and the estimated wait (ms).
     """
 
     owner: str
@@ -74,7 +74,7 @@ class QuotaUse:
     in_all: int
     waiting: int
     places: Sequence[tuple[WaitingCreate, int | None]]
-    unplaced: Sequence[tuple[Sandbox, Problem]] = ()
+    unplaced: Sequence[tuple[Sandbox, Problem, int | None]] = ()
 
 
 class Quotas:

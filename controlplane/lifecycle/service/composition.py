@@ -128,6 +128,7 @@ class Core:
             images=self.images,
             lazily=lazily,
             at_once=options.starts_in_flight,
+            most_pending=options.pending_pods,
         )
         self.queue = self.starter.queue
         self.starts = starts = Starts(self.starter, store, ledger, deps.clock, group)
@@ -249,6 +250,7 @@ class Core:
             self.ledger.subscribe(GroupUses(self._registry_store, private, self.images.pulled).on)
         self.ledger.subscribe(self.starts.on)
         self.ledger.subscribe(self.queue.on)
+        self.ledger.subscribe(self.starter.room.on)
         self.ledger.subscribe(self.expiry.on)
         self.ledger.subscribe(self.annotations.on)
         self.ledger.subscribe(self.create_queue.on)
@@ -344,6 +346,7 @@ class Core:
         # Side by side: each is a message to the store, and those of a herd would come one after the other.
         async with asyncio.TaskGroup() as hearing:
             async for placement in self._deps.cluster.placements():
+                self.starter.room.placed(placement)
                 if placement.sandbox_id in self.queue:
                     hearing.create_task(self.queue.placed(placement), name=f"placed {placement.sandbox_id}")
 

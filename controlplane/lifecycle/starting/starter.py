@@ -17,6 +17,7 @@ from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.starting.fallback import Fallback
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
+from controlplane.lifecycle.starting.room_queue import RoomQueue
 from controlplane.lifecycle.starting.start_queue import StartQueue
 from controlplane.model import Sandbox, State, dump_record
 from controlplane.model.states import Change, Event
@@ -44,6 +45,7 @@ class Starter:
         images: Images,
         lazily: LazyStarts,
         at_once: int,
+        most_pending: int,
     ) -> None:
         self._cluster = deps.cluster
         self._ledger = ledger
@@ -56,6 +58,7 @@ class Starter:
         self._metrics = deps.metrics
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock)
         self._awaited: dict[str, Copy | Conversion] = {}
+        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
         self.queue = StartQueue(store, deps.cluster, at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
@@ -76,21 +79,32 @@ class Starter:
         # Before its turn: a registry that is slow takes no slot, and neither does a copy.
         plain = await self._copied(sandbox, await self._images.pin(sandbox), phases)
         pin = await self._chosen(sandbox, plain, phases)
-        async with self.queue.turn(sandbox) as avoid:
-            phases.lap("queue")
-            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
-                # The queue has used up the start timeout: calling the cluster could only end as its failure.
-                raise self.overdue(sandbox)
-            await self._start(sandbox, pin, plain, phases, avoid)
+        ticket = self.room.ticket()
+        while True:
+            async with self.room.turn(sandbox, ticket) as has_room, self.queue.turn(sandbox) as avoid:
+                if not has_room():
+                    continue  # other replicas' starts have taken it while this one waited for its slot
+                phases.lap("queue")
+                if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                    # The queue has used up the start timeout: calling the cluster could only end as its failure.
+                    raise self.overdue(sandbox)
+                await self._start(sandbox, pin, plain, phases, avoid)
+                return
 
-    def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem]]:
-        """The owner's starts at this replica that fit on no node, each with the reason, oldest first."""
+    def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem, int | None]]:
+        """The owner's starts at this replica that fit on no node, each with the reason and its estimated wait (ms).
+
+        First those whose pods the scheduler has, then those that wait for room, each oldest first.
+        """
         found = ((self._ledger.held(one.sandbox_id), one.owner) for one in self.queue.refused)
-        waiting = [sandbox for sandbox, whose in found if sandbox is not None and whose == owner]
-        return [(one, why) for one in waiting if (why := self.refusal(one)) is not None]
+        pending = [sandbox for sandbox, whose in found if sandbox is not None and whose == owner]
+        told = [(one, why, None) for one in pending if (why := self.refusal(one)) is not None]
+        return [*told, *((one.sandbox, one.problem(), one.estimate_ms) for one in self.room.waiting(owner))]
 
     def refusal(self, sandbox: Sandbox) -> Problem | None:
-        """Why the scheduler places a starting sandbox on no node; None: it is placed, or was not judged yet."""
+        """Why no node takes a sandbox that is to start; None: one does, or that is not known at this replica."""
+        if sandbox.state is State.QUEUED and (place := self.room.place(sandbox.id)) is not None:
+            return place.problem()
         placement = self._cluster.placement(sandbox.id) if sandbox.state is State.STARTING else None
         if placement is None or placement.node:
             return None
@@ -101,6 +115,8 @@ class Starter:
         if (awaited := self._awaited.get(sandbox.id)) is not None:
             return awaited.overdue()
         within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
+        if (place := self.room.place(sandbox.id)) is not None:
+            return place.problem(f" {within}")
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")

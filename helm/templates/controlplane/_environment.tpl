@@ -16,6 +16,9 @@
 - {name: ROLLBOX_CONTROLPLANE_DNS_SHARDS, value: {{ .Values.dns.shards | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_STARTS_IN_FLIGHT, value: {{ .Values.controlplane.startsInFlight | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_STARTS_PER_NODE, value: {{ .Values.controlplane.startsPerNode | quote }}}
+{{- /* The values are absent in an upgrade with --reuse-values from a chart without them. */}}
+{{- $capacity := .Values.capacity | default dict }}
+- {name: ROLLBOX_CONTROLPLANE_PENDING_PODS, value: {{ ternary (dig "pendingPods" 64 $capacity) 0 (dig "nodesCanBeAdded" true $capacity) | int64 | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_IDLE_TIMEOUT_MS, value: {{ mul 1000 .Values.controlplane.idleTimeoutSeconds | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}

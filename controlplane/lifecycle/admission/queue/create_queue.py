@@ -11,7 +11,6 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import verdict
-from controlplane.lifecycle.admission.queue.pace import Pace
 from controlplane.lifecycle.admission.queue.waiting_create import (
     UNASKED,
     Answer,
@@ -23,6 +22,7 @@ from controlplane.lifecycle.admission.queue.waiting_create import (
     resolve,
 )
 from controlplane.lifecycle.fair_queue import FairQueue
+from controlplane.lifecycle.pace import Pace
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Limits, Sandbox, Usage
 from controlplane.store import Full

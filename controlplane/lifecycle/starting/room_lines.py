@@ -1,0 +1,122 @@
+"""The lines of starts that wait for room: one for each kind of request, each fair between owners. Pure."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from controlplane.capacity import Amounts
+from controlplane.errors import Problem
+from controlplane.lifecycle.fair_queue import FairQueue
+from controlplane.model import Sandbox
+
+# Kinds of requests that are looked at in one turn; those whose turn it is come first.
+MOST_KINDS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlace:
+    """Where a start stands that waits for room.
+
+    Attributes:
+        position: among its owner's at this replica that request the same, from 1, of ``waiting``.
+        estimate_ms: how long it will still wait, by the pace of the last ones; None: not known.
+        why: what the nodes have left.
+    """
+
+    sandbox: Sandbox
+    position: int
+    waiting: int
+    estimate_ms: int | None
+    why: str
+
+    def problem(self, when: str = " now") -> Problem:
+        """What its caller is told."""
+        where = f"it is number {self.position} of {self.waiting} of {self.sandbox.owner} that wait for such room"
+        facts = {"position": self.position, "waiting": self.waiting, "sandbox_id": self.sandbox.id}
+        if self.estimate_ms is not None:
+            facts["retry_after_ms"] = max(1_000, self.estimate_ms)
+        return Problem("capacity_unavailable", f"no node has room for it{when}: {self.why}; {where}", **facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A start that waits, or asks whether it may go on.
+
+    Attributes:
+        ticket: a smaller one came earlier.
+    """
+
+    sandbox: Sandbox
+    request: Amounts
+    ticket: int
+
+    @property
+    def key(self) -> str:
+        """What has to be equal for two starts to fit the same nodes."""
+        return self.sandbox.spec.placement_key()
+
+    @property
+    def line(self) -> tuple[bool, str]:
+        """Its line; those of pools' starts are behind all others."""
+        return self.sandbox.unclaimed, self.key
+
+
+class RoomLines:
+    """Waiters by their line.
+
+    Args:
+        holds: how many sandboxes an owner has.
+    """
+
+    def __init__(self, holds: Callable[[str], int]) -> None:
+        self._holds = holds
+        self._lines: dict[tuple[bool, str], FairQueue[Waiter]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(line) for line in self._lines.values())
+
+    def hold_back(self, one: Waiter) -> bool:
+        """Whether a new start would pass others that request the same."""
+        return (False, one.key) in self._lines or one.line in self._lines
+
+    def join(self, one: Waiter) -> None:
+        """Adds a waiter, behind those of its owner with smaller tickets."""
+        self._lines.setdefault(one.line, FairQueue()).join(one.sandbox.owner, one.ticket, one)
+
+    def leave(self, one: Waiter) -> None:
+        """Removes a waiter; success if it is not there."""
+        if (line := self._lines.get(one.line)) is not None:
+            line.leave(one.sandbox.owner, one.ticket)
+            self._tidy(one)
+
+    def take(self, goes: Callable[[Waiter], bool]) -> Waiter | None:
+        """Removes and returns the next waiter that ``goes``; None: none does.
+
+        Of each line its fair one is asked: of these first that of the owner that has least, and pools' last.
+        """
+        heads = [one for line in self._lines.values() if (one := self._head(line)) is not None]
+        heads.sort(key=lambda one: (one.sandbox.unclaimed, self._holds(one.sandbox.owner), one.ticket))
+        chosen = next((one for one in heads[:MOST_KINDS] if goes(one)), None)
+        if chosen is not None:
+            self._lines[chosen.line].served(chosen.sandbox.owner, chosen.ticket)
+            self._tidy(chosen)
+        return chosen
+
+    def position(self, one: Waiter) -> tuple[int, int]:
+        """The position of a waiter among its owner's in its line, from 1, and how many these are."""
+        line = self._lines.get(one.line)
+        owner = one.sandbox.owner
+        return (0, 0) if line is None else (line.position(owner, one.ticket), line.waiting(owner))
+
+    def all(self) -> Collection[Waiter]:
+        """All waiters, oldest first."""
+        every = (one for line in self._lines.values() for owner in line.owners() for _, one in line.of(owner))
+        return sorted(every, key=lambda one: one.ticket)
+
+    def _head(self, line: FairQueue[Waiter]) -> Waiter | None:
+        owner = line.choose(self._holds, line.owners())
+        return None if owner is None else line.first(owner)
+
+    def _tidy(self, one: Waiter) -> None:
+        if not len(self._lines[one.line]):
+            del self._lines[one.line]

@@ -1,0 +1,220 @@
+"""The queue of starts that no node has room for now: a pod that fits nowhere is not made.
+
+* A start goes on as soon as a node has room for it; the room is reserved until its pod is seen there.
+* Starts that request the same wait in one line, which is fair between owners (``room_lines``). What fits passes what
+  does not, as at the scheduler: small ones do not wait for large ones. Starts of pools come after all others.
+* A cluster that can add nodes does so for Pending pods: ``most_pending`` starts of each replica go on without room.
+* The scheduler is right. If it refuses a pod for which there was room, that is counted, and no further start with the
+  same requests goes on while it refuses that one.
+* Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Two that
+  reserve the same room at the same moment notice it before their pods are made (``has_room``), but for the last
+  milliseconds; then the scheduler refuses one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Final
+
+from controlplane.capacity import Room
+from controlplane.clock import Clock
+from controlplane.cluster import Cluster, Placement
+from controlplane.lifecycle.pace import Pace
+from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.starting.holdings import Holdings
+from controlplane.lifecycle.starting.room_lines import RoomLines, RoomPlace, Waiter
+from controlplane.model import Sandbox, State
+from controlplane.telemetry import Metrics
+
+# Room becomes free in bursts: waiting starts look once for all of what came within this time.
+LOOK_AFTER_S: Final = 0.02
+# A reservation for another replica's start is dropped so long after that start's deadline.
+SLACK_MS: Final = 60_000
+# What the nodes have left is told anew only so often: a herd whose deadline comes asks at once.
+TOLD_MS: Final = 1_000
+
+
+class RoomQueue:
+    """Lets starts go on for which there is room.
+
+    Args:
+        cluster: knows what is free, or does not: then nothing waits here.
+        clock: the time of day.
+        metrics: counts waits, and what the scheduler saw otherwise.
+        most_pending: how many starts of this replica may have pods that fit nowhere; 0: no node can be added.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, metrics: Metrics, most_pending: int) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._metrics = metrics
+        self._most_pending = most_pending
+        self._holdings = Holdings()
+        self._lines = RoomLines(self._holdings.of)
+        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._waiters: dict[str, Waiter] = {}  # all starts of this replica
+        self._pending: set[str] = set()  # those that went on without room, or that the scheduler refuses
+        self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
+        self._others: dict[str, int] = {}  # starts of other replicas, and when their reservations are dropped (Unix ms)
+        self._paces: dict[str, Pace] = {}
+        self._told: dict[str, tuple[int, str]] = {}
+        self._tickets = count()
+        self._looking: asyncio.TimerHandle | None = None
+        if cluster.room is not None:
+            cluster.room.listen(self._look_soon)
+
+    def __len__(self) -> int:
+        """How many starts wait."""
+        return len(self._lines)
+
+    def ticket(self) -> int:
+        """A place by the time of arrival, which a start keeps when it has to wait anew."""
+        return next(self._tickets)
+
+    @asynccontextmanager
+    async def turn(self, sandbox: Sandbox, ticket: int) -> AsyncIterator[Callable[[], bool]]:
+        """Waits until a node has room and keeps that for the block; a start that has begun already does not wait.
+
+        Yields:
+            Whether the start may still go on. False: others have taken the room, so it has to wait anew.
+
+        Raises:
+            Problem: capacity_unavailable, when there is no time left to start.
+        """
+        start = Waiter(sandbox, self._cluster.request(sandbox.spec), ticket)
+        self._waiters[sandbox.id] = start
+        try:
+            if sandbox.state is State.STARTING:
+                self._reserve(start)
+            elif self._lines.hold_back(start) or not self._goes(start):
+                await self._wait(start)
+            yield lambda: self._has_room(start)
+        finally:
+            del self._waiters[sandbox.id]
+            self._refused.pop(sandbox.id, None)
+            self._pending.discard(sandbox.id)
+            self._release(sandbox.id)
+
+    def on(self, transition: Transition) -> None:
+        """Takes in who has what, and what other replicas have begun: it needs room here too."""
+        after, now_ms = transition.after, self._clock.now_ms()
+        self._holdings.on(transition)
+        if after.id in self._waiters or self._cluster.room is None:
+            return
+        if after.state is State.STARTING:
+            self._reserve(Waiter(after, self._cluster.request(after.spec), 0))
+            self._others[after.id] = after.start_by_ms + SLACK_MS
+        elif self._others.pop(after.id, None) is not None:
+            self._release(after.id)
+        while self._others and (first := next(iter(self._others.items())))[1] <= now_ms:
+            del self._others[first[0]]
+            self._release(first[0])
+
+    def placed(self, placement: Placement) -> None:
+        """Takes in what the scheduler says of a start of this replica."""
+        start = self._waiters.get(placement.sandbox_id)
+        if start is None:
+            return
+        if placement.node:
+            self._pending.discard(placement.sandbox_id)
+            self._refused.pop(placement.sandbox_id, None)
+            self._look_soon()
+            return
+        if placement.sandbox_id not in self._pending and self._room is not None:
+            self._metrics.refused_in_spite_of_room()
+        self._pending.add(placement.sandbox_id)
+        self._refused[placement.sandbox_id] = start.key
+        self._release(placement.sandbox_id)
+
+    def place(self, sandbox_id: str) -> RoomPlace | None:
+        """Where a start stands; None: it does not wait for room here."""
+        return self._place(self._waiters[sandbox_id]) if sandbox_id in self._turns else None
+
+    def waiting(self, owner: str | None = None) -> Sequence[RoomPlace]:
+        """The starts that wait for room at this replica, of one owner or of all, oldest first."""
+        return [self._place(one) for one in self._lines.all() if owner in (None, one.sandbox.owner)]
+
+    @property
+    def _room(self) -> Room | None:
+        room = self._cluster.room
+        return room if room is not None and room.known else None
+
+    async def _wait(self, start: Waiter) -> None:
+        turn = self._turns[start.sandbox.id] = asyncio.get_running_loop().create_future()
+        began_ms = self._clock.now_ms()
+        self._lines.join(start)
+        self._paces.setdefault(start.sandbox.owner, Pace())
+        self._look_soon()
+        try:
+            await asyncio.wait((turn,), timeout=max(0, start.sandbox.begin_by_ms - began_ms) / 1000)
+            if not turn.done():
+                raise self._place(start).problem(
+                    f" within its start timeout of {start.sandbox.spec.start_timeout_ms} ms"
+                )
+        finally:
+            del self._turns[start.sandbox.id]
+            self._lines.leave(start)
+            waited_ms = self._clock.now_ms() - began_ms
+            self._metrics.waited("nodes", "admitted" if turn.done() else "refused", waited_ms)
+            if not len(self._lines):
+                self._paces.clear()
+                self._told.clear()
+
+    def _goes(self, start: Waiter) -> bool:
+        """Whether a start may go on now; what it needs is reserved then."""
+        goes = self._room is None or (start.key not in self._refused.values() and self._reserve(start))
+        goes = goes or self._goes_pending(start)
+        if goes and not start.sandbox.unclaimed:
+            self._holdings.add(start.sandbox.id, start.sandbox.owner)
+        return goes
+
+    def _goes_pending(self, start: Waiter) -> bool:
+        if len(self._pending) < self._most_pending:
+            self._pending.add(start.sandbox.id)
+        return start.sandbox.id in self._pending
+
+    def _has_room(self, start: Waiter) -> bool:
+        room = self._room
+        return room is None or room.kept(start.sandbox.id) or self._goes_pending(start)
+
+    def _reserve(self, start: Waiter) -> bool:
+        room = self._room
+        return room is None or room.reserve(start.sandbox.id, start.request, start.sandbox.spec.node_selector)
+
+    def _release(self, sandbox_id: str) -> None:
+        if (room := self._cluster.room) is not None:
+            room.release(sandbox_id)
+        self._look_soon()
+
+    def _place(self, start: Waiter) -> RoomPlace:
+        position, waiting = self._lines.position(start)
+        pace = self._paces.get(start.sandbox.owner)
+        estimate_ms = None if pace is None else pace.wait_ms(position, self._clock.now_ms())
+        return RoomPlace(start.sandbox, position, waiting, estimate_ms, self._why(start))
+
+    def _why(self, start: Waiter) -> str:
+        now_ms, room = self._clock.now_ms(), self._room
+        refused = next((one for one, key in self._refused.items() if key == start.key), None)
+        if refused is not None:
+            return f"the scheduler finds no node for {refused}, which requests the same"
+        if room is None:
+            return "what is free on the nodes is not known"
+        at_ms, told = self._told.get(start.key, (0, ""))
+        if not told or not 0 <= now_ms - at_ms < TOLD_MS:
+            told = room.tell(start.request, start.sandbox.spec.node_selector)
+            self._told[start.key] = (now_ms, told)
+        return told
+
+    def _look_soon(self) -> None:
+        if len(self._lines) and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look)
+
+    def _look(self) -> None:
+        """Lets starts go on, one after the other, as long as there is room for one."""
+        self._looking = None
+        while (start := self._lines.take(self._goes)) is not None:
+            self._paces[start.sandbox.owner].turn(self._clock.now_ms())
+            turn = self._turns.get(start.sandbox.id)
+            if turn is not None and not turn.done():
+                turn.set_result(None)

@@ -1,0 +1,70 @@
+"""Who goes on next when there is room."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.capacity import NOTHING
+from controlplane.lifecycle.admission.candidates import candidate
+from controlplane.lifecycle.starting.room_lines import RoomLines, Waiter
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import Range
+
+WAITERS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([100, 200, 300]), st.booleans()), min_size=1, max_size=12
+)
+
+
+def waiter(number: int, owner: str, cpu: int, *, of_pool: bool) -> Waiter:
+    spec = SandboxSpec(image="a", cpu_millicores=Range(request=cpu, limit=1000))
+    made = candidate(owner, spec, None, now_ms=0, idle_timeout_ms=0)
+    return Waiter(replace(made, id=f"sb-{number}", pool="p" if of_pool else ""), NOTHING, number)
+
+
+@given(WAITERS, st.integers(0, 400))
+def test_all_that_go_are_taken_once_and_those_of_pools_last(kinds: list[tuple[str, int, bool]], room: int) -> None:
+    holds: Counter[str] = Counter()
+    lines = RoomLines(holds.__getitem__)
+    every = [waiter(number, owner, cpu, of_pool=pool) for number, (owner, cpu, pool) in enumerate(kinds)]
+    for one in every:
+        lines.join(one)
+    assert [one.ticket for one in lines.all()] == list(range(len(every)))
+    taken: list[Waiter] = []
+    while (one := lines.take(lambda one: one.sandbox.spec.cpu_millicores.request <= room)) is not None:
+        holds[one.sandbox.owner] += 1
+        taken.append(one)
+    fitting = [one for one in every if one.sandbox.spec.cpu_millicores.request <= room]
+    assert {one.ticket for one in taken} == {one.ticket for one in fitting}
+    pools = [one.sandbox.unclaimed for one in taken]
+    assert pools == sorted(pools)
+    assert len(lines) == len(every) - len(taken)
+    # Of one owner, those that request the same go in the order in which they came.
+    for one in taken:
+        alike = [two.ticket for two in taken if (two.line, two.sandbox.owner) == (one.line, one.sandbox.owner)]
+        assert alike == sorted(alike)
+
+
+@given(WAITERS)
+def test_who_leaves_leaves_nothing(kinds: list[tuple[str, int, bool]]) -> None:
+    lines = RoomLines(lambda _: 0)
+    every = [waiter(number, owner, cpu, of_pool=pool) for number, (owner, cpu, pool) in enumerate(kinds)]
+    for one in every:
+        lines.join(one)
+    for one in every:
+        assert lines.hold_back(one)
+        lines.leave(one)
+        lines.leave(one)
+        assert lines.position(one) in {(0, 0), (0, lines.position(one)[1])}
+    assert (len(lines), lines.all()) == (0, [])
+    assert not any(lines.hold_back(one) for one in every)
+
+
+def test_pools_do_not_pass_creates_and_creates_pass_pools() -> None:
+    lines = RoomLines(lambda _: 0)
+    lines.join(waiter(1, "a", 100, of_pool=True))
+    assert not lines.hold_back(waiter(2, "a", 100, of_pool=False))
+    lines.join(waiter(3, "a", 200, of_pool=False))
+    assert lines.hold_back(waiter(4, "a", 200, of_pool=True))
+    assert not lines.hold_back(waiter(5, "a", 300, of_pool=True))

@@ -1,0 +1,227 @@
+"""Starts that no node has room for wait, fairly and with a reason, and no pod is made of them before."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.capacity import NodeRoom, Room
+from controlplane.cluster import Placement
+from controlplane.errors import Problem
+from controlplane.lifecycle import Options
+from controlplane.lifecycle.admission.candidates import candidate
+from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.starting.room_queue import RoomQueue
+from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model.spec import Range
+from controlplane.telemetry import Metrics
+from tests.support.fake_cluster import FakeCluster, room_for
+from tests.support.virtual_time import VirtualClock
+from tests.support.world import OWNER, SPEC, World, world
+
+LARGE = SandboxSpec(image="a", cpu_millicores=Range(request=900, limit=900))
+DEADLINE = SandboxSpec(image="a", start_timeout_ms=10_000)
+MANY = Options(starts_in_flight=64)
+
+
+def of_cpu(**cores: float) -> Room:
+    """Nodes with so much cpu, and enough of all else."""
+    room = Room()
+    for name, cpu in cores.items():
+        room.set_node(NodeRoom(name, (round(cpu * 1000), 1 << 50, 1 << 50, 9, 999)))
+    room.replace(())
+    return room
+
+
+async def counted(plane: World, metric: str, **labels: str) -> float:
+    return plane.deps.metrics.registry.get_sample_value(metric, labels) or 0.0
+
+
+async def test_what_fits_nowhere_waits_without_a_pod_and_starts_when_room_comes() -> None:
+    cluster = FakeCluster(room=room_for(2))
+    async with world(cluster, options=MANY) as plane:
+        first, _ = await asyncio.gather(plane.create(OWNER, SPEC), plane.create(OWNER, SPEC))
+        body = {**SPEC.model_dump(), "labels": {"sample": "7"}}
+        creating = asyncio.create_task(plane.api("POST", "/v1/sandboxes", body=body, headers={"Idempotency-Key": "k"}))
+        await asyncio.sleep(5)
+        assert len(cluster.started) == 2
+        (place,) = (await plane.api("GET", "/v1/quota")).json["queue"]
+        why = (
+            "no node has room for it now: node n1 has 0 places for pods left; each needs 1 places for pods; "
+            "it is number 1 of 1 of alice that wait for such room"
+        )
+        assert (place["position"], place["waits_for"], place["why"]) == (1, "capacity_unavailable", why)
+        assert (place["labels"], place["idempotency_key"]) == ({"sample": "7"}, "k")
+        found = (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"]
+        (waiting,) = [one["id"] for one in found if one["state"] == "queued"]
+        told = (await plane.api("GET", f"/v1/sandboxes/{waiting}/timeline")).json
+        assert told["summary"] == f"It waits for room: capacity_unavailable: {why}."
+        assert (await plane.service.levels()).starts_unplaced == 1
+        await plane.service.delete(OWNER, first.sandbox.id)
+        assert (await creating).status == 201
+        assert (await plane.service.levels()).starts_unplaced == 0
+        assert await counted(plane, "rollbox_create_wait_seconds_count", room="nodes", outcome="admitted") == 1
+
+
+async def test_at_its_deadline_it_hears_what_the_nodes_have_left() -> None:
+    async with world(FakeCluster(room=of_cpu(a=0.05, b=0.02)), options=MANY) as plane:
+        began_ms = plane.deps.clock.now_ms()
+        with pytest.raises(Problem) as refused:
+            await plane.create(OWNER, DEADLINE)
+        assert refused.value.code == "capacity_unavailable"
+        assert refused.value.detail == (
+            "no node has room for it within its start timeout of 10000 ms: node a has 0.05 cpu left, node b has 0.02 "
+            "cpu left; each needs 0.1 cpu; it is number 1 of 1 of alice that wait for such room"
+        )
+        assert plane.deps.clock.now_ms() - began_ms <= 10_000
+        assert plane.cluster.started == []
+        assert (await plane.service.levels()).starts_unplaced == 0
+
+
+async def test_small_ones_do_not_wait_behind_a_large_one() -> None:
+    async with world(FakeCluster(room=of_cpu(a=0.95)), options=MANY) as plane:
+        first = await plane.create(OWNER, SPEC)
+        large = asyncio.create_task(plane.create(OWNER, LARGE))
+        await asyncio.sleep(1)
+        small = await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(3)))
+        for one in small:
+            await plane.service.delete(OWNER, one.sandbox.id)
+        await asyncio.sleep(5)
+        assert not large.done()
+        await plane.service.delete(OWNER, first.sandbox.id)
+        await large
+
+
+async def test_an_owner_with_few_does_not_wait_for_one_with_many() -> None:
+    cluster = FakeCluster(room=room_for(4))
+    async with world(cluster, options=MANY) as plane:
+        first = await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(4)))
+        many = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(8)]
+        await asyncio.sleep(1)
+        few = [asyncio.create_task(plane.create("bob", SPEC)) for _ in range(2)]
+        await asyncio.sleep(1)
+        for one in first[:2]:
+            await plane.service.delete(OWNER, one.sandbox.id)
+        await asyncio.sleep(2)
+        assert [one.done() for one in few] == [True, True]
+        assert not any(one.done() for one in many)
+        for one in (*many, *few):
+            one.cancel()
+
+
+async def test_what_ends_while_it_waits_leaves_nothing() -> None:
+    room = room_for(1)
+    async with world(FakeCluster(room=room), options=MANY) as plane:
+        await plane.create(OWNER, SPEC)
+        waiting = await plane.request(OWNER, SPEC)
+        await asyncio.sleep(1)
+        await plane.service.delete(OWNER, waiting.id)
+        await asyncio.sleep(1)
+        assert (await plane.service.levels()).starts_unplaced == 0
+        assert [(one.sandboxes, one.reserved[-1]) for one in room.free()] == [(1, 0)]
+
+
+async def test_where_nodes_can_come_a_bounded_number_goes_to_the_scheduler() -> None:
+    room = room_for(1)
+    cluster = FakeCluster(room=room)
+    async with world(cluster, options=replace(MANY, pending_pods=2)) as plane:
+        creating = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(6)]
+        await asyncio.sleep(5)
+        assert len(cluster.started) == 3
+        assert sum(not one.node for one in cluster.placed.values()) == 2
+        assert await counted(plane, "rollbox_placement_disagreements_total", scheduler="refused") == 0
+        # A node comes: the scheduler looks again at what it has, and what waits here goes on.
+        room.set_node(NodeRoom("new", (1 << 50, 1 << 50, 1 << 50, 1 << 50, 9)))
+        for sandbox_id in [one for one, placement in cluster.placed.items() if not placement.node]:
+            cluster.reschedule(sandbox_id)
+        await asyncio.gather(*creating)
+        assert len(cluster.started) == 6
+
+
+class Contrary(FakeCluster):
+    """A scheduler that sees a reason of its own against small sandboxes."""
+
+    def _schedule(self, room: Room, sandbox_id: str, spec: SandboxSpec) -> bool:
+        if spec.cpu_millicores.request < 500:
+            self.place(sandbox_id, "", "0/1 nodes are available: 1 node(s) had no free ports.")
+            return False
+        return super()._schedule(room, sandbox_id, spec)
+
+
+async def test_the_scheduler_is_right_and_what_it_refuses_is_not_sent_again_and_again() -> None:
+    cluster = Contrary(room=of_cpu(a=4))
+    async with world(cluster, options=MANY) as plane:
+        creating = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(5)]
+        await asyncio.sleep(2)
+        sent = len(cluster.started)
+        assert sent < 5 or await counted(plane, "rollbox_placement_disagreements_total", scheduler="refused") == 5
+        later = asyncio.create_task(plane.create(OWNER, SPEC))
+        await asyncio.sleep(5)
+        assert len(cluster.started) == sent
+        assert await counted(plane, "rollbox_placement_disagreements_total", scheduler="refused") == sent
+        queue: list[dict[str, Any]] = (await plane.api("GET", "/v1/quota")).json["queue"]
+        assert "the scheduler finds no node for sb-" in queue[-1]["why"]
+        await plane.create(OWNER, LARGE)
+        for one in (*creating, later):
+            one.cancel()
+
+
+async def test_without_knowledge_nothing_waits() -> None:
+    unknown = Room()
+    async with world(FakeCluster(room=unknown), options=MANY) as plane:
+        creating = asyncio.create_task(plane.create(OWNER, DEADLINE))
+        await asyncio.sleep(1)
+        assert len(plane.cluster.started) == 1
+        with pytest.raises(Problem, match="Insufficient cpu"):
+            await creating
+
+
+def starting(number: int, clock: VirtualClock) -> Sandbox:
+    made = candidate("bob", SPEC, None, now_ms=clock.now_ms(), idle_timeout_ms=0)
+    return replace(made, id=f"sb-{number}", state=State.STARTING)
+
+
+async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_forgotten() -> None:
+    clock, room = VirtualClock(), room_for(3)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0)
+    seen, ended, lost = (starting(number, clock) for number in range(3))
+    for one in (seen, ended, lost):
+        queue.on(Transition.of(None, one, here=False))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 0
+    room.put(seen.id, "n1", (1, 0, 0, 0, 1))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 0
+    queue.on(Transition.of(None, replace(ended, state=State.ENDED), here=False))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 1
+    await asyncio.sleep(DEADLINE.start_timeout_ms + 300)
+    queue.on(Transition.of(None, replace(ended, state=State.ENDED), here=False))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 2
+
+
+async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_place() -> None:
+    clock, room = VirtualClock(), room_for(1)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0)
+    sandbox = replace(starting(1, clock), state=State.QUEUED)
+    async with queue.turn(sandbox, queue.ticket()) as has_room:
+        assert has_room()
+        room.put("default/x", "n1", (0, 0, 0, 0, 1))
+        assert not has_room()
+        room.remove("default/x")
+        assert not has_room()
+    assert room.fit((1, 0, 0, 0, 1), {}) == 1
+
+
+async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed() -> None:
+    clock, room, metrics = VirtualClock(), room_for(2), Metrics()
+    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0)
+    one, alike = (replace(starting(number, clock), state=State.QUEUED) for number in range(2))
+    async with queue.turn(one, queue.ticket()):
+        for _ in range(2):
+            queue.placed(Placement(one.id, "", "no"))
+        waiting = asyncio.create_task(queue.turn(alike, queue.ticket()).__aenter__())
+        await asyncio.sleep(1)
+        assert (len(queue), waiting.done()) == (1, False)
+        queue.placed(Placement(one.id, "n1"))
+        await asyncio.sleep(1)
+        assert (len(queue), waiting.done()) == (0, True)
+    assert metrics.registry.get_sample_value("rollbox_placement_disagreements_total", {"scheduler": "refused"}) == 1
