@@ -215,7 +215,7 @@ SLOW = Board(
                         Query("sum(rollbox_starts_queued{$N})", "queued"),
                         Query("sum(rollbox_starts_unplaced{$N})", "fit on no node"),
                     ],
-                    what="At the limit starts queue here. What fits on no node waits for nodes, not for rollbox.",
+                    what="At the limit starts queue here. What fits on no node waits for room there, not for a start slot.",
                 ),
             ),
         ),
@@ -371,6 +371,12 @@ POOLS = Board(
                     ],
                 ),
                 Panel("Starts that fit on no node", [Query("sum(rollbox_starts_unplaced{$N})", "starts")]),
+                Panel(
+                    "Scheduler against free room",
+                    [Query(rate("rollbox_placement_disagreements_total", by="scheduler"), "{{scheduler}}")],
+                    "ops",
+                    what="It placed what had no room by the platform's arithmetic, or refused what had some.",
+                ),
                 Panel("Ends for want of room", [Query(rate(ENDS, 'fault="capacity"', "cause"), "{{cause}}")], "ops"),
                 Panel(
                     "Ended and not stopped by their node",

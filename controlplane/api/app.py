@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from controlplane.api import (
     about,
+    capacity,
     checkpoints,
     groups,
     images,
@@ -65,6 +66,7 @@ def bare_app() -> FastAPI:
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)
     app.include_router(preflight.router, prefix="/v1", dependencies=closed)
+    app.include_router(capacity.router, prefix="/v1", dependencies=closed)
     app.include_router(leases.router, prefix="/v1", dependencies=closed)
     app.include_router(timeline.router, prefix="/v1", dependencies=closed)
     app.include_router(about.router, prefix="/v1", dependencies=closed)

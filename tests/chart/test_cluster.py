@@ -29,7 +29,11 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
             **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas")},
             **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas")},
         },
-        ("ClusterRole", "", "rollbox-rollbox-controlplane"): {"nodes": look, "runtimeclasses": ["get"]},
+        ("ClusterRole", "", "rollbox-rollbox-controlplane"): {
+            "nodes": look,
+            "pods": look[1:],
+            "runtimeclasses": ["get"],
+        },
         ("Role", "rollbox-sandboxes", "rollbox-operator"): {
             "pods": change[:-1],
             "events": ["create"],

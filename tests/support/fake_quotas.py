@@ -23,6 +23,7 @@ class FakeQuotas:
     queue: list[dict[str, Any]] = field(default_factory=list)
     foresight: dict[str, Any] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    capacity: dict[str, Any] = field(default_factory=dict)
 
     def _body(self, owner: str) -> dict[str, Any]:
         holds = owner if owner in self.declared else "*" if "*" in self.declared else None
@@ -52,6 +53,10 @@ class FakeQuotas:
         elif request.method == "DELETE":
             self.declared.pop(owner, None)
         return web.json_response(self._body(owner))
+
+    async def room(self, request: web.Request) -> web.Response:
+        """Answer what the test has set."""
+        return web.json_response(self.capacity)
 
     async def preflight(self, request: web.Request) -> web.Response:
         """Answer what the test has foreseen."""

@@ -136,6 +136,7 @@ class FakeGateway:
                 web.get("/v1/quota", self._route("quota", self.quotas.own)),
                 web.get("/v1/quotas", self._route("quota", self.quotas.all)),
                 web.route("*", "/v1/quotas/{name}", self._route("quota", self.quotas.one)),
+                web.get("/v1/capacity", self._route("quota", self.quotas.room)),
                 web.post("/v1/preflight", self._route("quota", self.quotas.preflight)),
                 web.get(f"{box}/execs", self._route("execs", self._execs)),
                 web.post(f"{box}/execs", self._route("spawn", self._spawn)),

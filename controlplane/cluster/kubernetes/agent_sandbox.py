@@ -7,10 +7,10 @@ that rollbox's pools cannot honour, the pool's ``trouble`` names it and nothing 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controlplane.capacity.amounts import GPU
 from controlplane.cluster.documents import Document
 from controlplane.cluster.kubernetes.client import Json
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU
 
 GROUP: Final = "extensions.agents.x-k8s.io"
 # Versions of agent-sandbox's API, the preferred one first; the fields that are read here are the same in each. Releases

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from controlplane.capacity import NOTHING, ORDER, Amounts, amounts
-from controlplane.capacity.amounts import PODS, plus
+from controlplane.capacity.amounts import GPU, PODS, plus
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU, disk_bytes, request_of
+from controlplane.cluster.kubernetes.resources import disk_bytes, request_of
 from controlplane.errors import Problem
 from controlplane.images import parse
 from controlplane.model import SandboxSpec

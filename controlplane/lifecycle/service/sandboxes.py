@@ -15,6 +15,7 @@ from controlplane.lifecycle.pools import PoolDeclarations
 from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.service.capacity import Capacity, capacity
 from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.owner_calls import LIVE
@@ -124,6 +125,10 @@ class Sandboxes:
         total = quotas.limits(owner).total
         unplaced = self._core.starter.unplaced(owner)
         return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first, unplaced)
+
+    def capacity(self) -> Capacity:
+        """What is free on the nodes, and what waits for room at this replica, of all owners."""
+        return capacity(self._deps.cluster, self._core.starter, self._options.pending_pods)
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``."""

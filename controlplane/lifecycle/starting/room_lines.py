@@ -11,6 +11,8 @@ from controlplane.model import Sandbox
 
 # Kinds of requests that are looked at in one turn; those whose turn it is come first.
 MOST_KINDS: Final = 64
+# A caller that is refused is not asked to come back earlier.
+LEAST_RETRY_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,14 @@ class RoomPlace:
     def problem(self, when: str = " now") -> Problem:
         """What its caller is told."""
         where = f"it is number {self.position} of {self.waiting} of {self.sandbox.owner} that wait for such room"
-        facts = {"position": self.position, "waiting": self.waiting, "sandbox_id": self.sandbox.id}
-        if self.estimate_ms is not None:
-            facts["retry_after_ms"] = max(1_000, self.estimate_ms)
-        return Problem("capacity_unavailable", f"no node has room for it{when}: {self.why}; {where}", **facts)
+        return Problem(
+            "capacity_unavailable",
+            f"no node has room for it{when}: {self.why}; {where}",
+            retry_after_ms=None if self.estimate_ms is None else max(LEAST_RETRY_MS, self.estimate_ms),
+            position=self.position,
+            waiting=self.waiting,
+            sandbox_id=self.sandbox.id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,17 +194,21 @@ class RoomQueue:
         return RoomPlace(start.sandbox, position, waiting, estimate_ms, self._why(start))
 
     def _why(self, start: Waiter) -> str:
-        now_ms, room = self._clock.now_ms(), self._room
-        refused = next((one for one, key in self._refused.items() if key == start.key), None)
-        if refused is not None:
-            return f"the scheduler finds no node for {refused}, which requests the same"
-        if room is None:
-            return "what is free on the nodes is not known"
+        now_ms = self._clock.now_ms()
         at_ms, told = self._told.get(start.key, (0, ""))
         if not told or not 0 <= now_ms - at_ms < TOLD_MS:
-            told = room.tell(start.request, start.sandbox.spec.node_selector)
+            told = self._tell(start)
             self._told[start.key] = (now_ms, told)
         return told
+
+    def _tell(self, start: Waiter) -> str:
+        room, selector = self._room, start.sandbox.spec.node_selector
+        if room is None:
+            return "what is free on the nodes is not known"
+        refused = next((one for one, key in self._refused.items() if key == start.key), None)
+        if refused is not None and room.fit(start.request, selector):
+            return f"the scheduler finds no node for {refused}, which requests the same"
+        return room.tell(start.request, selector)
 
     def _look_soon(self) -> None:
         if len(self._lines) and self._looking is None:

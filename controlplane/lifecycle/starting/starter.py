@@ -91,13 +91,13 @@ class Starter:
                 await self._start(sandbox, pin, plain, phases, avoid)
                 return
 
-    def unplaced(self, owner: str) -> Sequence[tuple[Sandbox, Problem, int | None]]:
-        """The owner's starts at this replica that fit on no node, each with the reason and its estimated wait (ms).
+    def unplaced(self, owner: str | None = None) -> Sequence[tuple[Sandbox, Problem, int | None]]:
+        """The starts at this replica that fit on no node, of one owner or of all, with reason and estimated wait (ms).
 
         First those whose pods the scheduler has, then those that wait for room, each oldest first.
         """
         found = ((self._ledger.held(one.sandbox_id), one.owner) for one in self.queue.refused)
-        pending = [sandbox for sandbox, whose in found if sandbox is not None and whose == owner]
+        pending = [sandbox for sandbox, whose in found if sandbox is not None and owner in (None, whose)]
         told = [(one, why, None) for one in pending if (why := self.refusal(one)) is not None]
         return [*told, *((one.sandbox, one.problem(), one.estimate_ms) for one in self.room.waiting(owner))]
 

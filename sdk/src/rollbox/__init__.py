@@ -5,8 +5,9 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, breaker (pure) < settings < retry < leases < transport < gateway < process, files, ports,
-prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync, cli.
+result, usage, image, capacity, breaker (pure) < settings < retry < leases < transport < gateway < process, files,
+ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync,
+cli.
 """
 
 import importlib
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rollbox._problem import SandboxError
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
+    from rollbox.capacity import Capacity, NodeRoom, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
@@ -56,6 +58,7 @@ __all__ = [
     "Batch",
     "Blocker",
     "BreakerPolicy",
+    "Capacity",
     "Checkpoint",
     "Client",
     "Commit",
@@ -80,6 +83,7 @@ __all__ = [
     "Moment",
     "Need",
     "NodeImage",
+    "NodeRoom",
     "Outcome",
     "OutputStream",
     "Place",
@@ -106,6 +110,7 @@ __all__ = [
     "Timeline",
     "TransferReport",
     "Usage",
+    "WaitingStart",
     "__version__",
     "aclose",
     "errors",
@@ -118,6 +123,7 @@ _MODULES = {
     "Batch": "batch",
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
+    "Capacity": "capacity",
     "Client": "client",
     "Commit": "image",
     "Commits": "image",
@@ -142,6 +148,7 @@ _MODULES = {
     "Moment": "timeline",
     "Need": "quota",
     "NodeImage": "image",
+    "NodeRoom": "capacity",
     "Outcome": "batch",
     "OutputStream": "process",
     "Place": "quota",
@@ -168,6 +175,7 @@ _MODULES = {
     "Timeline": "timeline",
     "TransferReport": "files",
     "Usage": "usage",
+    "WaitingStart": "capacity",
     "aclose": "shared",
 }
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, Unpack
 from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
+from rollbox.capacity import Capacity
 from rollbox.conversion import Conversion
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
@@ -160,6 +161,14 @@ class Client:
     async def remove_quota(self, owner: str) -> Quota:
         """Remove an owner's quota, for operators; returns the quota that then applies ("*", or none). Idempotent."""
         return Quota.from_json(await self.gateway.call_api("DELETE", "quotas", _named("owner", owner)))
+
+    async def capacity(self) -> Capacity:
+        """Return what is free on the nodes, and which starts wait for room; for operators.
+
+        Raises:
+            PermissionDenied: the key is not an operator's.
+        """
+        return Capacity.from_json(await self.gateway.call_api("GET", "capacity"))
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.

@@ -36,7 +36,7 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, Usage
+from controlplane.model import SandboxSpec
 from controlplane.settings import Settings
 from controlplane.telemetry import Metrics
 

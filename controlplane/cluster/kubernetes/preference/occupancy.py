@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controlplane.capacity.amounts import GPU
 from controlplane.cluster.kubernetes.podspec import TARGET
 from controlplane.cluster.kubernetes.preference.catalogue import key_of
 from controlplane.cluster.kubernetes.quantity import amount
-from controlplane.cluster.kubernetes.resources import GPU
 
 Json = dict[str, Any]
 

@@ -40,6 +40,7 @@ _COMMANDS = {
     "top": "top:top",
     "delete": "sandboxes:delete",
     "preflight": "quota:preflight",
+    "capacity": "capacity:capacity",
     "doctor": "doctor:doctor",
     "group": "group:app",
     "image": "image:app",

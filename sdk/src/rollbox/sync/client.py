@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import rollbox
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
+from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
@@ -74,6 +75,10 @@ class Client:
     def quotas(self) -> QuotaList:
         """As `rollbox.Client.quotas`."""
         return run(self.inner.quotas())
+
+    def capacity(self) -> Capacity:
+        """As `rollbox.Client.capacity`."""
+        return run(self.inner.capacity())
 
     def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
         """As `rollbox.Client.set_quota`."""

@@ -70,8 +70,9 @@ def test_what_others_of_the_owner_use_is_only_a_wait() -> None:
 
 
 def test_the_nodes_and_the_installation_are_capacity() -> None:
-    room = {"room": 600, "room_when_empty": 700, "room_left": "node a has 0.3 cpu left"}
-    found = forecast(replace(FREE, limits=Limits(total=900), in_all=100, warm=50, **room))
+    told = "node a has 0.3 cpu left"
+    room = replace(FREE, room=600, room_when_empty=700, room_left=told)
+    found = forecast(replace(room, limits=Limits(total=900), in_all=100, warm=50))
     assert [(one.code, one.for_good) for one in found.blockers] == [("capacity_unavailable", True)] * 2
     assert (found.may_have, found.most) == (650, 700)
     assert found.blockers[1].detail == ("650 of 960 fit now, 700 when no other sandbox runs: node a has 0.3 cpu left")

@@ -32,9 +32,9 @@ def test_all_that_go_are_taken_once_and_those_of_pools_last(kinds: list[tuple[st
         lines.join(one)
     assert [one.ticket for one in lines.all()] == list(range(len(every)))
     taken: list[Waiter] = []
-    while (one := lines.take(lambda one: one.sandbox.spec.cpu_millicores.request <= room)) is not None:
-        holds[one.sandbox.owner] += 1
-        taken.append(one)
+    while (chosen := lines.take(lambda one: one.sandbox.spec.cpu_millicores.request <= room)) is not None:
+        holds[chosen.sandbox.owner] += 1
+        taken.append(chosen)
     fitting = [one for one in every if one.sandbox.spec.cpu_millicores.request <= room]
     assert {one.ticket for one in taken} == {one.ticket for one in fitting}
     pools = [one.sandbox.unclaimed for one in taken]

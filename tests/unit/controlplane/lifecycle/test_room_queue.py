@@ -101,8 +101,8 @@ async def test_an_owner_with_few_does_not_wait_for_one_with_many() -> None:
         await asyncio.sleep(1)
         few = [asyncio.create_task(plane.create("bob", SPEC)) for _ in range(2)]
         await asyncio.sleep(1)
-        for one in first[:2]:
-            await plane.service.delete(OWNER, one.sandbox.id)
+        for made in first[:2]:
+            await plane.service.delete(OWNER, made.sandbox.id)
         await asyncio.sleep(2)
         assert [one.done() for one in few] == [True, True]
         assert not any(one.done() for one in many)

@@ -1,0 +1,76 @@
+"""`rollbox capacity`: what is free on the nodes, and what waits for room."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rollbox.cli import output
+from rollbox.cli.options import Json
+from rollbox.cli.sandboxes import span
+
+if TYPE_CHECKING:
+    from rollbox.capacity import Amounts, Capacity
+
+_NODES = ("node", "sandboxes", "pods", "free cpu", "free memory", "free gpu", "more fit", "takes starts")
+_WAITING = ("sandbox", "of", "cpu", "memory", "waited", "refused in", "about", "why")
+
+
+def capacity(*, json: Json = False) -> None:
+    """Show what is free on the nodes, and which starts wait for room (operators)."""
+    seen = output.run(lambda client: client.capacity(), what="fetching the capacity", as_json=json)
+    if json:
+        output.data(seen.to_json())
+        return
+    if seen.known:
+        output.table(_NODES, _nodes(seen))
+        more = f"{seen.sandboxes} sandboxes on {seen.nodes_in_all} nodes; {seen.fits} more of the default size fit"
+        output.message(more)
+    else:
+        output.message("what is free is not known here: an engine sets nothing aside, or pods cannot be listed")
+    if seen.waiting:
+        output.table(_WAITING, _waiting(seen))
+    if seen.waiting_in_all:
+        added = f"{seen.pending_pods} of each control plane may be Pending" if seen.pending_pods else "no node is added"
+        output.message(f"{seen.waiting_in_all} starts wait for room; {added}")
+
+
+def _nodes(seen: Capacity) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.name,
+            str(one.sandboxes),
+            f"{one.pods} of {one.allocatable.pods}",
+            _part(one.free.cpu_millicores, one.allocatable.cpu_millicores, 1000),
+            _part(one.free.memory_bytes, one.allocatable.memory_bytes, 1 << 30, "Gi"),
+            _gpu(one.free, one.allocatable),
+            str(one.fits),
+            f"no: it {one.closed}" if one.closed else "yes",
+        )
+        for one in seen.nodes
+    ]
+
+
+def _waiting(seen: Capacity) -> list[tuple[str, ...]]:
+    now_ms = time.time() * 1000
+    return [
+        (
+            one.sandbox_id,
+            f"pool {one.pool}" if one.pool and not one.owner else one.owner,
+            f"{one.cpu_millicores / 1000:g}",
+            f"{one.memory_bytes / (1 << 30):.3g}Gi",
+            span((now_ms - one.since_ms) / 1000),
+            span((one.until_ms - now_ms) / 1000),
+            "?" if one.estimate_ms is None else span(one.estimate_ms / 1000),
+            one.why,
+        )
+        for one in seen.waiting
+    ]
+
+
+def _part(free: int, most: int, size: int, unit: str = "") -> str:
+    return f"{free / size:.3g} of {most / size:.3g}{unit}"
+
+
+def _gpu(free: Amounts, most: Amounts) -> str:
+    return f"{free.gpu} of {most.gpu}" if most.gpu else "-"

@@ -1,0 +1,54 @@
+"""What operators see of the room on the nodes."""
+
+import asyncio
+
+from controlplane.capacity import NodeRoom, Room
+from controlplane.lifecycle import Options
+from controlplane.model import SandboxSpec
+from controlplane.model.spec import MIB, Range
+from tests.support.asgi import Caller
+from tests.support.fake_cluster import FakeCluster
+from tests.support.world import OTHER_KEY, OWNER, SPEC, world
+
+GIB = 1 << 30
+LARGE = SandboxSpec(image="a", cpu_millicores=Range(request=900, limit=900))
+
+
+async def test_operators_see_nodes_and_what_waits_of_all_owners() -> None:
+    room = Room()
+    room.set_node(NodeRoom("a", (1000, 2 * GIB, GIB, 0, 10)))
+    room.set_node(NodeRoom("b", (1000, 2 * GIB, GIB, 0, 10), closed="is cordoned"))
+    room.replace([("kube-system/x", "a", (350, 0, 0, 0, 1))])
+    async with world(FakeCluster(room=room), options=Options(starts_in_flight=8, pending_pods=1)) as plane:
+        await plane.create(OWNER, SPEC)
+        waiting = [asyncio.create_task(plane.create("bob", LARGE)) for _ in range(2)]
+        await asyncio.sleep(1)
+        told = (await plane.api("GET", "/v1/capacity")).json
+        a, b = told["nodes"]
+        assert (a["name"], a["closed"], a["sandboxes"], a["pods"], a["fits"]) == ("a", "", 1, 2, 5)
+        assert a["free"] == {
+            "cpu_millicores": 550,
+            "memory_bytes": 2 * GIB - 256 * MIB,
+            "disk_bytes": GIB,
+            "gpu": 0,
+            "pods": 8,
+        }
+        assert (b["closed"], b["fits"], b["free"]["cpu_millicores"]) == ("is cordoned", 0, 1000)
+        assert (told["known"], told["nodes_in_all"], told["fits"], told["sandboxes"]) == (True, 2, 5, 1)
+        assert told["free"] == a["free"]  # what is closed is not free
+        assert (told["waiting_in_all"], told["pending_pods"]) == (2, 1)
+        pending, queued = told["waiting"]
+        assert [one["owner"] for one in told["waiting"]] == ["bob", "bob"]
+        assert (pending["pending"], queued["pending"]) == (True, False)
+        assert "Insufficient cpu" in pending["why"]
+        assert "node a has 0.55 cpu left; each needs 0.9 cpu" in queued["why"]
+        for one in waiting:
+            one.cancel()
+
+
+async def test_others_may_not_see_it_and_an_engine_knows_nothing() -> None:
+    async with world(FakeCluster()) as plane:
+        refused = await Caller(plane.api.app, OTHER_KEY)("GET", "/v1/capacity")
+        assert (refused.status, refused.code) == (403, "permission_denied")
+        told = (await plane.api("GET", "/v1/capacity")).json
+        assert (told["known"], told["nodes"], told["fits"], told["waiting"]) == (False, [], 0, [])
