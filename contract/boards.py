@@ -602,6 +602,19 @@ IMAGES = Board(
                 ),
                 Panel("Sent to the private registry", [Query(rate("rollbox_mirror_sent_bytes_total"), "sent")], "Bps"),
                 Panel(
+                    "Layers that came to nodes with peers",
+                    [Query(rate("rollbox_peers_fetches_total", by="from"), "from: {{from}}")],
+                    "ops",
+                ),
+                Panel(
+                    "Nodes give one another",
+                    [
+                        Query(rate("rollbox_peers_sent_bytes_total"), "sent"),
+                        Query(rate("rollbox_peers_received_bytes_total"), "received"),
+                    ],
+                    "Bps",
+                ),
+                Panel(
                     "Waits for a registry's rate limit", [Query(rate("rollbox_mirror_pauses_total"), "pauses")], "ops"
                 ),
             ),

@@ -17,6 +17,7 @@ TITLES = {
     "snapshotter": "Snapshotter",
     "mounts": "Process of the snapshotter that serves mounted layers",
     "node": "Node agent",
+    "peers": "Peers (nodes that give one another layers)",
 }
 PLACES = {
     "controlplane": "`/metrics` on port 8081, as text or OpenMetrics, whichever the scraper asks for",
@@ -25,6 +26,7 @@ PLACES = {
     "snapshotter": "`/metrics` at `ROLLBOX_SNAPSHOTTER_METRICS`",
     "mounts": "`/metrics` at `ROLLBOX_SNAPSHOTTER_MOUNTS_METRICS`, beside what its library counts (`stargz_fs_...`), summed over layers",
     "node": "`/metrics` at `ROLLBOX_NODE_METRICS` (in the chart: port 8444)",
+    "peers": "`/metrics` at `ROLLBOX_PEERS_METRICS` (in the chart: `registry.peers.metricsPort`, of the node)",
 }
 
 
@@ -88,7 +90,7 @@ def _rust_row(metric: Metric) -> str:
 
 def go_metrics(table: MetricTable) -> str:
     """The families of the programs of nodes."""
-    mine = [metric for part in ("mirror", "snapshotter", "mounts", "node") for metric in table.of(part)]
+    mine = [metric for part in ("mirror", "snapshotter", "mounts", "node", "peers") for metric in table.of(part)]
     rows = "".join(
         f"\t// {go_name(m)}: {m.help}\n\t{go_name(m)} = Family{{\n\t\tPart: {json.dumps(m.part)},\n"
         f"\t\tName: {json.dumps(m.exposed)},\n\t\tHelp: {json.dumps(m.help)},\n{_go_labels(m, table)}{_go_buckets(m, table)}\t}}\n"

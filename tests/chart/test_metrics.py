@@ -10,7 +10,13 @@ import yaml
 
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
 
-ALL = ("nodeAgent.enabled=true", "registry.enabled=true", "registry.persistence.enabled=false")
+ALL = (
+    "nodeAgent.enabled=true",
+    "registry.enabled=true",
+    "registry.persistence.enabled=false",
+    "registry.peers.enabled=true",
+    "registry.peers.metricsPort=5449",
+)
 # The part, the kind of its pods' owner, and the port at which it answers scrapes.
 SCRAPED = {
     "gateway": ("Deployment", 8080),
@@ -18,6 +24,7 @@ SCRAPED = {
     "dns": ("Deployment", 9153),
     "mirror": ("Deployment", 8086),
     "node": ("DaemonSet", 8444),
+    "peers": ("DaemonSet", 5449),
 }
 
 

@@ -56,6 +56,8 @@ def test_containerd_asks_at_loopback_before_the_registry_and_for_layers_alone(ma
     assert told["host"][registry]["capabilities"] == ["pull", "resolve"]
     assert told["server"] == registry
     environment = {one["name"]: one.get("value") for one in spec(manifests)["containers"][0]["env"]}
+    # Put together there: an IPv6 address needs brackets.
+    assert environment["ROLLBOX_PEERS_SELF"] == ":5447"
     assert environment["ROLLBOX_PEERS_LOCAL"] == "127.0.0.1:5448"
     assert environment["ROLLBOX_PEERS_WITHOUT"] == f"{HOST}/estargz/"
     assert environment["ROLLBOX_PEERS_MEMBERS"] == "dns:rollbox-peers.rollbox.svc.cluster.local:5447"

@@ -34,11 +34,16 @@ type peer struct {
 // authority signs the certificates of one test.
 func nodes(t *testing.T, authority *mtlstest.Authority, count int) []*peer {
 	t.Helper()
+	return nodesAt(t, authority, count, "127.0.0.1")
+}
+
+func nodesAt(t *testing.T, authority *mtlstest.Authority, count int, address string) []*peer {
+	t.Helper()
 	made, listeners, addresses := []*peer{}, [][2]net.Listener{}, []string{}
 	folder := t.TempDir()
 	authority.Write(t, folder, name)
 	for range count {
-		pair := [2]net.Listener{listen(t), listen(t)}
+		pair := [2]net.Listener{listen(t, address), listen(t, "127.0.0.1")}
 		listeners, addresses = append(listeners, pair), append(addresses, pair[0].Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,9 +65,9 @@ func nodes(t *testing.T, authority *mtlstest.Authority, count int) []*peer {
 	return made
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t *testing.T, address string) net.Listener {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +134,13 @@ func until(t *testing.T, what string, so func() bool) {
 }
 
 func TestALayerThatOneNodeHasComesFromItToTheOthers(t *testing.T) {
-	all := nodes(t, mtlstest.NewAuthority(t), 3)
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		t.Run(address, func(t *testing.T) { comesToTheOthers(t, nodesAt(t, mtlstest.NewAuthority(t), 3, address)) })
+	}
+}
+
+func comesToTheOthers(t *testing.T, all []*peer) {
+	t.Helper()
 	digest, content := layer(t, 3<<20+17)
 	// Nobody has it: containerd is sent to the registry, and what it has put down is told.
 	if status, _, _ := all[0].get(t, blobPath(digest), token); status != http.StatusNotFound {
@@ -290,6 +301,15 @@ func TestASettingThatIsMissingOrWrongIsNamed(t *testing.T) {
 	s, err := read(nil)
 	if err != nil || s.Token != token || len(s.Without) != 2 || s.Local != "127.0.0.1:5448" {
 		t.Fatalf("%v, %v", s, err)
+	}
+	for host, want := range map[string]string{"10.0.0.7": "10.0.0.7:5447", "fd00:0::7": "[fd00::7]:5447"} {
+		s, err := read(map[string]string{"HOST": host, "SELF": ":5447", "METRICS": ":5449"})
+		if err != nil || s.Self != want || s.Metrics != strings.Replace(want, "5447", "5449", 1) {
+			t.Errorf("%s: %+v, %v", host, s, err)
+		}
+	}
+	if _, err := read(map[string]string{"HOST": "node", "SELF": ":5447"}); err == nil {
+		t.Error("a node has no address")
 	}
 	for variable, value := range map[string]string{
 		"SELF": "node:1", "MEMBERS": "10.0.0.1", "LOCAL": "0.0.0.0:5448", "TLS": "x", "NAME": "", "CONTENT": "x", "SENDS": "0",

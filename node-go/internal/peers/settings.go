@@ -12,7 +12,7 @@ import (
 
 // Settings is what the process is told by its environment.
 type Settings struct {
-	// Self is the address by which other nodes reach this one, HOST:PORT; it listens there.
+	// Self is the address by which other nodes reach this one, HOST:PORT, or :PORT of ROLLBOX_PEERS_HOST; it listens there.
 	Self string
 	// Members says how the nodes are found: dns:NAME:PORT, all addresses of a name, or a list of addresses.
 	Members string
@@ -64,7 +64,16 @@ func Read(environ func(string) string) (*Settings, error) {
 		}
 		return otherwise
 	}
-	self, members, local := get("SELF", ""), get("MEMBERS", ""), get("LOCAL", "127.0.0.1:5448")
+	// :PORT is one of this node's address, as the chart has it: an IPv6 address has to be put into brackets.
+	at := func(address string) string {
+		port, found := strings.CutPrefix(address, ":")
+		host := net.ParseIP(get("HOST", ""))
+		if !found || host == nil {
+			return address
+		}
+		return net.JoinHostPort(host.String(), port)
+	}
+	self, members, local := at(get("SELF", "")), get("MEMBERS", ""), get("LOCAL", "127.0.0.1:5448")
 	folder, content := get("TLS", "/etc/rollbox/tls"), get("CONTENT", "/run/rollbox/content")
 	sends, failed := strconv.Atoi(get("SENDS", strconv.Itoa(defaultSends)))
 	file := get("TOKEN_FILE", "/etc/rollbox/token/token")
@@ -80,7 +89,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Name:    check("NAME", get("NAME", ""), get("NAME", "") != "", "the name in the nodes' certificates is needed"),
 		Content: check("CONTENT", content, filepath.IsAbs(content), "an absolute path is needed"),
 		Sends:   sends,
-		Metrics: get("METRICS", ""),
+		Metrics: at(get("METRICS", "")),
 		Level:   level,
 	}
 	check("TOKEN_FILE", file, unread == nil && len(s.Token) >= minTokenSize, "a file with a token of 16 characters or more is needed")

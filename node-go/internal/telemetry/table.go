@@ -100,6 +100,27 @@ var (
 		Name: "rollbox_node_images_size_bytes",
 		Help: "All bytes of the file system that the node's images are on.",
 	}
+	// PeersFetches: Layers that were to come to this node, by where from.
+	PeersFetches = Family{
+		Part: "peers",
+		Name: "rollbox_peers_fetches_total",
+		Help: "Layers that were to come to this node, by where from.",
+		Labels: []Label{
+			{"from", []string{"node", "registry", "failed"}},
+		},
+	}
+	// PeersReceivedBytes: Bytes of layers that other nodes have sent to this node.
+	PeersReceivedBytes = Family{
+		Part: "peers",
+		Name: "rollbox_peers_received_bytes_total",
+		Help: "Bytes of layers that other nodes have sent to this node.",
+	}
+	// PeersSentBytes: Bytes of layers that this node has sent to others.
+	PeersSentBytes = Family{
+		Part: "peers",
+		Name: "rollbox_peers_sent_bytes_total",
+		Help: "Bytes of layers that this node has sent to others.",
+	}
 )
 
 // All metrics of the programs of nodes.
@@ -116,4 +137,7 @@ var All = []*Family{
 	&NodeTroubles,
 	&NodeImagesFreeBytes,
 	&NodeImagesSizeBytes,
+	&PeersFetches,
+	&PeersReceivedBytes,
+	&PeersSentBytes,
 }
