@@ -86,4 +86,5 @@ class CatalogueUpkeep:
 def _held(image: node_pb2.Image) -> HeldImage:
     digests = [digest for name in image.digests if (digest := name.partition("@")[2])]
     layers = {one.digest: one.size_bytes for one in image.layers}
-    return HeldImage(tuple(dict.fromkeys(digests)), tuple(image.names), layers, image.lazy)
+    used_ms = max(image.last_used_ms, image.brought_ms)
+    return HeldImage(tuple(dict.fromkeys(digests)), tuple(image.names), layers, image.lazy, used_ms)

@@ -7,13 +7,13 @@ a question takes milliseconds (``tests/bench/preferred_nodes.py``).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import islice
+from heapq import nlargest
 from operator import or_
 from typing import Final
 
 from controlplane.images import parse
 
-# Of one node; further ones are not known, which costs a pull and nothing else.
+# Of one node, those that were used last; further ones are not known, which costs a pull and nothing else.
 MOST_IMAGES: Final = 4096
 
 
@@ -35,12 +35,14 @@ class HeldImage:
         names: with tags, by which it may be meant where no digest is known; see ``key_of``.
         layers: the bytes of each, compressed, by digest; empty: not told.
         lazy: its files are fetched as they are read, so that the node has no layer of it.
+        used_ms: when it was used last, or came (Unix ms); 0: not known.
     """
 
     digests: Sequence[str]
     names: Sequence[str] = ()
     layers: Mapping[str, int] = field(default_factory=dict)
     lazy: bool = False
+    used_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Catalogue:
     def replace(self, node: str, images: Iterable[HeldImage]) -> None:
         """Takes in all images of a node. Cost: a pass over their layers."""
         bit = 1 << self._position(node)
-        held = {key: image for image in islice(images, MOST_IMAGES) for key in (*image.digests, *image.names)}
+        held = {key: image for image in _used_last(images) for key in (*image.digests, *image.names)}
         before = self._told.get(node, frozenset())
         layers_before = self._layers_on(before, bit)
         for key in before:
@@ -162,3 +164,9 @@ class Catalogue:
         left = self._layers.pop(layer, 0) & ~bit
         if left:
             self._layers[layer] = left
+
+
+def _used_last(images: Iterable[HeldImage]) -> Sequence[HeldImage]:
+    """As many as are known of one node."""
+    every = list(images)
+    return every if len(every) <= MOST_IMAGES else nlargest(MOST_IMAGES, every, key=lambda one: one.used_ms)
