@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -38,15 +39,15 @@ from tests.product.test_commits import (
 from tests.product.test_git_scrub import (
     swe,
     test_later_commits_are_gone_and_every_object_is_accounted_for,
-    test_the_example_prepares_once_and_grades_a_group,
 )
+from tests.product.test_git_scrub import test_the_example_prepares_once_and_grades_a_group as the_example
 from tests.product.test_prefetch import (
     test_one_that_is_nowhere_fails_and_the_others_do_not,
     test_the_list_has_it_with_size_and_last_use,
     test_what_is_there_is_here_at_once,
 )
 from tests.support.commits import repository
-from tests.support.committing import committing
+from tests.support.committing import committing, counted_pulls
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, own_cluster
 from tests.support.waiting import until
@@ -71,7 +72,6 @@ __all__ = [
     "test_one_whose_time_is_over_and_one_that_never_was",
     "test_the_command_line_commits_lists_and_pulls",
     "test_the_command_line_makes_shows_and_starts_them",
-    "test_the_example_prepares_once_and_grades_a_group",
     "test_the_list_has_it_with_size_and_last_use",
     "test_too_much_makes_no_image",
     "test_two_commits_of_one_sandbox_do_not_meet",
@@ -103,6 +103,16 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 async def stranger(stack: Installed) -> AsyncIterator[Client]:
     async with Client(stack.url, stack.strangers_key) as client:
         yield client
+
+
+@pytest.mark.usefixtures("client")
+async def test_the_example_prepares_once_and_its_group_of_sixteen_is_one_pull(stack: Installed, swe: str) -> None:
+    async with counted_pulls(stack) as blobs:
+        await the_example(stack, swe)
+    # The image that it has made is new to the node, and sixteen sandboxes wait for it: its layer, its configuration.
+    print(f"fetched: {Counter(blobs)}")
+    assert len(blobs) >= 2
+    assert {*Counter(blobs).values()} == {1}
 
 
 async def test_another_owner_cannot_start_it(client: Client, stranger: Client) -> None:

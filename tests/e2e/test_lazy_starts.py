@@ -18,7 +18,6 @@ from tests.cluster import processes
 from tests.cluster.layout import ETC, LAZY_PORT, LAZY_REGISTRY, LAZY_RELEASE, REGISTRY
 from tests.cluster.settings import trusted
 from tests.e2e.test_lazy import counted, pushed
-from tests.e2e.test_private_registry import images
 from tests.support.faults import node_part
 from tests.support.installed import (
     BESIDE_ANOTHER,
@@ -30,6 +29,7 @@ from tests.support.installed import (
     objects,
     own_cluster,
 )
+from tests.support.private_place import images
 from tests.support.private_registry import told, upstream
 from tests.support.stack import free_port
 

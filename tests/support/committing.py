@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.cluster.layout import CONTAINERD_SOCKET, RUN
+from tests.cluster.layout import CONTAINERD_SOCKET, ETC, RUN
 from tests.cluster.layout import STATE as CLUSTER
 from tests.cluster.settings import trusted
 from tests.support.images import REGISTRY
 from tests.support.installed import BESIDE_ANOTHER, Installed, installed, node_address
+from tests.support.peers import front
 from tests.support.private_registry import told, upstream, values
 from tests.support.stack import free_port
 
@@ -41,3 +44,19 @@ async def committing(release: str, folder: Path) -> AsyncIterator[Installed]:
         async with installed(release, *chosen) as made:
             with trusted(*await told(made)):
                 yield made
+
+
+@asynccontextmanager
+async def counted_pulls(made: Installed) -> AsyncIterator[list[str]]:
+    """What the node fetches from the release's registry while the block runs: blobs, as often as each was asked for."""
+    host, hosts, authority = await told(made)
+    found = re.search(r"https://([^\"]+)", hosts)
+    assert found, hosts
+    async with front(found[1], ssl.create_default_context(cadata=authority)) as before:
+        # containerd reads it at every pull.
+        file = ETC / "certs.d" / host / "hosts.toml"
+        file.write_text(f'server = "http://{before.address}"\n[host."http://{before.address}"]\n')
+        try:
+            yield before.layers
+        finally:
+            file.write_text(hosts)

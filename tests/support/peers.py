@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ server = "http://{registry}"
   capabilities = ["pull", "resolve"]
 """
 
-_KEPT = ("Content-Type", "Docker-Content-Digest", "Content-Length")
+_ASKED = ("Accept", "Range", "Authorization")
+_KEPT = ("Content-Type", "Docker-Content-Digest", "Content-Length", "Www-Authenticate")
 
 
 @dataclass
@@ -65,8 +67,9 @@ class Front:
 
 
 @asynccontextmanager
-async def front(registry: str) -> AsyncIterator[Front]:
-    """A front before a registry while the block runs."""
+async def front(registry: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Front]:
+    """A front before a registry while the block runs; `tls`: how the registry is spoken to, None: without TLS."""
+    scheme = "https" if tls else "http"
     found = Front(f"127.0.0.1:{free_port('127.0.0.1')}")
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -75,8 +78,11 @@ async def front(registry: str) -> AsyncIterator[Front]:
             found.layers.append(digest)
             if found.cut:
                 return web.Response(status=503)
-        wanted = {name: request.headers[name] for name in ("Accept", "Range") if name in request.headers}
-        async with http.request(request.method, f"http://{registry}{request.path_qs}", headers=wanted) as asked:
+        wanted = {
+            name: request.headers[name] for name in ("Accept", "Range", "Authorization") if name in request.headers
+        }
+        url = f"{scheme}://{registry}{request.path_qs}"
+        async with http.request(request.method, url, headers=wanted, ssl=tls or True) as asked:
             kept = {name: asked.headers[name] for name in _KEPT if name in asked.headers}
             told = web.StreamResponse(status=asked.status, headers=kept)
             await told.prepare(request)
