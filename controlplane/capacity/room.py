@@ -159,6 +159,11 @@ class Room:
         self.known = True
         self._more()
 
+    def forget(self) -> None:
+        """Takes in that nobody tells of pods any more: what is free is not known until the next ``replace``."""
+        self.known = False
+        self._more()
+
     def __contains__(self, pod: str) -> bool:
         """Whether a pod is seen on a node."""
         return pod in self._pods

@@ -16,7 +16,17 @@ from tests.support.installed import BESIDE_ANOTHER, apply, installed, kubectl, o
 from tests.support.waiting import until
 
 RELEASE = "rollbox-room"
-VALUES = ("controlplane.replicas=1", "gateway.replicas=1", "capacity.nodesCanBeAdded=false", *BESIDE_ANOTHER)
+VALUES = (
+    *BESIDE_ANOTHER,
+    # Of its own: no other release has to be there.
+    "runtimeClass.create=true",
+    f"runtimeClass.name={RELEASE}",
+    "controlplane.replicas=1",
+    "gateway.autoscaling.enabled=false",
+    "gateway.replicas=1",
+    "dns.replicas=1",
+    "capacity.nodesCanBeAdded=false",
+)
 FILLER = "room-filler"
 # With its sidecar and its runtime a sandbox of 100 millicores requests 120.
 SMALL: Any = {"cpu": (0.1, 1), "memory": ("32Mi", "128Mi"), "lease": None}

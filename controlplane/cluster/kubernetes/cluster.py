@@ -419,7 +419,9 @@ class KubernetesCluster:
         reflectors = self._reflectors()
         for one in reflectors:
             await one.first()
-        everywhere = Reflector(self._client, "/api/v1/pods", ON_NODES, self._rooms.pods, keep=slim)
+        everywhere = Reflector(
+            self._client, "/api/v1/pods", ON_NODES, self._rooms.pods, keep=slim, denied=self._rooms.room.forget
+        )
         await self._first_room(everywhere)
         isolation.check_nodes(self._fleet, self._nodes.all)
         async with asyncio.TaskGroup() as group:

@@ -47,6 +47,7 @@ class Reflector:
         path: the collection's path at the API server.
         query: its filters: ``labelSelector``, ``fieldSelector``.
         keep: what ``Mirror.replace`` is given of each object, so that a list takes less memory; None: all of it.
+        denied: called when the API server does not let it list or watch any more; after that it lists anew.
     """
 
     def __init__(
@@ -57,9 +58,11 @@ class Reflector:
         mirror: Mirror,
         *,
         keep: Callable[[Json], Json] | None = None,
+        denied: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
         self._keep = keep
+        self._denied = denied
         self._path = path
         self._query = query
         self._mirror = mirror
@@ -90,10 +93,18 @@ class Reflector:
                     self._log.info("the watch's resourceVersion has expired, listing again")
                 else:
                     self._complain(problem)
+                    self._tell_denied(problem)
             if self._version != before:
                 pause_s, self._told = FIRST_PAUSE_S, ""
             await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - spreads reconnections
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+    def _tell_denied(self, problem: Problem) -> None:
+        # Not of a server that is down, which changes nothing meanwhile.
+        denied = isinstance(problem, Refused) and problem.refusal.status == HTTPStatus.FORBIDDEN
+        if denied and self._denied is not None:
+            self._version = ""
+            self._denied()
 
     def _complain(self, problem: Problem) -> None:
         # Warns only once about the same refusal; the client logs a server that does not answer (``Outage``).

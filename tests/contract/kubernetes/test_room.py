@@ -94,5 +94,17 @@ async def test_without_the_right_to_list_all_pods_it_is_not_known(api: FakeKuber
         assert places(cluster) == 4
 
 
+async def test_it_is_not_known_any_more_when_the_right_is_taken_away(api: FakeKubernetes, opener: Opener) -> None:
+    async with opener() as cluster:
+        heard: list[bool] = []
+        room(cluster).listen(lambda: heard.append(room(cluster).known))
+        # The watch is refused, then the list, then both are allowed again.
+        api.faults.append(Fault("GET", "GET /api/v1/pods", times=2, status=403, reason="Forbidden"))
+        await api.close_streams()
+        await until(lambda: _same(False in heard, True))
+        await until(lambda: _same(room(cluster).known, True))
+        assert places(cluster) == 4
+
+
 async def _same(found: object, expected: object) -> bool:
     return found == expected

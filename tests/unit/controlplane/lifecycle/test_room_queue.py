@@ -177,6 +177,20 @@ async def test_without_knowledge_nothing_waits() -> None:
             await creating
 
 
+async def test_when_it_is_not_known_any_more_what_is_free_the_scheduler_decides() -> None:
+    room = room_for(1)
+    cluster = FakeCluster(room=room)
+    async with world(cluster, options=MANY) as plane:
+        await plane.create(OWNER, SPEC)
+        waiting = asyncio.create_task(plane.create(OWNER, SPEC))
+        await asyncio.sleep(1)
+        assert len(cluster.started) == 1
+        room.forget()
+        await asyncio.sleep(1)
+        assert len(cluster.started) == 2
+        waiting.cancel()
+
+
 def starting(number: int, clock: VirtualClock) -> Sandbox:
     made = candidate("bob", SPEC, None, now_ms=clock.now_ms(), idle_timeout_ms=0)
     return replace(made, id=f"sb-{number}", state=State.STARTING)
