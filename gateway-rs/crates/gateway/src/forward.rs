@@ -6,12 +6,15 @@ mod limits;
 pub(crate) use limits::shortened;
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Uri, response};
@@ -46,6 +49,12 @@ const KEPT_BYTES: u64 = 64 << 10;
 /// Pauses between attempts: together as long as Kubernetes needs to remove a replica that ends from its Service (an
 /// estimate).
 const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
+
+/// After so long without an answer a request that may be repeated is sent to another replica too: the one that has it
+/// may stand still, with connections that its kernel keeps alive. By then Kubernetes has removed such a one from the
+/// Service (three probes of 2 s, 3 s each). Of a create that only takes long the second replica waits for the same
+/// sandbox.
+const SECOND_AFTER: Duration = Duration::from_secs(12);
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -119,8 +128,14 @@ impl Forwarder {
         let idempotent = is_idempotent(&head);
         let (mut pauses, mut next_head) = (PAUSES.into_iter(), head.clone());
         loop {
-            let request = Request::from_parts(next_head, Timed::new(body.clone().into(), SILENCE));
-            let error = match self.client.request(request).await {
+            let asked = async {
+                if idempotent {
+                    self.ask(&head, next_head, &body, began).await
+                } else {
+                    self.client.request(kept(next_head, &body)).await
+                }
+            };
+            let error = match asked.await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -132,6 +147,37 @@ impl Forwarder {
             tokio::time::sleep(pause).await;
         }
     }
+
+    /// Sends a request, and the same to another replica when there is no answer for long. The first answer counts.
+    ///
+    /// # Errors
+    /// Neither has answered.
+    async fn ask(
+        &self,
+        head: &Parts,
+        sent: Parts,
+        body: &Bytes,
+        began: Instant,
+    ) -> Result<http::Response<Incoming>, legacy::Error> {
+        let mut first = pin!(self.client.request(kept(sent, body)));
+        if let Ok(answer) = tokio::time::timeout(SECOND_AFTER, &mut first).await {
+            return answer;
+        }
+        let Some(again) = shortened(head, began.elapsed()) else {
+            return first.await;
+        };
+        let second = pin!(self.client.request(kept(again, body)));
+        match select(first, second).await {
+            Either::Left((Ok(response), _)) | Either::Right((Ok(response), _)) => Ok(response),
+            Either::Left((Err(_), second)) => second.await,
+            Either::Right((Err(_), first)) => first.await,
+        }
+    }
+}
+
+/// A request with a body that is kept for another one.
+fn kept(head: Parts, body: &Bytes) -> Request<Timed> {
+    Request::from_parts(head, Timed::new(body.clone().into(), SILENCE))
 }
 
 async fn connect(dialer: Arc<Dialer>, address: Address) -> io::Result<TokioIo<Stream>> {

@@ -203,6 +203,32 @@ async fn no_other_replica_is_asked_when_nothing_is_left() {
 }
 
 #[tokio::test]
+async fn a_replica_that_stands_still_holds_up_no_request_that_may_be_repeated() {
+    let mut rig = Rig::new().start().await;
+    let (stuck, clock) = (rig.controlplane.take().unwrap(), Stopped::now().await);
+    let create = post(&rig, "/v1/sandboxes").header("idempotency-key", "k-1").header(LEFT, "60000");
+    let mut create = pin!(rig.client.send(create.body("{}".into()).unwrap()));
+    let passes = async {
+        stuck.arrived(1).await;
+        std::fs::remove_file(rig.folder.socket("api")).unwrap();
+        let other = ControlPlane::listen(&rig.folder.socket("api"));
+        other.release(1);
+        clock.pass(Duration::from_secs(11)).await;
+        other
+    };
+    let other = tokio::select! {
+        _ = &mut create => panic!("the create should be held"),
+        other = passes => other,
+    };
+    let (answer, _) = clock.until(STEP, create).await;
+    assert_eq!((answer.status, answer.text().as_str()), (StatusCode::OK, "created"));
+    let left_ms: u64 = answer.headers[LEFT].to_str().unwrap().parse().unwrap();
+    assert!((40_000..=48_000).contains(&left_ms), "{left_ms}");
+    other.arrived(1).await;
+    stuck.dropped(1).await;
+}
+
+#[tokio::test]
 async fn what_needs_no_connection_twice_waits_a_moment_for_one() {
     let rig = Rig::new().without_controlplane().start().await;
     let clock = Stopped::now().await;
