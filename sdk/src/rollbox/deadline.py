@@ -30,5 +30,16 @@ class Deadline:
         return wait_s + LEAST_S <= self.left_s()
 
 
+class Stopwatch:
+    """Seconds on the clock of the running event loop since its construction."""
+
+    def __init__(self) -> None:
+        self._began_s = _now()
+
+    def passed_s(self) -> float:
+        """Return the seconds since then."""
+        return _now() - self._began_s
+
+
 def _now() -> float:
     return asyncio.get_running_loop().time()

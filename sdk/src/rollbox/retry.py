@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from rollbox._problem import SandboxError
-from rollbox.deadline import Deadline
+from rollbox.deadline import Deadline, Stopwatch
 
 _T = TypeVar("_T")
 _log = logging.getLogger("rollbox")
@@ -40,7 +40,8 @@ class RetryPolicy:
         tries: how often the request is sent at most.
         first_s: the longest first wait, seconds.
         longest_s: the longest wait that the server did not ask for, seconds.
-        budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead.
+        budget_s: the sum of all waits at most, seconds; a longer wait is not begun, the error is raised instead. A
+            repetition that nobody has answered is a wait too.
         sleep: how to wait; tests pass their own.
     """
 
@@ -122,9 +123,13 @@ async def repeat(
     failed = Failures()
     waited_s = 0.0
     while True:
+        attempt = Stopwatch()
         try:
             return await send()
         except SandboxError as error:
+            if failures and error.code == "upstream_timeout" and not error.request_id:
+                # Not the first such attempt: another gateway may answer where one stands still.
+                waited_s += attempt.passed_s()
             failures += 1
             failed.add(error)
             passing_for_s = waited_s + deadline.left_s() if until_deadline and deadline is not None else 0.0

@@ -17,6 +17,7 @@ from rollbox.errors import (
     RateLimited,
     SandboxLost,
     StreamInterrupted,
+    UpstreamTimeout,
 )
 from rollbox.retry import REPEATABLE, Resumption, repeat
 from tests.unit.sdk.conftest import Clock
@@ -86,6 +87,20 @@ async def test_what_nobody_answers_for_15_s_is_ridden_out(
         await repeat(RetryPolicy(sleep=clock.sleep), send)
     assert len(clock.waits) == RetryPolicy().tries - 1
     assert sum(clock.waits) >= 15
+
+
+async def test_a_call_whose_gateway_is_silent_is_sent_twice_and_no_more(clock: Clock) -> None:
+    calls = 0
+
+    async def send() -> None:
+        nonlocal calls
+        calls += 1
+        await clock.sleep(60)
+        raise UpstreamTimeout("no answer within 60 s")
+
+    with pytest.raises(UpstreamTimeout):
+        await repeat(RetryPolicy(sleep=clock.sleep), send)
+    assert (calls, round(clock.now_s)) == (2, 120)
 
 
 async def test_nothing_is_sent_that_would_have_no_time_left(clock: Clock) -> None:
