@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Annotated, Final, Literal, Self
 
 from fastapi import APIRouter, Header, Path, Request
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 from starlette.responses import StreamingResponse
 
 from controlplane.api.context import App, Owner, Service
@@ -15,7 +16,7 @@ from controlplane.api.sandboxes import checked_key
 from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.errors import Problem
 from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, names_a_file
-from controlplane.lifecycle.images import ConversionProgress, ImageProgress
+from controlplane.lifecycle.images import ConversionProgress, ImageProgress, RecordWish
 from controlplane.lifecycle.service.commits import CommitWish
 from controlplane.lifecycle.service.committed import CommittedUse, checkpoint_of
 from controlplane.model.spec import Closed, ImageName
@@ -28,6 +29,9 @@ DEFAULT_COMMIT_BYTES: Final = 4 << 30
 MAX_COMMIT_BYTES: Final = 64 << 30
 DEFAULT_COMMIT_MS: Final = 120_000
 MAX_COMMIT_MS: Final = 600_000
+DEFAULT_RECORD_MS: Final = 600_000
+MAX_RECORD_MS: Final = 1_800_000
+MAX_COMMAND: Final = 65_536
 
 CommittedName = Annotated[
     str, Path(max_length=512, description="`NAME[:TAG][@DIGEST]` among your own images, or the whole name of one")
@@ -125,6 +129,13 @@ def _in_all(paths: list[str]) -> list[str]:
     return paths
 
 
+def _text(command: str) -> str:
+    if "\0" in command:
+        raise ValueError("a command has no NUL")
+    command.encode()  # half a character cannot be
+    return command
+
+
 FilePath = Annotated[str, AfterValidator(_names_a_file)]
 
 
@@ -134,12 +145,23 @@ class ConvertRequest(Closed):
     Attributes:
         first: paths of files that nodes fetch before all others, in this order; those that the image does not have are
             left out. The result is a copy that your starts alone get.
+        record: has these found: a command line, which runs in a sandbox of yours by its shell. How it ends is told, and
+            changes nothing, unless it is not over in time.
+        record_timeout_ms: how long it may run.
     """
 
     image: ImageName
     first: Annotated[list[FilePath], Field(max_length=MOST_FIRST), AfterValidator(_in_all)] = Field(
         default_factory=list
     )
+    record: Annotated[str, StringConstraints(min_length=1, max_length=MAX_COMMAND), AfterValidator(_text)] | None = None
+    record_timeout_ms: int = Field(default=DEFAULT_RECORD_MS, ge=1000, le=MAX_RECORD_MS)
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.first and self.record is not None:
+            raise ValueError("first and record exclude each other")
+        return self
 
 
 class ConvertLine(BaseModel):
@@ -149,19 +171,25 @@ class ConvertLine(BaseModel):
         text: how far it is, for people.
         digest: what the name means; with ``offered``.
         ran: the digest of the converted copy, which sandboxes of this image run from now on.
+        files: how many the recorded command has opened, once that is known.
+        more: it has opened more, which do not come first.
+        run_failed: how the recorded command has failed; empty: it has not.
         problem: why it is not offered, as the API answers failures.
     """
 
-    state: Literal["copying", "converting", "offered", "failed"]
+    state: Literal["copying", "converting", "recording", "offered", "failed"]
     text: str = ""
     digest: str = ""
     ran: str = ""
+    files: int = 0
+    more: bool = False
+    run_failed: str = ""
     problem: dict[str, object] | None = None
 
     @classmethod
     def of(cls, told: ConversionProgress) -> Self:
         """From what the lifecycle tells."""
-        return cls(state=told.state, text=told.text, digest=told.digest, ran=told.ran)
+        return cls(**asdict(told))
 
 
 class CommitRequest(Closed):
@@ -290,7 +318,8 @@ async def prefetch(wish: PrefetchRequest, service: Service, owner: Owner) -> Str
 )
 async def convert(wish: ConvertRequest, service: Service, owner: Owner) -> StreamingResponse:
     """Starts are given the result once a sandbox has started from it. The conversion outlives a caller that leaves."""
-    told = service.inventory.convert(owner, wish.image, wish.first)
+    record = None if wish.record is None else RecordWish(wish.record, wish.record_timeout_ms)
+    told = service.inventory.convert(owner, wish.image, wish.first, record)
     # What cannot be begun at all is an answer with a status of its own.
     first = await anext(told)
     return StreamingResponse(_conversion(first, told), media_type=MEDIA_TYPE)

@@ -4,7 +4,7 @@ Readiness is not part of it: the sidecar pushes that. Every backend passes ``tes
 failure is a ``Problem``.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -186,6 +186,19 @@ class PrefetchProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """What a sandbox has opened of its image.
+
+    Attributes:
+        paths: in the order of the first times.
+        more: these are not all.
+    """
+
+    paths: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """An image that was made of a sandbox.
 
@@ -310,6 +323,27 @@ class Cluster(Protocol):
 
         Args:
             digest: by which nodes have it.
+        """
+        ...
+
+    def check_record(self) -> None:
+        """Checks that this cluster tells which files of its image a sandbox opens. Cost: no call.
+
+        Raises:
+            Problem: unsupported; it names what would offer it.
+        """
+        ...
+
+    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        """Which files of its image a sandbox opens until something is over; those that it has open are told first.
+
+        Args:
+            sandbox_id: reads its image while its node fetches that.
+            during: is called once it has begun; what it raises is raised.
+
+        Raises:
+            Problem: unsupported: not offered here, or by its node; capacity_unavailable: its node records others;
+                sandbox_lost: it does not run; upstream_timeout: its node's parts do not answer.
         """
         ...
 
@@ -516,6 +550,20 @@ class Sidecars(Protocol):
 
     async def health(self, address: str, token: str) -> Health:
         """Checks whether commands can run in the sandbox."""
+        ...
+
+    async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
+        """Runs a command line in the sandbox by its shell; how that failed, empty: it exited with 0.
+
+        Args:
+            address: of the sidecar.
+            token: for it.
+            command: for ``bash -c``, or ``sh -c`` where there is no bash.
+            within_ms: how long it may run.
+
+        Raises:
+            Problem: exec_deadline: it was not over in time; it was not run.
+        """
         ...
 
     async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:

@@ -45,6 +45,24 @@ class GrpcSidecars:
         quiet_ms = seen.quiet_us // 1000 if seen.HasField("quiet_us") else None
         return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged, quiet_ms, seen.running_execs)
 
+    async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
+        """See ``Sidecars.ran``.
+
+        Args:
+            address: of the sidecar.
+            token: for it.
+            command: a line for the shell.
+            within_ms: how long it may run.
+        """
+        request = agent_pb2.ExecRequest(exec_id="recorded", command=command, timeout_ms=within_ms)
+        within_s = within_ms / 1000 + CALL_TIMEOUT_S
+        result = await _asked(address, token, "Exec", request, agent_pb2.ExecResult, within_s=within_s)
+        if result.end == agent_pb2.DEADLINE:
+            raise Problem("exec_deadline", f"the command was not over within {within_ms / 1000:.0f} s")
+        if result.end == agent_pb2.EXITED:
+            return "" if result.exit_code == 0 else f"it exited with {result.exit_code}"
+        return f"it ended with {agent_pb2.End.Name(result.end)} (signal {result.signal})"
+
     async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
         """See ``Sidecars.tried``."""
         request = agent_pb2.ExecRequest(exec_id="tried", argv=argv, cwd="/", timeout_ms=TRIED_WITHIN_MS)

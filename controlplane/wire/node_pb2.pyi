@@ -255,3 +255,35 @@ class Committed(_message.Message):
     skipped_more: int
     still_us: int
     def __init__(self, digest: _Optional[str] = ..., size_bytes: _Optional[int] = ..., skipped: _Optional[_Iterable[str]] = ..., skipped_more: _Optional[int] = ..., still_us: _Optional[int] = ...) -> None: ...
+
+class RecordRequest(_message.Message):
+    __slots__ = ("sandbox_id", "container")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    container: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., container: _Optional[str] = ...) -> None: ...
+
+class ContainerRecordRequest(_message.Message):
+    __slots__ = ("container_id",)
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
+    container_id: str
+    def __init__(self, container_id: _Optional[str] = ...) -> None: ...
+
+class Recording(_message.Message):
+    __slots__ = ("begun", "opened")
+    class Begun(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Opened(_message.Message):
+        __slots__ = ("paths", "more")
+        PATHS_FIELD_NUMBER: _ClassVar[int]
+        MORE_FIELD_NUMBER: _ClassVar[int]
+        paths: _containers.RepeatedScalarFieldContainer[str]
+        more: bool
+        def __init__(self, paths: _Optional[_Iterable[str]] = ..., more: _Optional[bool] = ...) -> None: ...
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    begun: Recording.Begun
+    opened: Recording.Opened
+    def __init__(self, begun: _Optional[_Union[Recording.Begun, _Mapping]] = ..., opened: _Optional[_Union[Recording.Opened, _Mapping]] = ...) -> None: ...

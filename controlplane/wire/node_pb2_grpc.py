@@ -64,6 +64,11 @@ class NodeStub:
                 request_serializer=node__pb2.CommitRequest.SerializeToString,
                 response_deserializer=node__pb2.CommitProgress.FromString,
                 _registered_method=True)
+        self.Record = channel.stream_stream(
+                '/rollbox.node.v1.Node/Record',
+                request_serializer=node__pb2.RecordRequest.SerializeToString,
+                response_deserializer=node__pb2.Recording.FromString,
+                _registered_method=True)
 
 
 class NodeServicer:
@@ -115,6 +120,14 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Record(self, request_iterator, context):
+        """Tells which files of its image a running sandbox opens, from its one message on until the caller sends no more. The
+        first answer says that it has begun, the second is the last.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -147,6 +160,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Commit,
                     request_deserializer=node__pb2.CommitRequest.FromString,
                     response_serializer=node__pb2.CommitProgress.SerializeToString,
+            ),
+            'Record': grpc.stream_stream_rpc_method_handler(
+                    servicer.Record,
+                    request_deserializer=node__pb2.RecordRequest.FromString,
+                    response_serializer=node__pb2.Recording.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -311,6 +329,111 @@ class Node:
             '/rollbox.node.v1.Node/Commit',
             node__pb2.CommitRequest.SerializeToString,
             node__pb2.CommitProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Record(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rollbox.node.v1.Node/Record',
+            node__pb2.RecordRequest.SerializeToString,
+            node__pb2.Recording.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class RecorderStub:
+    """The same for a container of this node, on the socket of the snapshotter, which is root's. Its client is the agent, which
+    has no right to look by itself.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Record = channel.stream_stream(
+                '/rollbox.node.v1.Recorder/Record',
+                request_serializer=node__pb2.ContainerRecordRequest.SerializeToString,
+                response_deserializer=node__pb2.Recording.FromString,
+                _registered_method=True)
+
+
+class RecorderServicer:
+    """The same for a container of this node, on the socket of the snapshotter, which is root's. Its client is the agent, which
+    has no right to look by itself.
+    """
+
+    def Record(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RecorderServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Record': grpc.stream_stream_rpc_method_handler(
+                    servicer.Record,
+                    request_deserializer=node__pb2.ContainerRecordRequest.FromString,
+                    response_serializer=node__pb2.Recording.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'rollbox.node.v1.Recorder', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('rollbox.node.v1.Recorder', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Recorder:
+    """The same for a container of this node, on the socket of the snapshotter, which is root's. Its client is the agent, which
+    has no right to look by itself.
+    """
+
+    @staticmethod
+    def Record(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rollbox.node.v1.Recorder/Record',
+            node__pb2.ContainerRecordRequest.SerializeToString,
+            node__pb2.Recording.FromString,
             options,
             channel_credentials,
             insecure,

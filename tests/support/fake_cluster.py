@@ -22,6 +22,7 @@ from controlplane.cluster import (
     NodeImage,
     NodeStore,
     Observed,
+    OpenedFiles,
     Placement,
     PrefetchProgress,
     SandboxNode,
@@ -101,6 +102,8 @@ class FakeCluster:
     trouble: str = ""  # of nodes that mount no image lazily now
     unreadable: dict[str, str] = field(default_factory=dict)  # why files of lazily mounted images are not read
     undone: list[str] = field(default_factory=list)
+    opens: tuple[str, ...] = ()  # what every sandbox opens of its image
+    recorded: list[str] = field(default_factory=list)
     hangs: str = ""  # beginning of the names of images from which no sandbox gets ready
     arches: frozenset[str] = frozenset({"amd64"})
 
@@ -286,6 +289,14 @@ class FakeCluster:
         if self.room is not None:
             self.room.remove(sandbox_id)
 
+    def check_record(self) -> None:
+        """See ``Cluster.check_record``."""
+
+    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        self.recorded.append(sandbox_id)
+        await during()
+        return OpenedFiles(self.opens, more=False)
+
     def lazy_trouble(self) -> str:
         return self.trouble
 
@@ -388,6 +399,9 @@ class FakeSidecars:
     healths: int = 0
     fails: str = ""  # why commands fail that read an image
     tries: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)  # commands of recordings
+    run_s: float = 0.0
+    run_fails: str | Problem = ""
 
     def use(self, address: str) -> None:
         """A call of a user is over, whoever's gateway it came through (the loop's time)."""
@@ -404,6 +418,16 @@ class FakeSidecars:
             raise error
         self._check(address, token)
         self.configured[address] = spec
+
+    async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
+        self._check(address, token)
+        self.runs.append(command)
+        await asyncio.sleep(min(self.run_s, within_ms / 1000))
+        if self.run_s > within_ms / 1000:
+            raise Problem("exec_deadline", "the command was not over")
+        if isinstance(self.run_fails, Problem):
+            raise self.run_fails
+        return self.run_fails
 
     async def tried(self, address: str, token: str, argv: Sequence[str]) -> str:
         self._check(address, token)

@@ -23,6 +23,7 @@ class FakeImages:
         breaks: after so many lines each of the next answers to a prefetch breaks off.
         prefetched, converted: what was asked for, each call.
         first: of each conversion, the files that come first.
+        recorded: commands, each with its time in ms.
         nodes: on how many nodes, each prefetch.
         stuck: images of which a prefetch never ends.
         commits: how often each idempotency key has come, and the body of each call.
@@ -35,6 +36,7 @@ class FakeImages:
     prefetched: list[list[str]] = field(default_factory=list)
     converted: list[str] = field(default_factory=list)
     first: list[list[str] | None] = field(default_factory=list)
+    recorded: list[tuple[str, int]] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     kept: list[str] = field(default_factory=lambda: ["repo:v1"])
@@ -92,7 +94,12 @@ class FakeImages:
             problem = {"code": "unsupported", "detail": f"{image}: 128 layers", "details": {"option": "pull"}}
             lines.append({"state": "failed", "problem": problem})
         else:
-            lines.append({"state": "offered", "digest": "sha256:a", "ran": "sha256:b", "later": 1})
+            offered: dict[str, Any] = {"state": "offered", "digest": "sha256:a", "ran": "sha256:b", "later": 1}
+            if "record" in body:
+                self.recorded.append((body["record"], body["record_timeout_ms"]))
+                lines.append({"state": "recording", "text": "the command runs"})
+                offered |= {"files": 7, "more": True, "run_failed": "it exited with 1"}
+            lines.append(offered)
         left = self.breaks.pop(0) if self.breaks else len(lines)
         answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await answer.prepare(request)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from controlplane.cluster.protocol import (
     NodeImage,
     NodeStore,
     Observed,
+    OpenedFiles,
     Placement,
     PrefetchProgress,
     SandboxNode,
@@ -217,6 +218,16 @@ class EngineCluster:
         """See ``Cluster.broken``: an engine fetches images whole."""
         del digest
         return ""
+
+    def check_record(self) -> None:
+        """See ``Cluster.check_record``: an engine fetches images whole."""
+        raise Problem("unsupported", "an engine fetches images whole, so nothing is recorded", option="record")
+
+    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        """See ``Cluster.opened``: not offered."""
+        del sandbox_id, during
+        self.check_record()
+        return OpenedFiles()
 
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -47,6 +47,7 @@ from controlplane.cluster.protocol import (
     NodeImage,
     NodeStore,
     Observed,
+    OpenedFiles,
     Placement,
     PrefetchProgress,
     SandboxNode,
@@ -88,6 +89,7 @@ class KubernetesCluster:
         self._per_node = per_node
         parts = parts or NodeParts()
         self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
+        self._agents = parts.agents
         self._what = replace(what, commits=self.commits)
         self._clock: Clock = SystemClock()
         self._log = structlog.get_logger("kubernetes")
@@ -324,6 +326,19 @@ class KubernetesCluster:
     def broken(self, digest: str) -> str:
         """See ``Cluster.broken``; as the nodes' agents have told last."""
         return self._lazy_nodes.broken.get(digest, "")
+
+    def check_record(self) -> None:
+        """See ``Cluster.check_record``."""
+        if self._agents is None:
+            raise _without_agents("no node tells which files a sandbox opens")
+
+    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        """See ``Cluster.opened``; the agent of the sandbox's node tells it."""
+        if self._agents is None:
+            raise _without_agents("no node tells which files a sandbox opens")
+        if not (node := self._pods.node_of(sandbox_id)):
+            raise Problem("sandbox_lost", f"{sandbox_id} is on no node")
+        return await self._agents.opened(node, sandbox_id, during)
 
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``; the private registry says it."""

@@ -12,6 +12,7 @@ registry has room, and which copies are used; ``group_uses`` tells it which ones
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
 
+``recordings`` runs commands in sandboxes of their owners, and makes recorded copies of what these opened.
 ``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
@@ -19,11 +20,13 @@ from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.group_uses import GroupUses
-from controlplane.lifecycle.images.inventory import ConversionProgress, ImageProgress, Inventory
+from controlplane.lifecycle.images.inventory import ImageProgress, Inventory
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
+from controlplane.lifecycle.images.progress import ConversionProgress
+from controlplane.lifecycle.images.recordings import Recordings, RecordWish, Run
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.rights import Rights
 
@@ -41,6 +44,9 @@ __all__ = [
     "Mirrored",
     "Ownership",
     "Pin",
+    "RecordWish",
+    "Recordings",
     "RegistryStore",
     "Rights",
+    "Run",
 ]

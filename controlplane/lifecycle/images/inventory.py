@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
@@ -14,6 +14,8 @@ from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
+from controlplane.lifecycle.images.progress import LOOK_EVERY_S, ConversionProgress
+from controlplane.lifecycle.images.recordings import Recording, Recordings, RecordWish
 from controlplane.model import SandboxSpec
 from controlplane.telemetry import Metrics
 
@@ -21,8 +23,6 @@ from controlplane.telemetry import Metrics
 AT_ONCE: Final = 16
 # Silence is not told from a connection that is gone: what was said last is said again.
 TELL_EVERY_S: Final = 10.0
-# Of a conversion, of which nobody is told when it changes.
-LOOK_EVERY_S: Final = 0.5
 # What the cluster has said and the caller has not read; then pulls wait to be told, and go on.
 MOST_UNREAD: Final = 256
 # Until it is known what nodes pull, with the copy into the private registry; a guess: large images take minutes.
@@ -42,23 +42,6 @@ class ImageProgress:
     progress: PrefetchProgress
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionProgress:
-    """How far a conversion is.
-
-    Attributes:
-        state: ``copying`` until the plain copy is there; ``offered``: starts are given it.
-        text: how far it is in that, for people.
-        digest: what the name means, once it is offered.
-        ran: the digest of the converted copy.
-    """
-
-    state: Literal["copying", "converting", "offered"]
-    text: str = ""
-    digest: str = ""
-    ran: str = ""
-
-
 class Inventory:
     """Images on nodes.
 
@@ -67,13 +50,22 @@ class Inventory:
         images: knows which image a name means.
         ownership: knows whose it is.
         lazily: knows in which form starts get it.
+        recordings: runs commands whose files come first.
         metrics: counts prefetches.
     """
 
     def __init__(
-        self, cluster: Cluster, images: Images, ownership: Ownership, lazily: LazyStarts, metrics: Metrics
+        self,
+        cluster: Cluster,
+        images: Images,
+        ownership: Ownership,
+        lazily: LazyStarts,
+        *,
+        recordings: Recordings,
+        metrics: Metrics,
     ) -> None:
         self._lazily = lazily
+        self._recordings = recordings
         self._cluster = cluster
         self._images = images
         self._ownership = ownership
@@ -126,8 +118,12 @@ class Inventory:
         if not work.cancelled():
             work.result()
 
+    def close(self) -> None:
+        """Breaks off all recordings."""
+        self._recordings.close()
+
     async def convert(
-        self, owner: str, name: str, first: Sequence[str] = ()
+        self, owner: str, name: str, first: Sequence[str] = (), record: RecordWish | None = None
     ) -> AsyncGenerator[ConversionProgress, None]:
         """Has an image converted, ahead of those that no one waits for; the last progress is ``offered``.
 
@@ -138,12 +134,15 @@ class Inventory:
             name: as for a create.
             first: makes a recorded copy, which the starts of this owner alone get: the paths of files that nodes fetch
                 before all others, in this order.
+            record: has these found: runs a command in a sandbox of this owner, from the converted copy of all owners.
 
         Raises:
             Problem: permission_denied, unsupported: before the first progress; why it is not offered.
         """
         self._ownership.check(owner, name)
         self._lazily.check_converts()
+        if record is not None:
+            self._cluster.check_record()
         yield ConversionProgress("copying")
         copying = asyncio.ensure_future(self._copied(owner, name))
         try:
@@ -157,7 +156,13 @@ class Inventory:
             async for told in _followed(found):
                 yield told
             found = self._lazily.pinned(pin, await found.digest())
-        yield ConversionProgress("offered", digest=pin.digest, ran=found.ran)
+        if record is None:
+            yield ConversionProgress("offered", digest=pin.digest, ran=found.ran)
+            return
+        recording = self._recordings.joined(owner, pin, found, record)
+        async for told in _recorded(recording):
+            yield told
+        yield recording.outcome()
 
     def _seen(self, owner: str, image: NodeImage) -> NodeImage:
         return replace(image, names=[name for name in image.names if self._ownership.may_see(owner, name)])
@@ -222,6 +227,17 @@ async def _followed(conversion: Conversion) -> AsyncGenerator[ConversionProgress
         if conversion.progress != last or quiet_s >= TELL_EVERY_S:
             last, quiet_s = conversion.progress, 0.0
             yield ConversionProgress("converting", last)
+
+
+async def _recorded(recording: Recording) -> AsyncGenerator[ConversionProgress, None]:
+    """As ``_followed``, of a recording."""
+    last, quiet_s = recording.now, 0.0
+    yield last
+    while not await recording.soon(LOOK_EVERY_S):
+        quiet_s += LOOK_EVERY_S
+        if recording.now != last or quiet_s >= TELL_EVERY_S:
+            last, quiet_s = recording.now, 0.0
+            yield last
 
 
 async def _within(

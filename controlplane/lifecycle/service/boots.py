@@ -1,6 +1,8 @@
-"""``Boots``: sandboxes that are started from converted images once, before anybody is given these."""
+"""``Boots``: sandboxes that are started from converted images before anybody is given these, or to record a command."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from controlplane.errors import Problem
@@ -9,10 +11,11 @@ from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.images import RecordWish, Run
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.model import Range, Sandbox, SandboxSpec
-from controlplane.store import Admitted
+from controlplane.store import Admission, Admitted, Full
 
 # No owner with an API key has a colon in its name.
 OWNER: Final = "check:images"
@@ -20,6 +23,8 @@ OWNER: Final = "check:images"
 COMMAND: Final = ("/bin/sh", "-c", "exit 0")
 START_WITHIN_MS: Final = 300_000
 TTL_MS: Final = 600_000
+# Of a recording, beside its start and its command.
+SPARE_MS: Final = 120_000
 # A label that every kubelet puts on its node.
 ARCHITECTURE: Final = "kubernetes.io/arch"
 _MIB: Final = 1 << 20
@@ -63,16 +68,49 @@ class Boots:
             start_timeout_ms=START_WITHIN_MS,
             ttl_ms=TTL_MS,
         )
-        wish = candidate(OWNER, spec, None, now_ms=self._deps.clock.now_ms(), idle_timeout_ms=0)
-        admission = await self._admissions.start(wish, self._quotas.limits(OWNER))
+        async with self._started(OWNER, spec, "the image was started from") as sandbox:
+            return await self._tried(sandbox)
+
+    async def record(self, owner: str, image: str, wish: RecordWish) -> Run:
+        """Runs a command in a sandbox of an owner, and tells which files of its image that opens.
+
+        It counts against the owner's quota as its other sandboxes do, and is deleted after the command.
+
+        Args:
+            owner: whose command it is.
+            image: a converted copy.
+            wish: the command.
+
+        Raises:
+            Problem: quota_exceeded, capacity_unavailable: there is no room for the sandbox; exec_deadline; why it did
+                not start; those of ``Cluster.opened``.
+        """
+        ttl_ms = START_WITHIN_MS + wish.within_ms + SPARE_MS
+        spec = SandboxSpec(image=image, pull="lazy", start_timeout_ms=START_WITHIN_MS, ttl_ms=ttl_ms)
+        failed = ""
+        async with self._started(owner, spec, "the command was recorded") as sandbox:
+            if sandbox.end is not None:
+                raise Problem(sandbox.end.cause, f"the sandbox of the command did not start: {sandbox.end.detail}")
+            token = self._deps.key.token(sandbox).text
+
+            async def run() -> None:
+                nonlocal failed
+                failed = await self._deps.sidecars.ran(sandbox.address or "", token, wish.command, wish.within_ms)
+
+            opened = await self._deps.cluster.opened(sandbox.id, run)
+        return Run(opened.paths, opened.more, failed)
+
+    @asynccontextmanager
+    async def _started(self, owner: str, spec: SandboxSpec, why_over: str) -> AsyncIterator[Sandbox]:
+        """A sandbox whose start is over; it is ended with the block, also where that is broken off."""
+        wish = candidate(owner, spec, None, now_ms=self._deps.clock.now_ms(), idle_timeout_ms=0)
+        admission = await self._admissions.start(wish, self._quotas.limits(owner))
         if not isinstance(admission, Admitted):
-            raise Problem("capacity_unavailable", "there is no room to start from it once", knob=TOTAL_KNOB)
+            raise _no_room(admission)
         try:
-            return await self._tried(await self._settlements.settled(admission.sandbox))
+            yield await self._settlements.settled(admission.sandbox)
         finally:
-            # Also when this is broken off: the sandbox is nobody's.
-            over = Problem("deleted", "the image was started from")
-            await asyncio.shield(self._ledger.end(admission.sandbox.id, over, PLATFORM))
+            await asyncio.shield(self._ledger.end(admission.sandbox.id, Problem("deleted", why_over), PLATFORM))
 
     async def _tried(self, sandbox: Sandbox) -> str:
         if sandbox.end is not None:
@@ -94,3 +132,10 @@ class Boots:
         if any(one.lazy is False and (one.node, one.digest) == (where, digest) for one in found):
             detail = f"node {where} has fetched it whole; its snapshotter counts why (rollbox_snapshotter_layers_total)"
             raise Problem("image_pull_failed", detail)
+
+
+def _no_room(admission: Admission) -> Problem:
+    if isinstance(admission, Full) and admission.resource != "total":
+        detail = f"{admission.used} of {admission.limit} {admission.resource} of the owner are in use"
+        return Problem("quota_exceeded", f"there is no room for a sandbox: {detail}")
+    return Problem("capacity_unavailable", "there is no room to start from it once", knob=TOTAL_KNOB)

@@ -28,6 +28,7 @@ from controlplane.lifecycle.images import (
     LazyStarts,
     Mirrored,
     Ownership,
+    Recordings,
     RegistryStore,
     Rights,
 )
@@ -117,7 +118,6 @@ class Core:
         )
         self.ownership = Ownership(deps.cluster, self.images)
         lazily = LazyStarts(deps.cluster, options.images.private, self._conversions, deps.metrics)
-        self.inventory = Inventory(deps.cluster, self.images, self.ownership, lazily, deps.metrics)
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
             deps,
@@ -155,6 +155,14 @@ class Core:
             group=group,
         )
         self._boots = Boots(deps, ledger, settlements, admissions=self.admissions, quotas=self.quotas)
+        self.inventory = Inventory(
+            deps.cluster,
+            self.images,
+            self.ownership,
+            lazily,
+            recordings=Recordings(lazily, self._boots.record, group),
+            metrics=deps.metrics,
+        )
         warm = WarmStarts(deps, options, ledger, self.admissions, self.quotas)
         self.pools = Pools(
             deps.documents,
@@ -304,6 +312,7 @@ class Core:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
         await self.pools.leave()
         self.admissions.close()
+        self.inventory.close()
         self.images.close()
         self.commits.close()
         self.abandonments.close()

@@ -38,7 +38,7 @@ type served struct {
 	stop      func() error
 }
 
-func serve(t *testing.T, runtime *played.Containerd) *served {
+func serve(t *testing.T, runtime *played.Containerd, change ...func(*Settings)) *served {
 	t.Helper()
 	authority := mtlstest.NewAuthority(t)
 	folder := filepath.Join(t.TempDir(), "tls")
@@ -50,6 +50,9 @@ func serve(t *testing.T, runtime *played.Containerd) *served {
 	settings := &Settings{
 		Node: "node-1", Containerd: runtime.Start(t), TLS: folder, Client: clientName,
 		Namespace: "rollbox-sandboxes", Handlers: []string{"runsc", "kata"}, Images: "/", Pulls: 1, Grace: 30 * time.Second,
+	}
+	for _, one := range change {
+		one(settings)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

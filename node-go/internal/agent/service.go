@@ -38,6 +38,7 @@ type service struct {
 	killer   *kernel.Killer
 	kernels  *runsc.Kernels
 	commits  *commit.Commits
+	pods     *pods.Finder
 	broken   brokenImages
 	log      *slog.Logger
 }
@@ -55,6 +56,7 @@ func newService(
 		killer:   kernel.NewKiller(runtime, found, log),
 		kernels:  kernels,
 		commits:  commit.New(found, kernels, commit.NewSpool(settings.Spool, int64(settings.SpoolGibibytes)<<30), settings.Memory, log),
+		pods:     found,
 		log:      log,
 	}
 }

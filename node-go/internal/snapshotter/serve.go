@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"rollbox.dev/node/internal/telemetry"
+	"rollbox.dev/node/internal/wire"
 )
 
 // grace is how long calls under way may go on when a process is told to stop.
@@ -40,6 +41,7 @@ func Serve(ctx context.Context, s *Settings) error {
 	}
 	server := grpc.NewServer()
 	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(shots))
+	wire.RegisterRecorderServer(server, newRecorder(s.Root))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return telemetry.Serve(ctx, s.Metrics, counts.registry) })
 	group.Go(func() error { return serveSocket(ctx, server, s.Socket) })

@@ -1389,6 +1389,184 @@ func (x *Committed) GetStillUs() uint64 {
 	return 0
 }
 
+type RecordRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"` // the name of its container with the user's files
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRequest) Reset() {
+	*x = RecordRequest{}
+	mi := &file_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRequest) ProtoMessage() {}
+
+func (x *RecordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
+func (*RecordRequest) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RecordRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *RecordRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+type ContainerRecordRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"` // as containerd names it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerRecordRequest) Reset() {
+	*x = ContainerRecordRequest{}
+	mi := &file_node_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerRecordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerRecordRequest) ProtoMessage() {}
+
+func (x *ContainerRecordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerRecordRequest.ProtoReflect.Descriptor instead.
+func (*ContainerRecordRequest) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ContainerRecordRequest) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+type Recording struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Is:
+	//
+	//	*Recording_Begun_
+	//	*Recording_Opened_
+	Is            isRecording_Is `protobuf_oneof:"is"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recording) Reset() {
+	*x = Recording{}
+	mi := &file_node_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recording) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recording) ProtoMessage() {}
+
+func (x *Recording) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recording.ProtoReflect.Descriptor instead.
+func (*Recording) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Recording) GetIs() isRecording_Is {
+	if x != nil {
+		return x.Is
+	}
+	return nil
+}
+
+func (x *Recording) GetBegun() *Recording_Begun {
+	if x != nil {
+		if x, ok := x.Is.(*Recording_Begun_); ok {
+			return x.Begun
+		}
+	}
+	return nil
+}
+
+func (x *Recording) GetOpened() *Recording_Opened {
+	if x != nil {
+		if x, ok := x.Is.(*Recording_Opened_); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+type isRecording_Is interface {
+	isRecording_Is()
+}
+
+type Recording_Begun_ struct {
+	Begun *Recording_Begun `protobuf:"bytes,1,opt,name=begun,proto3,oneof"`
+}
+
+type Recording_Opened_ struct {
+	Opened *Recording_Opened `protobuf:"bytes,2,opt,name=opened,proto3,oneof"`
+}
+
+func (*Recording_Begun_) isRecording_Is() {}
+
+func (*Recording_Opened_) isRecording_Is() {}
+
 // Of the layer, uncompressed.
 type CommitProgress_Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1400,7 +1578,7 @@ type CommitProgress_Reading struct {
 
 func (x *CommitProgress_Reading) Reset() {
 	*x = CommitProgress_Reading{}
-	mi := &file_node_proto_msgTypes[22]
+	mi := &file_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1590,7 @@ func (x *CommitProgress_Reading) String() string {
 func (*CommitProgress_Reading) ProtoMessage() {}
 
 func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[22]
+	mi := &file_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,6 +1618,94 @@ func (x *CommitProgress_Reading) GetTotalBytes() uint64 {
 		return x.TotalBytes
 	}
 	return 0
+}
+
+type Recording_Begun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recording_Begun) Reset() {
+	*x = Recording_Begun{}
+	mi := &file_node_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recording_Begun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recording_Begun) ProtoMessage() {}
+
+func (x *Recording_Begun) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recording_Begun.ProtoReflect.Descriptor instead.
+func (*Recording_Begun) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{22, 0}
+}
+
+type Recording_Opened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         []string               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // in the container, in the order in which they were opened first; at most 20,000, of 1 MiB
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // there were more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recording_Opened) Reset() {
+	*x = Recording_Opened{}
+	mi := &file_node_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recording_Opened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recording_Opened) ProtoMessage() {}
+
+func (x *Recording_Opened) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recording_Opened.ProtoReflect.Descriptor instead.
+func (*Recording_Opened) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{22, 1}
+}
+
+func (x *Recording_Opened) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Recording_Opened) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 var File_node_proto protoreflect.FileDescriptor
@@ -1571,7 +1837,21 @@ const file_node_proto_rawDesc = "" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x18\n" +
 	"\askipped\x18\x03 \x03(\tR\askipped\x12!\n" +
 	"\fskipped_more\x18\x04 \x01(\x04R\vskippedMore\x12\x19\n" +
-	"\bstill_us\x18\x05 \x01(\x04R\astillUs2\xd2\x03\n" +
+	"\bstill_us\x18\x05 \x01(\x04R\astillUs\"L\n" +
+	"\rRecordRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\";\n" +
+	"\x16ContainerRecordRequest\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\"\xc5\x01\n" +
+	"\tRecording\x128\n" +
+	"\x05begun\x18\x01 \x01(\v2 .rollbox.node.v1.Recording.BegunH\x00R\x05begun\x12;\n" +
+	"\x06opened\x18\x02 \x01(\v2!.rollbox.node.v1.Recording.OpenedH\x00R\x06opened\x1a\a\n" +
+	"\x05Begun\x1a2\n" +
+	"\x06Opened\x12\x14\n" +
+	"\x05paths\x18\x01 \x03(\tR\x05paths\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04moreB\x04\n" +
+	"\x02is2\x9c\x04\n" +
 	"\x04Node\x12J\n" +
 	"\bDescribe\x12 .rollbox.node.v1.DescribeRequest\x1a\x1c.rollbox.node.v1.Description\x12L\n" +
 	"\n" +
@@ -1579,7 +1859,10 @@ const file_node_proto_rawDesc = "" +
 	"\bPrefetch\x12 .rollbox.node.v1.PrefetchRequest\x1a!.rollbox.node.v1.PrefetchProgress0\x01\x12Q\n" +
 	"\vRemoveImage\x12#.rollbox.node.v1.RemoveImageRequest\x1a\x1d.rollbox.node.v1.ImageRemoved\x12=\n" +
 	"\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.Killed\x12K\n" +
-	"\x06Commit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01B Z\x1erollbox.dev/node/internal/wireb\x06proto3"
+	"\x06Commit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01\x12H\n" +
+	"\x06Record\x12\x1e.rollbox.node.v1.RecordRequest\x1a\x1a.rollbox.node.v1.Recording(\x010\x012]\n" +
+	"\bRecorder\x12Q\n" +
+	"\x06Record\x12'.rollbox.node.v1.ContainerRecordRequest\x1a\x1a.rollbox.node.v1.Recording(\x010\x01B Z\x1erollbox.dev/node/internal/wireb\x06proto3"
 
 var (
 	file_node_proto_rawDescOnce sync.Once
@@ -1594,7 +1877,7 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_node_proto_goTypes = []any{
 	(PrefetchProgress_State)(0),    // 0: rollbox.node.v1.PrefetchProgress.State
 	(*Problem)(nil),                // 1: rollbox.node.v1.Problem
@@ -1617,14 +1900,19 @@ var file_node_proto_goTypes = []any{
 	(*CommitRequest)(nil),          // 18: rollbox.node.v1.CommitRequest
 	(*CommitProgress)(nil),         // 19: rollbox.node.v1.CommitProgress
 	(*Committed)(nil),              // 20: rollbox.node.v1.Committed
-	nil,                            // 21: rollbox.node.v1.Problem.DetailsEntry
-	nil,                            // 22: rollbox.node.v1.Health.ProgramsEntry
-	(*CommitProgress_Reading)(nil), // 23: rollbox.node.v1.CommitProgress.Reading
+	(*RecordRequest)(nil),          // 21: rollbox.node.v1.RecordRequest
+	(*ContainerRecordRequest)(nil), // 22: rollbox.node.v1.ContainerRecordRequest
+	(*Recording)(nil),              // 23: rollbox.node.v1.Recording
+	nil,                            // 24: rollbox.node.v1.Problem.DetailsEntry
+	nil,                            // 25: rollbox.node.v1.Health.ProgramsEntry
+	(*CommitProgress_Reading)(nil), // 26: rollbox.node.v1.CommitProgress.Reading
+	(*Recording_Begun)(nil),        // 27: rollbox.node.v1.Recording.Begun
+	(*Recording_Opened)(nil),       // 28: rollbox.node.v1.Recording.Opened
 }
 var file_node_proto_depIdxs = []int32{
-	21, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	24, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
 	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
-	22, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	25, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
 	5,  // 3: rollbox.node.v1.Health.broken:type_name -> rollbox.node.v1.Broken
 	8,  // 4: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
 	9,  // 5: rollbox.node.v1.Image.layers:type_name -> rollbox.node.v1.Layer
@@ -1632,25 +1920,31 @@ var file_node_proto_depIdxs = []int32{
 	0,  // 7: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
 	10, // 8: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
 	17, // 9: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
-	23, // 10: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
+	26, // 10: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
 	20, // 11: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
-	2,  // 12: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
-	6,  // 13: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
-	11, // 14: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
-	13, // 15: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
-	15, // 16: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
-	18, // 17: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
-	3,  // 18: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	7,  // 19: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	12, // 20: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	14, // 21: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	16, // 22: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	19, // 23: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	27, // 12: rollbox.node.v1.Recording.begun:type_name -> rollbox.node.v1.Recording.Begun
+	28, // 13: rollbox.node.v1.Recording.opened:type_name -> rollbox.node.v1.Recording.Opened
+	2,  // 14: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
+	6,  // 15: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
+	11, // 16: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
+	13, // 17: rollbox.node.v1.Node.RemoveImage:input_type -> rollbox.node.v1.RemoveImageRequest
+	15, // 18: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
+	18, // 19: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
+	21, // 20: rollbox.node.v1.Node.Record:input_type -> rollbox.node.v1.RecordRequest
+	22, // 21: rollbox.node.v1.Recorder.Record:input_type -> rollbox.node.v1.ContainerRecordRequest
+	3,  // 22: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	7,  // 23: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	12, // 24: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	14, // 25: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	16, // 26: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	19, // 27: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
+	23, // 28: rollbox.node.v1.Node.Record:output_type -> rollbox.node.v1.Recording
+	23, // 29: rollbox.node.v1.Recorder.Record:output_type -> rollbox.node.v1.Recording
+	22, // [22:30] is the sub-list for method output_type
+	14, // [14:22] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -1665,15 +1959,19 @@ func file_node_proto_init() {
 		(*CommitProgress_Reading_)(nil),
 		(*CommitProgress_Committed)(nil),
 	}
+	file_node_proto_msgTypes[22].OneofWrappers = []any{
+		(*Recording_Begun_)(nil),
+		(*Recording_Opened_)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   28,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_node_proto_goTypes,
 		DependencyIndexes: file_node_proto_depIdxs,

@@ -31,6 +31,7 @@ const (
 	Node_RemoveImage_FullMethodName = "/rollbox.node.v1.Node/RemoveImage"
 	Node_Kill_FullMethodName        = "/rollbox.node.v1.Node/Kill"
 	Node_Commit_FullMethodName      = "/rollbox.node.v1.Node/Commit"
+	Node_Record_FullMethodName      = "/rollbox.node.v1.Node/Record"
 )
 
 // NodeClient is the client API for Node service.
@@ -53,6 +54,9 @@ type NodeClient interface {
 	// registry. Its processes stand still while the layer is read, and go on whatever becomes of the call. The name is
 	// given last: a call that fails or is cut leaves none.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CommitProgress], error)
+	// Tells which files of its image a running sandbox opens, from its one message on until the caller sends no more. The
+	// first answer says that it has begun, the second is the last.
+	Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RecordRequest, Recording], error)
 }
 
 type nodeClient struct {
@@ -141,6 +145,19 @@ func (c *nodeClient) Commit(ctx context.Context, in *CommitRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_CommitClient = grpc.ServerStreamingClient[CommitProgress]
 
+func (c *nodeClient) Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RecordRequest, Recording], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[2], Node_Record_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RecordRequest, Recording]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_RecordClient = grpc.BidiStreamingClient[RecordRequest, Recording]
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -161,6 +178,9 @@ type NodeServer interface {
 	// registry. Its processes stand still while the layer is read, and go on whatever becomes of the call. The name is
 	// given last: a call that fails or is cut leaves none.
 	Commit(*CommitRequest, grpc.ServerStreamingServer[CommitProgress]) error
+	// Tells which files of its image a running sandbox opens, from its one message on until the caller sends no more. The
+	// first answer says that it has begun, the second is the last.
+	Record(grpc.BidiStreamingServer[RecordRequest, Recording]) error
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -188,6 +208,9 @@ func (UnimplementedNodeServer) Kill(context.Context, *KillRequest) (*Killed, err
 }
 func (UnimplementedNodeServer) Commit(*CommitRequest, grpc.ServerStreamingServer[CommitProgress]) error {
 	return status.Error(codes.Unimplemented, "method Commit not implemented")
+}
+func (UnimplementedNodeServer) Record(grpc.BidiStreamingServer[RecordRequest, Recording]) error {
+	return status.Error(codes.Unimplemented, "method Record not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -304,6 +327,13 @@ func _Node_Commit_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_CommitServer = grpc.ServerStreamingServer[CommitProgress]
 
+func _Node_Record_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodeServer).Record(&grpc.GenericServerStream[RecordRequest, Recording]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_RecordServer = grpc.BidiStreamingServer[RecordRequest, Recording]
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -338,6 +368,114 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Commit",
 			Handler:       _Node_Commit_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Record",
+			Handler:       _Node_Record_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "node.proto",
+}
+
+const (
+	Recorder_Record_FullMethodName = "/rollbox.node.v1.Recorder/Record"
+)
+
+// RecorderClient is the client API for Recorder service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// The same for a container of this node, on the socket of the snapshotter, which is root's. Its client is the agent, which
+// has no right to look by itself.
+type RecorderClient interface {
+	Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ContainerRecordRequest, Recording], error)
+}
+
+type recorderClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewRecorderClient(cc grpc.ClientConnInterface) RecorderClient {
+	return &recorderClient{cc}
+}
+
+func (c *recorderClient) Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ContainerRecordRequest, Recording], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Recorder_ServiceDesc.Streams[0], Recorder_Record_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ContainerRecordRequest, Recording]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Recorder_RecordClient = grpc.BidiStreamingClient[ContainerRecordRequest, Recording]
+
+// RecorderServer is the server API for Recorder service.
+// All implementations must embed UnimplementedRecorderServer
+// for forward compatibility.
+//
+// The same for a container of this node, on the socket of the snapshotter, which is root's. Its client is the agent, which
+// has no right to look by itself.
+type RecorderServer interface {
+	Record(grpc.BidiStreamingServer[ContainerRecordRequest, Recording]) error
+	mustEmbedUnimplementedRecorderServer()
+}
+
+// UnimplementedRecorderServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedRecorderServer struct{}
+
+func (UnimplementedRecorderServer) Record(grpc.BidiStreamingServer[ContainerRecordRequest, Recording]) error {
+	return status.Error(codes.Unimplemented, "method Record not implemented")
+}
+func (UnimplementedRecorderServer) mustEmbedUnimplementedRecorderServer() {}
+func (UnimplementedRecorderServer) testEmbeddedByValue()                  {}
+
+// UnsafeRecorderServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to RecorderServer will
+// result in compilation errors.
+type UnsafeRecorderServer interface {
+	mustEmbedUnimplementedRecorderServer()
+}
+
+func RegisterRecorderServer(s grpc.ServiceRegistrar, srv RecorderServer) {
+	// If the following call panics, it indicates UnimplementedRecorderServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Recorder_ServiceDesc, srv)
+}
+
+func _Recorder_Record_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(RecorderServer).Record(&grpc.GenericServerStream[ContainerRecordRequest, Recording]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Recorder_RecordServer = grpc.BidiStreamingServer[ContainerRecordRequest, Recording]
+
+// Recorder_ServiceDesc is the grpc.ServiceDesc for Recorder service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Recorder_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "rollbox.node.v1.Recorder",
+	HandlerType: (*RecorderServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Record",
+			Handler:       _Recorder_Record_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "node.proto",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
 
@@ -11,7 +11,7 @@ from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
-from rollbox.conversion import Conversion
+from rollbox.conversion import Conversion, ConvertOptions
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
@@ -235,7 +235,7 @@ class Client:
         """
         return Prefetch(self.gateway, images, nodes)
 
-    def convert(self, image: str, *, first: Sequence[str] = ()) -> Conversion:
+    def convert(self, image: str, **options: Unpack[ConvertOptions]) -> Conversion:
         """Convert an image, so that nodes mount it while they fetch it: await its end, or iterate it for its progress.
 
         Starts of it are given the result once a sandbox has been started from it. That happens by itself behind the
@@ -243,15 +243,16 @@ class Client:
 
         Args:
             image: its name, as for `Sandbox.create`.
-            first: paths of files that nodes fetch before all others, in this order, in one piece before a sandbox
-                starts. The result is a copy that your own starts alone get; those of other owners stay as they are.
+            options: `first` or `record` (with `record_timeout`), of `ConvertOptions`: files that come first. The result
+                is a copy that your own starts alone get; those of other owners stay as they are.
 
         Raises:
-            InvalidArgument: `first` is not a sequence of paths.
-            Unsupported: on `await` or iteration: nothing is converted here, or this image cannot be.
+            InvalidArgument: `first` is not a sequence of paths; both are given.
+            Unsupported: on `await` or iteration: nothing is converted or recorded here, or this image cannot be.
+            ExecDeadline: the recorded command was not over in time; nothing has changed.
             ImageNotFound, ImagePullFailed: as for a create.
         """
-        return Conversion(self.gateway, image, first)
+        return Conversion(self.gateway, image, options)
 
     async def pools(self) -> PoolList:
         """Return all pools, by name."""

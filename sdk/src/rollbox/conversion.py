@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument, StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import ConversionProgress
+from rollbox.request import milliseconds
 from rollbox.retry import Resumption
 from rollbox.transport import error_from_problem
 
 # How long the connection may be away altogether.
 _AWAY_S = 60.0
+# How long a recorded command may run.
+RECORD_S = 600.0
+
+
+class ConvertOptions(TypedDict, total=False):
+    """What comes first in the converted image.
+
+    Attributes:
+        first: paths of files that nodes fetch before all others, in this order, in one piece before a sandbox starts.
+        record: has these found: a command line, such as the test suite, which runs in a sandbox of yours by its shell.
+            How it ends is told (`run_failed`) and changes nothing, unless it is not over in time.
+        record_timeout: how long it may run, in seconds (600).
+    """
+
+    first: Sequence[str]
+    record: str
+    record_timeout: float
 
 
 class Conversion:
@@ -29,12 +47,20 @@ class Conversion:
     leaves.
     """
 
-    def __init__(self, gateway: Gateway, image: str, first: Sequence[str] = ()) -> None:
+    def __init__(self, gateway: Gateway, image: str, options: ConvertOptions) -> None:
         """Use `Client.convert` instead."""
+        first, record = options.get("first", ()), options.get("record")
         if isinstance(first, str):
             raise InvalidArgument("first must be a sequence of paths, not a string")
+        if first and record is not None:
+            raise InvalidArgument("first and record exclude each other")
         self._gateway = gateway
-        self._wish = {"image": image, **({"first": [*first]} if first else {})}
+        self._wish: dict[str, Any] = {"image": image}
+        if first:
+            self._wish["first"] = [*first]
+        if record is not None:
+            timeout_s = options.get("record_timeout", RECORD_S)
+            self._wish |= {"record": record, "record_timeout_ms": milliseconds("record_timeout", timeout_s)}
 
     def __await__(self) -> Generator[Any, None, ConversionProgress]:
         return self._done().__await__()

@@ -187,16 +187,23 @@ class ConversionProgress:
     """How far the conversion of an image is.
 
     Attributes:
-        state: "offered" is the last one: sandboxes of this image are given it from now on.
+        state: "offered" is the last one: sandboxes of this image are given it from now on; "recording" while a command
+            runs whose files come first.
         text: how far it is, for people.
         digest: what the image's name means; "" before it is offered.
         ran: the digest of the converted image.
+        files: how many files the recorded command has opened, once that is known.
+        more: it has opened more, which do not come first.
+        run_failed: how the recorded command has failed; "": it has not.
     """
 
-    state: Literal["copying", "converting", "offered"]
+    state: Literal["copying", "converting", "recording", "offered"]
     text: str = ""
     digest: str = ""
     ran: str = ""
+    files: int = 0
+    more: bool = False
+    run_failed: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ConversionProgress:

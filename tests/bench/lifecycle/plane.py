@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ from controlplane.cluster.protocol import (
     NodeImage,
     NodeStore,
     Observed,
+    OpenedFiles,
     Placement,
     PrefetchProgress,
     SandboxNode,
@@ -133,6 +134,14 @@ class PlayedCluster:
 
     def lazy_trouble(self) -> str:
         return ""
+
+    def check_record(self) -> None:
+        """See ``Cluster.check_record``."""
+
+    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        """See ``Cluster.opened``."""
+        await during()
+        return OpenedFiles()
 
     def broken(self, digest: str) -> str:
         return ""

@@ -61,3 +61,30 @@ def test_without_await(apart: FakeGateway) -> None:
         assert apart.images.first == [None, None, ["/a"]]
         with pytest.raises(InvalidArgument, match="not a string"):
             client.convert("a:1", first="/a")
+
+
+def test_a_command_is_recorded_and_how_it_ended_is_told(apart: FakeGateway) -> None:
+    told = rollbox("image", "convert", "a:1", "--record", "pytest -q", "--record-timeout", "30")
+    assert (told.exit_code, told.stdout) == (0, "a:1  sha256:a  runs as sha256:b\n")
+    assert apart.images.recorded == [("pytest -q", 30_000)]
+    assert "recording: the command runs" in told.stderr
+    assert "the command failed: it exited with 1; what it opened comes first all the same" in told.stderr
+    assert "7 files that the command opened come first, and more, which do not" in told.stderr
+    lines = rollbox("image", "convert", "a:1", "--record", "true", "--json").stdout.splitlines()
+    last = json.loads(lines[-1])
+    assert (last["files"], last["more"], last["run_failed"]) == (7, True, "it exited with 1")
+    assert apart.images.recorded[-1] == ("true", 600_000)
+
+
+def test_a_list_and_a_command_exclude_each_other(apart: FakeGateway, tmp_path: Path) -> None:
+    listed = tmp_path / "files"
+    listed.write_text("/a\n")
+    told = rollbox("image", "convert", "a:1", "--record", "true", "--first", str(listed))
+    assert told.exit_code == 2
+    assert "--record" in told.stderr
+    with sync.Client() as client:
+        with pytest.raises(InvalidArgument, match="exclude each other"):
+            client.convert("a:1", first=["/a"], record="true")
+        with pytest.raises(InvalidArgument, match="record_timeout"):
+            client.convert("a:1", record="true", record_timeout=0)
+    assert apart.images.converted == []

@@ -1,7 +1,7 @@
 """``NodeAgents``: calls to the agents of nodes, over mutual TLS."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, Self
@@ -11,7 +11,9 @@ from grpc import aio
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents.addresses import SERVICE_LABEL, Addresses
+from controlplane.cluster.kubernetes.podspec import TARGET
 from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.cluster.protocol import OpenedFiles
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.images import Credentials
@@ -26,6 +28,8 @@ LOOK_TIMEOUT_S: Final = 10.0
 PULL_TIMEOUT_S: Final = 3600.0
 # Of a commit: it waits for others on its node, and its caller has a deadline of its own.
 COMMIT_TIMEOUT_S: Final = 3600.0
+# Of a recording: as long as the longest command, with the time to begin and to end it.
+RECORD_TIMEOUT_S: Final = 3600.0
 _LIST_BYTES: Final = 64 << 20
 
 
@@ -181,6 +185,28 @@ class NodeAgents:
                     yield progress
         finally:
             call.cancel()
+
+    async def opened(self, node: str, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
+        """Which files a sandbox of a node opens until something is over, which is called once it has begun.
+
+        Raises:
+            Problem: those of ``Cluster.opened``.
+        """
+        stub = await self._stub(node)
+        call = stub.Record(timeout=RECORD_TIMEOUT_S)
+        try:
+            with _called(node):
+                await call.write(node_pb2.RecordRequest(sandbox_id=sandbox_id, container=TARGET))
+                await call.read()
+            await during()
+            with _called(node):
+                await call.done_writing()
+                told = await call.read()
+        finally:
+            call.cancel()
+        if not isinstance(told, node_pb2.Recording):
+            raise Problem("upstream_timeout", f"the agent of node {node} ended a recording without a word", node=node)
+        return OpenedFiles(tuple(told.opened.paths), told.opened.more)
 
     async def close(self) -> None:
         """Ends all calls."""

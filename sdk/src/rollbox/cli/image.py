@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from rollbox.client import Client
+    from rollbox.conversion import ConvertOptions
     from rollbox.git_scrub import ScrubReport
     from rollbox.image import Commit, CommittedImage, ConversionProgress, NodeImage, PrefetchProgress, PrefetchReport
 
@@ -107,22 +108,25 @@ def convert(
     *,
     first: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="A file of paths, one a line: what nodes fetch first, for your starts alone."
-        ),
+        typer.Option(metavar="FILE", help="Its lines are paths of files that come first, for your starts alone."),
     ] = None,
+    record: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="Run it in a sandbox; what it opens comes first, for your starts alone."),
+    ] = None,
+    record_timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long COMMAND may run.")] = 600,
     json: Json = False,
 ) -> None:
     """Convert an image, so that nodes mount it while they fetch it; with --json a line for each step."""
     import json as encoder
 
-    paths = () if first is None else _paths(first)
+    options = _what_comes_first(first, record, record_timeout)
 
     async def call(client: Client) -> ConversionProgress:
         from rollbox.image import ConversionProgress
 
         last = ConversionProgress("copying")
-        async for last in client.convert(image, first=paths):
+        async for last in client.convert(image, **options):
             if json:
                 typer.echo(encoder.dumps(last.to_json()))
             elif last.text:
@@ -131,7 +135,20 @@ def convert(
 
     done = output.run(call, what=f"converting {image}", as_json=json, quiet=True)
     if not json:
+        if done.run_failed:
+            output.message(f"the command failed: {done.run_failed}; what it opened comes first all the same")
+        if record is not None:
+            more = ", and more, which do not" if done.more else ""
+            output.message(f"{done.files} files that the command opened come first{more}")
         typer.echo(f"{image}  {done.digest}  runs as {done.ran}")
+
+
+def _what_comes_first(first: Path | None, record: str | None, timeout: float) -> ConvertOptions:
+    if first is not None and record is not None:
+        raise typer.BadParameter("it excludes --first", param_hint="--record")
+    if record is not None:
+        return {"record": record, "record_timeout": timeout}
+    return {} if first is None else {"first": _paths(first)}
 
 
 def _paths(file: Path) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -11,6 +11,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
+from rollbox.conversion import ConvertOptions
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.options import CreateOptions
@@ -126,14 +127,14 @@ class Client:
         self,
         image: str,
         *,
-        first: Sequence[str] = (),
         progress: Callable[[ConversionProgress], None] | None = None,
+        **options: Unpack[ConvertOptions],
     ) -> ConversionProgress:
         """As `await rollbox.Client.convert`; `progress` is called in the background thread."""
 
         async def done() -> ConversionProgress:
             last = ConversionProgress("copying")
-            async for last in self.inner.convert(image, first=first):
+            async for last in self.inner.convert(image, **options):
                 if progress is not None:
                     progress(last)
             return last

@@ -86,7 +86,18 @@ async def test_a_conversion_outlives_a_caller_that_leaves() -> None:
         assert mirror.lazy[KEY].booted
 
 
-@pytest.mark.parametrize("body", [{}, {"image": ""}, {"image": 1}, {"image": "a", "record": "pytest"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"image": ""},
+        {"image": 1},
+        {"image": "a", "recorded": "pytest"},
+        *({"image": "a", "record": one} for one in ("", "\0", 1)),
+        {"image": "a", "record": "true", "first": ["/a"]},
+        {"image": "a", "record": "true", "record_timeout_ms": 10},
+    ],
+)
 async def test_a_bad_wish_is_refused(body: Any) -> None:
     async with plane(FakeMirror()) as running:
         refused = await running.api("POST", "/v1/images/convert", body=body)
