@@ -59,7 +59,7 @@ def push_image(name: str, tag: str, config: bytes, layers: Sequence[bytes]) -> N
 def _layer(files: Mapping[str, Path], links: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for folder in ("bin", "etc", "proc", "sys", "dev", "tmp"):
+        for folder in ("bin", "etc", "proc", "srv", "sys", "dev", "tmp"):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import re
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,9 +18,20 @@ import pytest
 from rollbox import Client, Sandbox
 from rollbox.options import Pull
 from tests.cluster import processes
-from tests.cluster.layout import ETC, LAZY_PORT, LAZY_REGISTRY, LAZY_RELEASE, REGISTRY
+from tests.cluster.layout import (
+    CONTAINERD_SOCKET,
+    ETC,
+    LAZY_PORT,
+    LAZY_REGISTRY,
+    LAZY_RELEASE,
+    REGISTRY,
+    RUN,
+    SNAPSHOTTER_SOCKET,
+    STATE,
+)
 from tests.cluster.settings import trusted
-from tests.e2e.test_lazy import counted, pushed
+from tests.cluster.toolchain import program
+from tests.e2e.test_lazy import MOUNTS, counted, pushed
 from tests.support.faults import node_part
 from tests.support.installed import (
     BESIDE_ANOTHER,
@@ -36,6 +50,14 @@ from tests.support.stack import free_port
 pytestmark = [pytest.mark.lazily, pytest.mark.timeout(900)]
 
 WITHIN_S = 240.0
+# With agents an image that a node has fetched whole is not offered, so only where they are needed.
+AGENT = (
+    "nodeAgent.enabled=true",
+    f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
+    f"nodeAgent.containerd.root={STATE / 'containerd'}",
+    f"nodeAgent.runsc.root={RUN / 'runsc/k8s.io'}",
+    f"lazyPulling.folder={SNAPSHOTTER_SOCKET.parent}",
+)
 READ = "cat /srv/0 /srv/3 /srv/7 | md5sum"
 
 
@@ -90,12 +112,15 @@ async def _place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def _knows_the_registry() -> None:
-    """A cluster that another checkout has started may have a snapshotter that was told of other registries."""
+    """A cluster that another checkout has started may have a snapshotter of that, which knows other registries."""
+    own = program("snapshotter", "rollbox-snapshotter")
     for part in ("lazy-mounts", "snapshotter"):
         pid = processes.running(part)
         assert pid
         environment = await asyncio.to_thread(Path(f"/proc/{pid}/environ").read_text)
-        if LAZY_REGISTRY not in environment:
+        # What runs lazily ends with the other process, which is the same for both.
+        other = part == "snapshotter" and str(await asyncio.to_thread(os.readlink, f"/proc/{pid}/exe")) != own
+        if LAZY_REGISTRY not in environment or other:
             await node_part("restart", part)
 
 
@@ -118,6 +143,8 @@ async def started(client: Client, name: str, pull: Pull = "auto") -> Sandbox:
 
 async def test_the_first_start_is_whole_and_the_next_ones_are_lazy(place: Place) -> None:
     stack, name = place.stack, image(place)
+    # Before the first start: what is converted behind it is mounted when it is tried.
+    lazy = counted("lazy")
     async with Client(stack.url, stack.api_key) as client:
         async with await started(client, name) as first:
             record = await client.get(first.id)
@@ -127,7 +154,6 @@ async def test_the_first_start_is_whole_and_the_next_ones_are_lazy(place: Place)
             (plain,) = await images(stack, first.id)
             assert plain.endswith(f"/plain/lazy@{record.image_ran}")
             print("whole:", dict(record.timings_ms))
-        lazy = counted("lazy")
         # It waits until a sandbox has started from what was converted.
         async with await started(client, name, "lazy") as second:
             await _is_lazy(client, stack, second, content)
@@ -168,3 +194,69 @@ async def test_a_node_whose_account_is_refused_fetches_whole_and_counts_why(plac
         async with await started(client, other, "lazy") as sandbox:
             assert (await sandbox.exec(READ)).ok
         assert counted("lazy") > lazy
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a start and its command took from the registry, on a node that had nothing of the image.
+
+    Attributes:
+        ran: what was started.
+        prefetched_bytes: before the sandbox started, in one piece of each layer.
+        requests: while it read.
+    """
+
+    ran: str
+    prefetched_bytes: int
+    requests: int
+
+
+async def _cost(client: Client, name: str) -> Cost:
+    # All that was fetched goes with it, and its counters.
+    await node_part("restart", "lazy-mounts")
+    async with await started(client, name, "lazy") as sandbox:
+        assert (await sandbox.exec(READ)).ok
+        ran = (await client.get(sandbox.id)).image_ran
+        requests = 'stargz_fs_operation_count{operation_type="on_demand_remote_registry_fetch_count"}'
+        return Cost(ran, await _mounted("stargz_fs_layer_prefetch_size_bytes"), await _mounted(requests))
+
+
+async def _mounted(series: str) -> int:
+    """What the process that serves the mounts counts; 0 for what it has not counted yet."""
+
+    def read() -> str:
+        with urllib.request.urlopen(MOUNTS, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    found = re.search(rf"^{re.escape(series)} (\S+)$", await asyncio.to_thread(read), re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+@pytest.fixture
+async def agents(place: Place) -> AsyncIterator[None]:
+    """The release has node agents while a test runs."""
+    await place.stack.upgrade(*AGENT)
+    try:
+        yield
+    finally:
+        await place.stack.upgrade("nodeAgent.enabled=false")
+
+
+@pytest.mark.usefixtures("agents")
+async def test_what_a_recorded_command_opens_is_fetched_in_one_piece_before_the_next_start(place: Place) -> None:
+    stack, name = place.stack, image(place)
+    async with Client(stack.url, stack.api_key) as client:
+        common = await client.convert(name)
+        before = await _cost(client, name)
+        assert (before.ran, before.prefetched_bytes) == (common.ran, 0)
+        done = await client.convert(name, record=f"{READ}; exit 3")
+        assert (done.state, done.run_failed, done.more) == ("offered", "it exited with 3", False)
+        # The shell and its tools, which are one file, and three of the eight files of a mebibyte.
+        assert 4 <= done.files < 8
+        after = await _cost(client, name)
+        print(f"{done.files} files first: {before} -> {after}")
+        assert after.ran == done.ran != common.ran
+        assert 3 << 20 < after.prefetched_bytes < 6 << 20
+        assert after.requests < before.requests
+        # The sandbox of the recording is gone.
+        assert not [one for one in await client.list() if one.end is None]

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
 )
@@ -104,6 +106,27 @@ func TestARecordingIsOfTheContainerThatASandboxHas(t *testing.T) {
 	told, err := stream.Recv()
 	if err != nil || !slices.Equal(told.GetOpened().GetPaths(), []string{"/a", "/b"}) || !told.GetOpened().GetMore() {
 		t.Fatal(told, err)
+	}
+}
+
+func TestAContainerThatIsAboutToRunIsWaitedFor(t *testing.T) {
+	runtime := sandbox()
+	runtime.Containers[0].State = cri.ContainerState_CONTAINER_CREATED
+	s := &service{pods: &pods.Finder{Namespace: "rollbox-sandboxes", Handlers: []string{"runsc"}}}
+	opened, err := containerd.Open(runtime.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s.pods.Runtime = opened
+	go func() {
+		runtime.Mutex.Lock()
+		defer runtime.Mutex.Unlock()
+		runtime.Containers = sandbox().Containers
+	}()
+	found, err := s.running(t.Context(), &wire.RecordRequest{SandboxId: "sb-1", Container: "target"})
+	if err != nil || found.ID != target {
+		t.Fatal(found, err)
 	}
 }
 
