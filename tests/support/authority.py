@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +27,11 @@ class Authority:
         self._certificate = made.sign(self._key, hashes.SHA256())
 
     def write(self, folder: Path, name: str, *, lives: timedelta = timedelta(days=1)) -> Path:
-        """Writes ``ca.crt``, and ``tls.crt`` and ``tls.key`` for a name; returns the folder."""
+        """Writes ``ca.crt``, and ``tls.crt`` and ``tls.key`` for a name or an address; returns the folder."""
         key = ec.generate_private_key(ec.SECP256R1())
         about = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         made = _builder(about, self._certificate.subject, key, lives)
-        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        made = made.add_extension(x509.SubjectAlternativeName([_named(name)]), critical=False)
         made = made.add_extension(x509.ExtendedKeyUsage(USAGE), critical=False)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ca.crt").write_bytes(self._certificate.public_bytes(Encoding.PEM))
@@ -38,6 +39,13 @@ class Authority:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         (folder / "tls.key").write_bytes(private)
         return folder
+
+
+def _named(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _builder(
