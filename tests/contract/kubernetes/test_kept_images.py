@@ -10,6 +10,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
@@ -156,6 +158,40 @@ async def test_a_checkpoint_whose_tag_was_put_elsewhere_goes_all_the_same(regist
     await kept.remove(first)
     (second,) = await kept.expired(1_000_000)
     assert (second.digest, second.tags) == (other, (tag,))
+
+
+async def test_repositories_that_are_told_in_smaller_parts_than_asked_for_are_all_found() -> None:
+    known = [f"commits/{owner}/r" for owner in "abcde"]
+
+    async def catalog(request: web.Request) -> web.Response:
+        part = [one for one in (*known, "mirror/x") if one > request.query["last"]][:2]
+        more = {"Link": f'</v2/_catalog?last={part[-1]}&n=2>; rel="next"'}
+        return web.json_response({"repositories": part}, headers=more if part[-1] != "mirror/x" else {})
+
+    app = web.Application()
+    app.router.add_get("/v2/_catalog", catalog)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/v2/")) as session:
+        assert await RegistryApi(session).repositories("commits") == known
+
+
+async def test_tags_that_are_told_in_parts_are_all_found() -> None:
+    known = [f"tag-{number}" for number in range(7)]
+    asked: list[str] = []
+
+    async def tags(request: web.Request) -> web.Response:
+        after = request.query.get("last", "")
+        asked.append(after)
+        part = [one for one in known if one > after][:3]
+        # Absolute, as some registries have it: the host is not followed.
+        more = {"Link": f'<https://elsewhere.test/v2/r/tags/list?last={part[-1]}&n=3>; rel="next"'}
+        return web.json_response({"name": "r", "tags": part}, headers=more if part[-1] != known[-1] else {})
+
+    app = web.Application()
+    app.router.add_get("/v2/r/tags/list", tags)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/v2/")) as session:
+        assert await RegistryApi(session).tags("r") == known
+        assert await RegistryApi(session).tags("gone") == []
+    assert asked == ["", "tag-2", "tag-5"]
 
 
 async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, tmp_path: Path) -> None:
