@@ -125,7 +125,7 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
     async def Exec(  # noqa: N802
         self, request: agent_pb2.ExecRequest, context: "aio.ServicerContext[object, object]"
     ) -> agent_pb2.ExecResult:
-        program = request.argv[0]
+        program = request.command or request.argv[0]
         if program == "/not/there":
             await abort(context, Problem("invalid_argument", "it was not found", reason="command_not_found"))
         if program == "/bin/unreadable":
@@ -137,6 +137,8 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
         said = agent_pb2.Output(data=b"it failed\n")
         if program == "/bin/killed":
             return agent_pb2.ExecResult(end=agent_pb2.DEADLINE, signal=9)
+        if program == "/bin/out-of-memory":
+            return agent_pb2.ExecResult(end=agent_pb2.OOM_KILLED, signal=9)
         exit_code = 126 if program == "/bin/126" else 1
         return agent_pb2.ExecResult(end=agent_pb2.EXITED, exit_code=exit_code, stderr=said)
 
@@ -188,6 +190,22 @@ async def test_a_command_that_is_tried_passes_by_its_end_and_where_the_image_has
             with pytest.raises(Problem) as caught:
                 await tried(program)
             assert (caught.value.code, caught.value.entry.fault) == ("image_pull_failed", "platform")
+
+
+async def test_a_command_that_is_recorded_is_told_by_its_end_and_fails_by_its_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    async with sidecar(path):
+
+        async def ran(command: str) -> str:
+            return await GrpcSidecars().ran(f"unix:{path}", "good", command, 30_000)
+
+        assert await ran("/bin/true") == ""
+        assert await ran("/bin/false") == "it exited with 1"
+        assert await ran("/bin/out-of-memory") == "it ended with OOM_KILLED (signal 9)"
+        for command, code in {"/bin/killed": "exec_deadline", "/bin/late": "sandbox_unreachable"}.items():
+            with pytest.raises(Problem) as caught:
+                await ran(command)
+            assert caught.value.code == code
 
 
 async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:
