@@ -33,7 +33,7 @@ class Place:
         position: in the owner's queue at the control plane that answered, from 1.
         waits_for: the limit that the first in the queue waits for; "total" is that of the installation;
             "capacity_unavailable": no node has room for it.
-        why: the scheduler's message, when no node has room for it.
+        why: what the nodes have left, or the scheduler's message, when no node has room for it.
         until_ms: when it is refused (Unix ms).
         estimate_ms: how long it will wait if the queue moves as fast as lately; None: not known yet.
     """
