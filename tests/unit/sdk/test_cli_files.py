@@ -49,6 +49,8 @@ def test_a_directory_goes_both_ways(root: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["a", "b"], "ID:/path"),
+        (["sb-1:/a", "-"], "rollbox exec ID -- cat PATH"),
+        (["-", "sb-1:/a"], "`./-` is one"),
         (["sb-1:/a", "sb-1:/b"], "by way of this machine"),
         (["sb-1:/d", "x"], "Add -r"),
         (["sb-1:", "x"], "no path"),

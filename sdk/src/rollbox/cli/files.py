@@ -40,6 +40,9 @@ def cp(
         if not isinstance(remote, Remote) or (isinstance(origin, Remote) and isinstance(end, Remote)):
             hint = "Write one of them as ID:/path; from sandbox to sandbox copy by way of this machine."
             raise InvalidArgument(f"one of {source!r} and {target!r} must be in a sandbox, the other here", hint=hint)
+        if "-" in (source, target):
+            prints = "`rollbox exec ID -- cat PATH` prints a file; `./-` is one of this name"
+            raise InvalidArgument("cp copies between files, and `-` is none", hint=prints)
         files = (await client.connect(remote.sandbox_id)).files
         with _bar(shown(source).rstrip("/").rpartition("/")[2] or "/") as progress:
             if isinstance(origin, Remote):
