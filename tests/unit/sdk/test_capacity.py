@@ -50,7 +50,7 @@ def test_the_command_tells_nodes_and_what_waits(apart: FakeGateway, pending: int
     for part in ("0.3 of 2", "1.5 of 8Gi", "no: it is cordoned", "alice", WHY):
         assert part in told.stdout
     assert "4 sandboxes on 2 nodes; 2 more of the default size fit" in told.stderr
-    assert f"1 starts wait for room; {added}" in told.stderr
+    assert f"1 start waits for room; {added}" in told.stderr
     assert json.loads(run("--json").stdout)["waiting"][0]["sandbox_id"] == "sb-1"
 
 

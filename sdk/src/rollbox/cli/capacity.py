@@ -24,7 +24,8 @@ def capacity(*, json: Json = False) -> None:
         return
     if seen.known:
         output.table(_NODES, _nodes(seen))
-        more = f"{seen.sandboxes} sandboxes on {seen.nodes_in_all} nodes; {seen.fits} more of the default size fit"
+        there = f"{_count(seen.sandboxes, 'sandbox', 'es')} on {_count(seen.nodes_in_all, 'node')}"
+        more = f"{there}; {seen.fits} more of the default size fit"
         output.message(more)
     else:
         output.message("what is free is not known here: an engine sets nothing aside, or pods cannot be listed")
@@ -32,7 +33,8 @@ def capacity(*, json: Json = False) -> None:
         output.table(_WAITING, _waiting(seen))
     if seen.waiting_in_all:
         added = f"{seen.pending_pods} of each control plane may be Pending" if seen.pending_pods else "no node is added"
-        output.message(f"{seen.waiting_in_all} starts wait for room; {added}")
+        waiting = "1 start waits" if seen.waiting_in_all == 1 else f"{seen.waiting_in_all} starts wait"
+        output.message(f"{waiting} for room; {added}")
 
 
 def _nodes(seen: Capacity) -> list[tuple[str, ...]]:
@@ -58,7 +60,7 @@ def _waiting(seen: Capacity) -> list[tuple[str, ...]]:
             one.sandbox_id,
             f"pool {one.pool}" if one.pool and not one.owner else one.owner,
             f"{one.cpu_millicores / 1000:g}",
-            f"{one.memory_bytes / (1 << 30):.3g}Gi",
+            f"{one.memory_bytes / (1 << 20):.4g}Mi",
             span((now_ms - one.since_ms) / 1000),
             span((one.until_ms - now_ms) / 1000),
             "?" if one.estimate_ms is None else span(one.estimate_ms / 1000),
@@ -66,6 +68,10 @@ def _waiting(seen: Capacity) -> list[tuple[str, ...]]:
         )
         for one in seen.waiting
     ]
+
+
+def _count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number} {what}{plural if number != 1 else ''}"
 
 
 def _part(free: int, most: int, size: int, unit: str = "") -> str:
