@@ -205,9 +205,13 @@ def test_nodes_are_told_how_to_find_it() -> None:
         'server = "https://10.1.2.3:5443"\n\n[host."https://10.1.2.3:5443"]\n'
         '  capabilities = ["pull", "resolve"]\n  ca = "ca.crt"'
     )
-    told = notes(*ON)
-    assert f"certs.d/{HOST}" in told
-    assert "WARNING: registry.addresses" not in told
+    other = named(
+        render("registry.enabled=true", "registry.addresses={fd00::5}"), "ConfigMap", "rollbox-registry-nodes"
+    )
+    assert other["data"]["hosts.toml"].startswith('server = "https://[fd00::5]:5443"')
+    said = notes(*ON)
+    assert f"certs.d/{HOST}" in said
+    assert "WARNING: registry.addresses" not in said
     assert "WARNING: registry.addresses is empty" in notes("registry.enabled=true")
 
 

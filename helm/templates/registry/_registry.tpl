@@ -140,7 +140,8 @@ health:
 {{- /* How a node finds the registry: containerd's certs.d (docs/images.md). */}}
 {{- define "rollbox.registryHosts" -}}
 {{- $host := include "rollbox.registryHost" . -}}
-{{- $address := printf "https://%s:%v" (first .Values.registry.addresses | default (include "rollbox.registryService" .)) .Values.registry.port -}}
+{{- $name := first .Values.registry.addresses | default (include "rollbox.registryService" .) }}
+{{- $address := printf "https://%s:%v" (contains ":" $name | ternary (printf "[%s]" $name) $name) .Values.registry.port -}}
 server = "{{ $address }}"
 
 [host."{{ $address }}"]
