@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"rollbox.dev/node/internal/wire"
 )
 
-// A snapshotter says within milliseconds that it does not know a snapshot.
+// A process that works answers within milliseconds.
 const snapshotterAnswersIn = 3 * time.Second
 
 // health looks whether sandboxes can start here. What an installer was refused is no trouble where an earlier version
@@ -83,11 +84,21 @@ func (s *service) handlerTroubles(ctx context.Context) (troubles, lazy []string)
 		}
 	}
 	if s.settings.Mounts != "" {
-		if _, err := containerd.Listener(ctx, s.settings.Mounts); err != nil {
+		if !answers(ctx, filepath.Join(filepath.Dir(s.settings.Mounts), snapshotterSocket)) {
+			lazy = append(lazy, "the snapshotter of lazily mounted images does not answer")
+		}
+		if !answers(ctx, s.settings.Mounts) {
 			lazy = append(lazy, "the process that serves lazily mounted images does not answer")
 		}
 	}
 	return troubles, lazy
+}
+
+// answers: one that hangs answers nothing at all.
+func answers(ctx context.Context, socket string) bool {
+	ctx, cancel := context.WithTimeout(ctx, snapshotterAnswersIn)
+	defer cancel()
+	return containerd.Answers(ctx, socket) == nil
 }
 
 func (s *service) handlerTrouble(ctx context.Context, offered []*cri.RuntimeHandler, handler string) string {
@@ -98,13 +109,12 @@ func (s *service) handlerTrouble(ctx context.Context, offered []*cri.RuntimeHand
 	return s.snapshotterTrouble(ctx, handler)
 }
 
-// snapshotterTrouble asks through containerd: any answer but that it knows none, or that it is away, is one.
+// snapshotterTrouble asks containerd whether it knows one: any answer but that it knows none, or that it is away, is one.
 func (s *service) snapshotterTrouble(ctx context.Context, handler string) string {
 	name, err := s.runtime.Snapshotter(ctx, handler)
 	if err != nil {
 		return err.Error()
 	}
-	// One that hangs answers nothing at all.
 	ctx, cancel := context.WithTimeout(ctx, snapshotterAnswersIn)
 	defer cancel()
 	_, err = s.runtime.Snapshots.Stat(ctx, &snapshots.StatSnapshotRequest{Snapshotter: name, Key: "check"})

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/telemetry"
 )
@@ -125,11 +125,11 @@ func (m *metrics) lookOnce(ctx context.Context, s *service) {
 	for _, handler := range s.settings.Handlers {
 		snapshotters = snapshotters && s.snapshotterTrouble(ctx, handler) == ""
 	}
-	m.part("snapshotter", snapshotters)
 	if s.settings.Mounts != "" {
-		_, err := containerd.Listener(ctx, s.settings.Mounts)
-		m.part("mounts", err == nil)
+		snapshotters = snapshotters && answers(ctx, filepath.Join(filepath.Dir(s.settings.Mounts), snapshotterSocket))
+		m.part("mounts", answers(ctx, s.settings.Mounts))
 	}
+	m.part("snapshotter", snapshotters)
 	if free, size := room(s.settings.Images); free != nil {
 		m.free.Set(float64(*free))
 		m.size.Set(float64(*size))
