@@ -75,14 +75,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     if not own_cluster():
         pytest.skip("a given cluster's nodes have no lazy pulling that the tests know of")
     with asyncio.Runner() as runner:
-        opening = _place(tmp_path_factory.mktemp("place"))
+        opening = open_place(tmp_path_factory.mktemp("place"))
         yield runner.run(opening.__aenter__())
         runner.run(opening.__aexit__(None, None, None))
 
 
 @asynccontextmanager
-async def _place(tmp_path: Path) -> AsyncIterator[Place]:
-    """One for all tests here: an install takes longer than most of them."""
+async def open_place(tmp_path: Path, *more: str) -> AsyncIterator[Place]:
+    """One for all tests of a module: an install takes longer than most of them; with further values of the chart."""
     await _knows_the_registry()
     address = await node_address()
     push, other = free_port(address), free_port(address)
@@ -102,6 +102,7 @@ async def _place(tmp_path: Path) -> AsyncIterator[Place]:
         "registry.persistence.size=10Gi",
         f"sandboxes.images.plainHttpRegistries[0]={address}:{other}",
         *(f"registry{part}.resources.requests.cpu=5m" for part in ("", ".mirror")),
+        *more,
     )
     async with installed(LAZY_RELEASE, *values) as stack:
         with (
