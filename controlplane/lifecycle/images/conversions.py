@@ -112,14 +112,17 @@ class Conversions:
     def broke(self, source: Reference, owner: str, digest: str, why: str) -> None:
         """Takes in that a start from a converted copy has failed for its image: the next ones do not get it.
 
+        A copy that was offered last neither to the owner nor to all changes nothing: this replica gives no start that one.
+
         Args:
             source: the image.
             owner: of the sandbox.
             digest: of the copy.
             why: it failed.
         """
-        own = key_of(source, whose(owner))
-        self._verdicts.failed(own if self._verdicts.last(own) == digest else key_of(source), why)
+        for key in (key_of(source, whose(owner)), key_of(source)):
+            if self._verdicts.last(key) == digest:
+                self._verdicts.failed(key, why)
 
     async def run(self, boot: Boot) -> None:
         """Converts what is wanted, and starts from it, until it is cancelled."""

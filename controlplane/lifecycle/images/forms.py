@@ -18,7 +18,7 @@ class Known:
     Attributes:
         state: ``offered``: a sandbox has started from it; ``absent``: it is not there, or was not tried; ``failed``: it
             cannot be made, or none starts from it; ``unknown``: nobody says.
-        digest: of one that is offered.
+        digest: of one that is offered, or that was before it failed.
         why: of one that failed, or that nobody says anything of.
         refused: it failed for good, for what is in the image; else it may be tried again.
     """

@@ -59,7 +59,8 @@ class Verdicts:
         """Nothing that the image is at fault for: starts get the plain copy for a while, longer each time."""
         self._failures[key] += 1
         for_ms = min(REFUSED_MS, FAILED_MS << min(30, self._failures[key] - 1))
-        self._keep(key, Known("failed", why=why), for_ms)
+        # With the digest: other starts from the same copy may fail later.
+        self._keep(key, Known("failed", self.last(key), why=why), for_ms)
 
     def trial_failed(self, key: str, digest: str) -> int:
         """Counts a command that has failed in a sandbox from this copy; the how many-th that is, 0: the last one."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controlplane.cluster import Death
 from controlplane.errors import Problem
-from controlplane.images import Converted, Recorded, names_a_file, whose
+from controlplane.images import Converted, Recorded, names_a_file, parse, whose
 from controlplane.images.copies import MOST_FIRST, MOST_FIRST_BYTES
 from controlplane.lifecycle.images.recordings import MOST_OF_OWNER
 from controlplane.lifecycle.images.verdicts import FAILED_MS, KNOWN_MS
@@ -102,6 +102,37 @@ async def test_a_start_that_fails_from_it_is_none_against_the_copy_of_all_owners
         # The pause is over, and the copy is tried again.
         await asyncio.sleep((FAILED_MS + KNOWN_MS) / 1000)
         assert (await created(running))[1] == named(recorded("/a"))
+
+
+@pytest.mark.parametrize("failures", [1, 2, 16])
+async def test_starts_of_an_owner_that_fail_together_leave_others_their_copy(failures: int) -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        await converted(running, "/a")
+        running.cluster.hangs = PRIVATE.converted
+        creating = [asyncio.create_task(created(running, timeout_ms=300_000)) for _ in range(failures)]
+        await asyncio.sleep(1)
+        for waiting in [*running.cluster.held]:
+            running.cluster.kill(Death(waiting, "image_pull_failed", "nothing of it is left"))
+        ends = await asyncio.gather(*creating, return_exceptions=True)
+        assert all("nothing of it is left" in str(one) for one in ends)
+        running.cluster.hangs = ""
+        assert await other(running) == LAZY
+        assert (await created(running))[1] == LAZY
+
+
+@pytest.mark.parametrize("failures", [1, 2, 16])
+async def test_a_failure_of_a_copy_that_was_not_offered_here_is_nobodys(failures: int) -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        assert await other(running) == LAZY
+        conversions = running.service._core._conversions
+        assert conversions is not None
+        for _ in range(failures):
+            conversions.broke(parse(f"python@{digest('a')}"), OWNER, recorded("/a"), "nothing of it is left")
+        assert await other(running) == LAZY
 
 
 async def test_equal_calls_join_and_others_do_not() -> None:
