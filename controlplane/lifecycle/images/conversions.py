@@ -112,7 +112,7 @@ class Conversions:
     def broke(self, source: Reference, owner: str, digest: str, why: str) -> None:
         """Takes in that a start from a converted copy has failed for its image: the next ones do not get it.
 
-        A copy that was offered last neither to the owner nor to all changes nothing: this replica gives no start that one.
+        A copy that was offered last neither to the owner nor to all changes nothing: no start here gets it.
 
         Args:
             source: the image.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,17 @@ async def test_a_checkpoint_whose_tag_was_put_elsewhere_goes_all_the_same(regist
     assert (second.digest, second.tags) == (other, (tag,))
 
 
+async def test_the_same_tag_of_two_repositories_stands_for_either_ones_own(registry: Registry) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    tag = checkpoint(1_000, "a")
+    digests = {one: await registry.image(f"commits/{one}/checkpoints", [b"base", one.encode()], tag) for one in "ab"}
+    for _ in range(2):  # the second time as they are remembered
+        found = await kept.expired(1_000_000)
+        assert {one.name.split("/")[-2]: one.digest for one in found} == digests
+    await kept.remove(found[0])
+    assert await kept.expired(1_000_000) == [found[1]]
+
+
 async def test_repositories_that_are_told_in_smaller_parts_than_asked_for_are_all_found() -> None:
     known = [f"commits/{owner}/r" for owner in "abcde"]
 
@@ -192,6 +204,56 @@ async def test_tags_that_are_told_in_parts_are_all_found() -> None:
         assert await RegistryApi(session).tags("r") == known
         assert await RegistryApi(session).tags("gone") == []
     assert asked == ["", "tag-2", "tag-5"]
+
+
+@asynccontextmanager
+async def told(answers: Mapping[str, tuple[list[str], str]]) -> AsyncIterator[tuple[RegistryApi, list[str]]]:
+    """A registry that tells names by the ``token`` of a query, with the link to the next part; the queries it got."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.query_string)
+        names, link = answers[request.query.get("token", "")]
+        headers = {"Link": f'<{link}>; rel="next"'} if link else {}
+        return web.json_response({"repositories": names, "tags": names}, headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/v2/_catalog", answer)
+    app.router.add_get("/v2/r/tags/list", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/v2/")) as session:
+        yield RegistryApi(session), asked
+
+
+async def test_parts_by_a_token_of_the_registry_are_followed() -> None:
+    parts = {
+        "": (["aa/x", "commits/a/r"], "/v2/_catalog?n=2&token=b%2B1"),
+        "b+1": (["commits/b/r"], "/v2/_catalog?n=2&token=c"),
+        "c": (["commits/c/r", "mirror/x"], "/v2/_catalog?n=2&token=never"),
+    }
+    async with told(parts) as (api, asked):
+        assert await api.repositories("commits") == ["commits/a/r", "commits/b/r", "commits/c/r"]
+        assert asked[1:] == ["n=2&token=b%2B1", "n=2&token=c"]
+    tags = {"": (["1", "2"], "list?token=x"), "x": (["3"], "")}
+    async with told(tags) as (api, _):
+        assert await api.tags("r") == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "/v2/{path}?token=",  # the same part again
+        "/v2/{path}?token=again",  # another one that has the same
+        "/v2/other?token=again",
+        "/v2/{path}",
+    ],
+)
+async def test_parts_that_lead_nowhere_are_no_short_list(link: str) -> None:
+    for path in ("_catalog", "r/tags/list"):
+        to = link.format(path=path)
+        async with told({"": (["commits/a/r"], to), "again": (["commits/a/r"], to)}) as (api, asked):
+            with pytest.raises(ValueError, match=path):
+                await (api.repositories("commits") if path == "_catalog" else api.tags("r"))
+            assert len(asked) <= 2
 
 
 async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, tmp_path: Path) -> None:

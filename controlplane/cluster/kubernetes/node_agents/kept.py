@@ -123,8 +123,9 @@ class KeptImages:
         async with self._open() as asked:
             await asked.call("DELETE", path, none=(HTTPStatus.NOT_FOUND,))
         # A tag that is listed all the same is asked again.
+        repository = image.name.partition("/")[2]
         for tag in image.tags:
-            self._checkpoints.forget(tag)
+            self._checkpoints.forget(f"{repository}:{tag}")
 
     async def _of(self, asked: RegistryApi, repository: str) -> Sequence[_Found]:
         tags = await asked.tags(repository)
@@ -139,9 +140,11 @@ class KeptImages:
         """What a tag that was listed stands for."""
         if not (self._registry.has_checkpoints(repository) and Checkpoint.read(tag)):
             return await asked.digest(repository, tag)
-        known = self._checkpoints.get(tag) or await asked.digest(repository, tag)
+        # The same tag may be in several repositories: who pushes there chooses it.
+        name = f"{repository}:{tag}"
+        known = self._checkpoints.get(name) or await asked.digest(repository, tag)
         if known:
-            self._checkpoints.put(tag, known)
+            self._checkpoints.put(name, known)
         return known
 
     async def _image(self, asked: RegistryApi, repository: str, digest: str, tags: Sequence[str]) -> _Found | None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import aiohttp
 
@@ -25,16 +25,17 @@ class RegistryApi:
     async def repositories(self, folder: str) -> Sequence[str]:
         """Those below a folder. All of one first part come one after the other, whatever a registry sorts by."""
         found: list[str] = []
-        last, top = folder, f"{folder.partition('/')[0]}/"
-        while True:
-            _, headers, text = await self.call("GET", f"_catalog?n={PAGE}&last={quote(last, safe='')}")
-            page = [str(one) for one in json.loads(text)["repositories"] or ()]
+        seen: set[str] = set()
+        top, query = f"{folder.partition('/')[0]}/", _after(folder)
+        while query:
+            page, query = await self._page("_catalog", query, "repositories", seen)
             found += [one for one in page if one.startswith(f"{folder}/")]
-            # A registry may tell fewer than it is asked for, and then says that there are more.
-            more = len(page) >= PAGE or _NEXT.search(headers.get("Link", ""))
-            if not page or not more or not page[-1].startswith(top):
-                return found
-            last = page[-1]
+            # Not every registry begins where it is asked to: what comes before the folder says nothing.
+            if page and min(page) > folder and not page[-1].startswith(top):
+                break
+            if not query and len(page) >= PAGE:
+                query = _after(page[-1])
+        return found
 
     async def tags(self, repository: str) -> Sequence[str]:
         """The tags of a repository; none: it is gone.
@@ -42,14 +43,31 @@ class RegistryApi:
         Registries that tell them in parts say where the next one is; others tell all, whatever they are asked.
         """
         found: list[str] = []
-        path = f"{repository}/tags/list?n={PAGE}"
-        while path:
-            status, headers, text = await self.call("GET", path, none=(HTTPStatus.NOT_FOUND,))
-            if status != HTTPStatus.OK:
-                return []
-            found += [str(one) for one in json.loads(text).get("tags") or ()]
-            path = _next(repository, headers.get("Link", ""))
+        seen: set[str] = set()
+        query = f"n={PAGE}"
+        while query:
+            try:
+                page, query = await self._page(f"{repository}/tags/list", query, "tags", seen)
+            except aiohttp.ClientResponseError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return []
+                raise
+            found += page
         return found
+
+    async def _page(self, path: str, query: str, field: str, seen: set[str]) -> tuple[list[str], str]:
+        """What a part of a list has that was not seen, and the query of the next part; empty: this is the last one.
+
+        Raises:
+            ValueError: the next part is somewhere else, or the parts do not come to an end.
+        """
+        _, headers, text = await self.call("GET", f"{path}?{query}")
+        page = [one for one in map(str, json.loads(text).get(field) or ()) if one not in seen]
+        following = _next(path, headers.get("Link", ""))
+        if following and not page:
+            raise ValueError(f"{path} leads from part to part, and {query} has nothing new")
+        seen.update(page)
+        return page, following
 
     async def digest(self, repository: str, tag: str) -> str:
         """What a tag stands for; empty: it is gone."""
@@ -80,8 +98,20 @@ class RegistryApi:
             return answer.status, answer.headers, text
 
 
-def _next(repository: str, link: str) -> str:
-    """The path of the next part of a repository's tags; empty: there is none. Of the link only what it begins after."""
+def _after(name: str) -> str:
+    return f"n={PAGE}&last={quote(name, safe='')}"
+
+
+def _next(path: str, link: str) -> str:
+    """The query of the next part of a list; empty: there is none. A link is not followed to another host or path.
+
+    Raises:
+        ValueError: there is one, and it is somewhere else.
+    """
     found = _NEXT.search(link)
-    last = parse_qs(urlsplit(found[1]).query).get("last", [""])[0] if found else ""
-    return f"{repository}/tags/list?n={PAGE}&last={quote(last, safe='')}" if last else ""
+    if found is None:
+        return ""
+    to = urlsplit(urljoin(f"/v2/{path}", found[1]))
+    if not to.path.endswith(f"/v2/{path}") or not to.query:
+        raise ValueError(f"{path} goes on at {found[1]}, which is no part of it")
+    return str(to.query)
