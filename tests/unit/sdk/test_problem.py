@@ -59,3 +59,10 @@ def test_an_error_crosses_processes() -> None:
     error = OomKilled("sandbox sb-1 is out of memory", sandbox_id="sb-1", details={"limit": "1"})
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.sandbox_id, copy.details) == (OomKilled, str(error), "sb-1", {"limit": "1"})
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_route_that_an_older_platform_does_not_have_is_told_as_such(status: int) -> None:
+    body = {"code": "invalid_argument", "detail": "there is nothing at GET /v1/later", "hint": "Correct the argument."}
+    assert "older than this client" in str(error_from_response(status, json.dumps(body).encode(), {}))
+    assert "Correct the argument" in str(error_from_response(400, json.dumps(body).encode(), {}))
