@@ -6,7 +6,6 @@ mod limits;
 pub(crate) use limits::shortened;
 
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +16,14 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Uri, response};
+use http::{Method, StatusCode, Uri, response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, Client};
+use hyper_util::client::legacy::{self, Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use resolve::Address;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
@@ -52,9 +52,16 @@ const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(
 
 /// After so long without an answer a request that may be repeated is sent to another replica too: the one that has it
 /// may stand still, with connections that its kernel keeps alive. By then Kubernetes has removed such a one from the
-/// Service (three probes of 2 s, 3 s each). Of a create that only takes long the second replica waits for the same
-/// sandbox.
-const SECOND_AFTER: Duration = Duration::from_secs(12);
+/// Service (three probes of 2 s, 3 s each). A create that only takes long has two connections from then on; the second
+/// replica waits for the same sandbox.
+const SECOND_AFTER: Duration = Duration::from_secs(20);
+
+/// Whoever answers second is not hung up on for so long: a hang-up would tell that replica that the caller has gone,
+/// and a replica that has not yet heard that the sandbox was given away would end it.
+const HEARD_OUT: Duration = Duration::from_secs(120);
+
+/// How many are heard out at a time; further ones are hung up on.
+const MOST_HEARD_OUT: usize = 4096;
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -66,6 +73,7 @@ pub(crate) struct Forwarder {
     client: Client<Connector, Timed>,
     drain: Drain,
     metrics: Arc<Metrics>,
+    heard_out: Arc<Semaphore>,
 }
 
 impl Forwarder {
@@ -76,7 +84,7 @@ impl Forwarder {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .build(connector);
-        Self { client, drain, metrics }
+        Self { client, drain, metrics, heard_out: Arc::new(Semaphore::new(MOST_HEARD_OUT)) }
     }
 
     /// The progress of the shutdown.
@@ -129,7 +137,7 @@ impl Forwarder {
         let (mut pauses, mut next_head) = (PAUSES.into_iter(), head.clone());
         loop {
             let asked = async {
-                if idempotent {
+                if idempotent && head.method != Method::DELETE {
                     self.ask(&head, next_head, &body, began).await
                 } else {
                     self.client.request(kept(next_head, &body)).await
@@ -148,7 +156,9 @@ impl Forwarder {
         }
     }
 
-    /// Sends a request, and the same to another replica when there is no answer for long. The first answer counts.
+    /// Sends a request, and the same to another replica when there is no answer for long. The first answer counts, but
+    /// not a refusal of the second replica, which may be the one that has trouble. Not for deletes, whose second answer
+    /// is that there is nothing.
     ///
     /// # Errors
     /// Neither has answered.
@@ -159,20 +169,40 @@ impl Forwarder {
         body: &Bytes,
         began: Instant,
     ) -> Result<http::Response<Incoming>, legacy::Error> {
-        let mut first = pin!(self.client.request(kept(sent, body)));
+        let mut first = self.client.request(kept(sent, body));
         if let Ok(answer) = tokio::time::timeout(SECOND_AFTER, &mut first).await {
             return answer;
         }
         let Some(again) = shortened(head, began.elapsed()) else {
             return first.await;
         };
-        let second = pin!(self.client.request(kept(again, body)));
-        match select(first, second).await {
-            Either::Left((Ok(response), _)) | Either::Right((Ok(response), _)) => Ok(response),
+        match select(first, self.client.request(kept(again, body))).await {
+            Either::Left((Ok(response), second)) => {
+                self.hear_out(second);
+                Ok(response)
+            }
             Either::Left((Err(_), second)) => second.await,
-            Either::Right((Err(_), first)) => first.await,
+            Either::Right((Ok(response), first)) if !is_refusal(response.status()) => {
+                self.hear_out(first);
+                Ok(response)
+            }
+            Either::Right((_, first)) => first.await,
         }
     }
+
+    fn hear_out(&self, late: ResponseFuture) {
+        if let Ok(permit) = Arc::clone(&self.heard_out).try_acquire_owned() {
+            tokio::spawn(async move {
+                drop(tokio::time::timeout(HEARD_OUT, late).await);
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// Whether the same request may be answered otherwise elsewhere or later.
+fn is_refusal(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// A request with a body that is kept for another one.
@@ -199,7 +229,7 @@ pub(crate) async fn forward(
 
 /// Whether a repeated request is safe: the control plane gives the same answer however often it arrives.
 fn is_idempotent(head: &Parts) -> bool {
-    matches!(head.method, Method::GET | Method::HEAD | Method::DELETE)
+    matches!(head.method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE)
         || head.headers.contains_key(IDEMPOTENCY_KEY)
 }
 

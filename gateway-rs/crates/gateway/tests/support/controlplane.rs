@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -35,6 +36,7 @@ struct Shared {
     arrived: watch::Sender<usize>,
     dropped: watch::Sender<usize>,
     release: Option<Semaphore>,
+    refuses: AtomicBool,
 }
 
 impl ControlPlane {
@@ -52,6 +54,11 @@ impl ControlPlane {
         Self { state, task }
     }
 
+    /// From now on creates are refused at once, as by a replica that ends.
+    pub fn refuse(&self) {
+        self.state.refuses.store(true, Ordering::Relaxed);
+    }
+
     /// Breaks every connection and stops listening.
     pub fn cut(&self) {
         self.task.abort();
@@ -66,6 +73,11 @@ impl ControlPlane {
     pub async fn dropped(&self, count: usize) {
         let waited = self.state.dropped.subscribe().wait_for(|dropped| *dropped >= count).await.map(drop);
         waited.unwrap();
+    }
+
+    /// How many creates or streams have lost their caller.
+    pub fn lost(&self) -> usize {
+        *self.state.dropped.borrow()
     }
 
     /// Lets held creates and streams continue by one step each.
@@ -124,14 +136,17 @@ async fn echo(request: Request) -> Response {
 }
 
 /// Answers with the start timeout that it received.
-async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> impl IntoResponse {
+async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> Response {
     body.collect().await.unwrap();
     let mut watched = Watched(Arc::clone(&state), false);
     state.arrived.send_modify(|arrived| *arrived += 1);
+    if state.refuses.load(Ordering::Relaxed) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     step(&state).await;
     watched.1 = true;
     let told = headers.get(LEFT).map(|left| (HeaderName::from_static(LEFT), left.clone()));
-    (told.into_iter().collect::<HeaderMap>(), "created")
+    (told.into_iter().collect::<HeaderMap>(), "created").into_response()
 }
 
 /// Sends two chunks; the second one waits for a release.
