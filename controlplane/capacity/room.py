@@ -137,8 +137,10 @@ class Room:
         requests = self._shapes.setdefault(requests, requests)
         self._pods[pod] = (node, requests)
         self._take(pod, node, requests)
-        self.release(pod)
-        if before is not None:
+        reserved = self._reserved.get(pod)
+        self.release(pod, quietly=True)
+        spared = reserved is not None and (reserved.node != node or not fits(requests, reserved.request))
+        if before is not None or spared:
             self._more()
 
     def remove(self, pod: str) -> None:
@@ -170,14 +172,21 @@ class Room:
 
     # Starts.
 
-    def reserve(self, sandbox_id: str, request: Amounts, selector: Selector) -> bool:
-        """Sets room aside for a start until its pod is seen on a node, or ``release``; whether there is some."""
+    def reserve(self, sandbox_id: str, request: Amounts, selector: Selector, *, anyway: bool = False) -> bool:
+        """Sets room aside for a start until its pod is seen on a node, or ``release``; whether there is some.
+
+        Args:
+            sandbox_id: of the start; its earlier reservation ends.
+            request: what its pod requests.
+            selector: of its nodes.
+            anyway: also where there is none: its pod is made in any case, so what others have reserved is not kept.
+        """
         if sandbox_id in self._pods:
             return True
         self.release(sandbox_id, quietly=True)
         node = self._likely(request, selector)
-        if node:
-            self._hold(sandbox_id, _Reserved(request, selector, node))
+        if held := node or (self._contested(request, selector) if anyway else ""):
+            self._hold(sandbox_id, _Reserved(request, selector, held))
         return bool(node)
 
     def kept(self, sandbox_id: str) -> bool:
@@ -198,7 +207,7 @@ class Room:
         if one is None:
             return
         self._change(one.node, reserved=minus(NOTHING, one.request))
-        if not quietly and sandbox_id not in self._pods:
+        if not quietly:
             self._more()
 
     # Questions.
@@ -263,6 +272,14 @@ class Room:
             if spare > score:
                 best, score = one.name, spare
         return best
+
+    def _contested(self, request: Amounts, selector: Selector) -> str:
+        """Of nodes with too little room: one that only reservations fill, and of these that with the most room."""
+        ranked = (
+            (self._really_fits(one.name, request), _scarcest(self._free[one.name], request)[0], one.name)
+            for one in self._open(selector)
+        )
+        return max(ranked, default=(False, 0.0, ""))[2]
 
     def _none_open(self, selector: Selector) -> str:
         labelled = [

@@ -9,7 +9,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.fair_queue import FairQueue
 from controlplane.model import Sandbox
 
-# Kinds of requests that are looked at in one turn; those whose turn it is come first.
+# Kinds of requests that are looked at in one turn; the next turn looks at the others first.
 MOST_KINDS: Final = 64
 # A caller that is refused is not asked to come back earlier.
 LEAST_RETRY_MS: Final = 1_000
@@ -70,6 +70,9 @@ class Waiter:
 class RoomLines:
     """Waiters by their line.
 
+    Attributes:
+        unfinished: some kinds have not been looked at since ``take`` found one that goes.
+
     Args:
         holds: how many sandboxes an owner has.
     """
@@ -77,6 +80,8 @@ class RoomLines:
     def __init__(self, holds: Callable[[str], int]) -> None:
         self._holds = holds
         self._lines: dict[tuple[bool, str], FairQueue[Waiter]] = {}
+        self._in_vain: set[tuple[bool, str]] = set()  # lines of which none went when they were looked at, this round
+        self.unfinished = False
 
     def __len__(self) -> int:
         return sum(len(line) for line in self._lines.values())
@@ -98,15 +103,23 @@ class RoomLines:
     def take(self, goes: Callable[[Waiter], bool]) -> Waiter | None:
         """Removes and returns the next waiter that ``goes``; None: none does.
 
-        Of each line its fair one is asked: of these first that of the owner that has least, and pools' last.
+        Of each line its fair one is asked: of these first that of the owner that has least, and pools' last. At most
+        ``MOST_KINDS`` are asked in vain; the next call goes on with the others, so many kinds that fit nowhere block
+        nobody.
         """
         heads = [one for line in self._lines.values() if (one := self._head(line)) is not None]
         heads.sort(key=lambda one: (one.sandbox.unclaimed, self._holds(one.sandbox.owner), one.ticket))
-        chosen = next((one for one in heads[:MOST_KINDS] if goes(one)), None)
-        if chosen is not None:
-            self._lines[chosen.line].served(chosen.sandbox.owner, chosen.ticket)
-            self._tidy(chosen)
-        return chosen
+        unseen = [one for one in heads if one.line not in self._in_vain]
+        for one in unseen[:MOST_KINDS]:
+            if goes(one):
+                self._lines[one.line].served(one.sandbox.owner, one.ticket)
+                self._tidy(one)
+                return one
+            self._in_vain.add(one.line)
+        self.unfinished = len(unseen) > MOST_KINDS
+        if not self.unfinished:
+            self._in_vain.clear()
+        return None
 
     def position(self, one: Waiter) -> tuple[int, int]:
         """The position of a waiter among its owner's in its line, from 1, and how many these are."""

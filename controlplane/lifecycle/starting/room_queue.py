@@ -6,9 +6,9 @@
 * A cluster that can add nodes does so for Pending pods: ``most_pending`` starts of each replica go on without room.
 * The scheduler is right. If it refuses a pod for which there was room, that is counted, and no further start with the
   same requests goes on while it refuses that one.
-* Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Two that
-  reserve the same room at the same moment notice it before their pods are made (``has_room``), but for the last
-  milliseconds; then the scheduler refuses one.
+* Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Of two that
+  reserve the same room at the same moment the one whose record says first that it starts has it: the other one sees it
+  before its pod is made (``has_room``), but for the last milliseconds; then the scheduler refuses one.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ from controlplane.telemetry import Metrics
 
 # Room becomes free in bursts: waiting starts look once for all of what came within this time.
 LOOK_AFTER_S: Final = 0.02
+# What nobody tells of is seen by looking again.
+LOOK_AGAIN_S: Final = 1.0
 # A reservation for another replica's start is dropped so long after that start's deadline.
 SLACK_MS: Final = 60_000
 # What the nodes have left is told anew only so often: a herd whose deadline comes asks at once.
@@ -85,11 +87,12 @@ class RoomQueue:
         start = Waiter(sandbox, self._cluster.request(sandbox.spec), ticket)
         self._waiters[sandbox.id] = start
         try:
-            if sandbox.state is State.STARTING:
-                self._reserve(start)
+            begun = sandbox.state is State.STARTING
+            if begun:
+                self._take_over(start)
             elif self._lines.hold_back(start) or not self._goes(start):
                 await self._wait(start)
-            yield lambda: self._has_room(start)
+            yield lambda: begun or self._has_room(start)
         finally:
             del self._waiters[sandbox.id]
             self._refused.pop(sandbox.id, None)
@@ -103,8 +106,9 @@ class RoomQueue:
         if after.id in self._waiters or self._cluster.room is None:
             return
         if after.state is State.STARTING:
-            self._reserve(Waiter(after, self._cluster.request(after.spec), 0))
             self._others[after.id] = after.start_by_ms + SLACK_MS
+            if not self._refused_other(self._cluster.placement(after.id)):
+                self._reserve(Waiter(after, self._cluster.request(after.spec), 0), anyway=True)
         elif self._others.pop(after.id, None) is not None:
             self._release(after.id)
         while self._others and (first := next(iter(self._others.items())))[1] <= now_ms:
@@ -112,9 +116,11 @@ class RoomQueue:
             self._release(first[0])
 
     def placed(self, placement: Placement) -> None:
-        """Takes in what the scheduler says of a start of this replica."""
+        """Takes in what the scheduler says of a start; another replica's that it refuses takes no room here."""
         start = self._waiters.get(placement.sandbox_id)
         if start is None:
+            if placement.sandbox_id in self._others and self._refused_other(placement):
+                self._release(placement.sandbox_id)
             return
         if placement.node:
             self._pending.discard(placement.sandbox_id)
@@ -161,6 +167,16 @@ class RoomQueue:
                 self._paces.clear()
                 self._told.clear()
 
+    def _take_over(self, start: Waiter) -> None:
+        """Of a start that another replica began: its pod is made or there already, so it goes on without room, too."""
+        self._others.pop(start.sandbox.id, None)
+        if not self._reserve(start, anyway=True):
+            self._pending.add(start.sandbox.id)
+
+    @staticmethod
+    def _refused_other(placement: Placement | None) -> bool:
+        return placement is not None and not placement.node
+
     def _goes(self, start: Waiter) -> bool:
         """Whether a start may go on now; what it needs is reserved then."""
         goes = self._room is None or (start.key not in self._refused.values() and self._reserve(start))
@@ -178,9 +194,9 @@ class RoomQueue:
         room = self._room
         return room is None or room.kept(start.sandbox.id) or self._goes_pending(start)
 
-    def _reserve(self, start: Waiter) -> bool:
-        room = self._room
-        return room is None or room.reserve(start.sandbox.id, start.request, start.sandbox.spec.node_selector)
+    def _reserve(self, start: Waiter, *, anyway: bool = False) -> bool:
+        room, selector = self._room, start.sandbox.spec.node_selector
+        return room is None or room.reserve(start.sandbox.id, start.request, selector, anyway=anyway)
 
     def _release(self, sandbox_id: str) -> None:
         if (room := self._cluster.room) is not None:
@@ -211,8 +227,15 @@ class RoomQueue:
         return room.tell(start.request, selector)
 
     def _look_soon(self) -> None:
-        if len(self._lines) and self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look)
+        self._look_within(LOOK_AFTER_S)
+
+    def _look_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if not len(self._lines) or (self._looking is not None and self._looking.when() <= loop.time() + seconds):
+            return
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         """Lets starts go on, one after the other, as long as there is room for one."""
@@ -222,3 +245,4 @@ class RoomQueue:
             turn = self._turns.get(start.sandbox.id)
             if turn is not None and not turn.done():
                 turn.set_result(None)
+        self._look_within(LOOK_AFTER_S if self._lines.unfinished else LOOK_AGAIN_S)

@@ -123,6 +123,30 @@ def test_listeners_hear_of_more_room_and_of_nothing_else() -> None:
     assert len(heard) == 3
 
 
+def test_listeners_hear_of_room_that_a_pod_gives_back_by_coming_elsewhere_or_smaller() -> None:
+    heard: list[None] = []
+    one = room(node("a"), node("b", cpu=1000))
+    assert one.reserve("sb-1", REQUEST, {})
+    assert one.reserve("sb-2", REQUEST, {})
+    one.listen(lambda: heard.append(None))
+    one.put("sb-1", "b", REQUEST)
+    assert len(heard) == 1
+    one.put("sb-2", "a", (100, 256 * MIB, 0, 0, 1))
+    assert len(heard) == 2
+
+
+def test_what_starts_in_any_case_takes_the_room_that_another_one_has_only_reserved() -> None:
+    one = room(node("a", cpu=600), node("b", cpu=600))
+    one.put("default/x", "b", (600, 0, 0, 0, 1))
+    assert one.reserve("sb-1", REQUEST, {})
+    assert not one.reserve("sb-2", REQUEST, {}, anyway=True)
+    assert [(free.free[0], free.reserved[0]) for free in one.free()] == [(-400, 1000), (0, 0)]
+    assert not one.kept("sb-1")
+    assert [(free.free[0], free.reserved[0]) for free in one.free()] == [(100, 500), (0, 0)]
+    one.put("sb-2", "a", REQUEST)
+    assert one.free()[0].free[0] == 100
+
+
 def test_it_tells_what_is_left_of_what_is_scarcest() -> None:
     one = room(node("a"), node("b"), node("c"))
     one.put("default/x", "a", (1700, 0, 0, 0, 1))

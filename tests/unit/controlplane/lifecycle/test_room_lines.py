@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controlplane.capacity import NOTHING
 from controlplane.lifecycle.admission.candidates import candidate
-from controlplane.lifecycle.starting.room_lines import RoomLines, Waiter
+from controlplane.lifecycle.starting.room_lines import MOST_KINDS, RoomLines, Waiter
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import Range
 
@@ -68,3 +68,28 @@ def test_pools_do_not_pass_creates_and_creates_pass_pools() -> None:
     lines.join(waiter(3, "a", 200, of_pool=False))
     assert lines.hold_back(waiter(4, "a", 200, of_pool=True))
     assert not lines.hold_back(waiter(5, "a", 300, of_pool=True))
+
+
+def test_many_kinds_that_do_not_go_block_nobody() -> None:
+    lines = RoomLines(lambda owner: int(owner == "b"))
+    for number in range(2 * MOST_KINDS):
+        lines.join(waiter(number, "a", 500 + number, of_pool=False))
+    goes = waiter(1000, "b", 100, of_pool=False)
+    lines.join(goes)
+    taken, turns = None, 0
+    while taken is None and turns < 5:
+        taken, turns = lines.take(lambda one: one is goes), turns + 1
+    assert (taken, turns) == (goes, 3)
+    # The round ends, and the next one begins with those that were asked first.
+    asked: list[int] = []
+
+    def asks(one: Waiter) -> bool:
+        asked.append(one.ticket)
+        return False
+
+    assert lines.take(asks) is None
+    assert not lines.unfinished
+    asked.clear()
+    assert lines.take(asks) is None
+    assert lines.unfinished
+    assert asked == list(range(MOST_KINDS))

@@ -12,7 +12,8 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.room_queue import RoomQueue
+from controlplane.lifecycle.starting.room_lines import MOST_KINDS
+from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 from controlplane.telemetry import Metrics
@@ -239,3 +240,87 @@ async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed(
         await asyncio.sleep(1)
         assert (len(queue), waiting.done()) == (0, True)
     assert metrics.registry.get_sample_value("rollbox_placement_disagreements_total", {"scheduler": "refused"}) == 1
+
+
+def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomQueue]:
+    clock = VirtualClock()
+    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending)
+
+
+def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUEUED) -> Sandbox:
+    spec = SandboxSpec(image="a", cpu_millicores=Range(request=cpu, limit=cpu))
+    made = candidate(owner, spec, None, now_ms=clock.now_ms(), idle_timeout_ms=0)
+    return replace(made, state=state)
+
+
+def enter(queue: RoomQueue, sandbox: Sandbox) -> asyncio.Task[Any]:
+    return asyncio.create_task(queue.turn(sandbox, queue.ticket()).__aenter__())
+
+
+async def test_many_kinds_that_fit_nowhere_block_nobody() -> None:
+    room = of_cpu(a=0.2)
+    room.put("default/x", "a", (200, 0, 0, 0, 1))
+    clock, queue = alone(room)
+    large = [enter(queue, of("mallory", clock, 1000 + number)) for number in range(MOST_KINDS)]
+    await asyncio.sleep(0.1)
+    small = enter(queue, of("bob", clock))
+    await asyncio.sleep(0.1)
+    room.remove("default/x")
+    await asyncio.sleep(0.1)
+    assert small.done()
+    assert not any(one.done() for one in large)
+    for one in large:
+        one.cancel()
+
+
+async def test_of_two_replicas_that_reserve_the_last_place_one_gives_way() -> None:
+    room = room_for(1)
+    clock, queue = alone(room)
+    async with queue.turn(of("bob", clock), queue.ticket()) as has_room:
+        other = starting(1, clock)
+        queue.on(Transition.of(None, other, here=False))
+        assert not has_room()
+    waiting = enter(queue, of("bob", clock))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    # The scheduler takes no other one's pod: what it refuses takes no room.
+    queue.placed(Placement(other.id, "", "no"))
+    await asyncio.sleep(0.1)
+    assert waiting.done()
+
+
+async def test_what_the_scheduler_refuses_another_replica_takes_no_room_here() -> None:
+    room = room_for(1)
+    clock, cluster = VirtualClock(), FakeCluster(room=room)
+    queue = RoomQueue(cluster, clock, Metrics(), 0)
+    other = starting(1, clock)
+    cluster.place(other.id, "", "no")
+    queue.on(Transition.of(None, other, here=False))
+    async with queue.turn(of("bob", clock), queue.ticket()) as has_room:
+        assert has_room()
+
+
+async def test_a_start_that_is_taken_over_goes_on_without_room() -> None:
+    room = room_for(1)
+    clock, queue = alone(room)
+    async with queue.turn(of("bob", clock), queue.ticket()) as first:
+        taken_over = starting(1, clock)
+        queue.on(Transition.of(None, taken_over, here=False))
+        async with queue.turn(taken_over, queue.ticket()) as has_room:
+            assert has_room()
+            queue.placed(Placement(taken_over.id, "", "no"))
+            assert has_room()
+            assert first()
+    assert room.fit((1, 0, 0, 0, 1), {}) == 1
+
+
+async def test_room_that_nobody_tells_of_is_found_by_looking_again() -> None:
+    room = room_for(1)
+    clock, queue = alone(room)
+    room.put("default/x", "n1", (0, 0, 0, 0, 1))
+    waiting = enter(queue, of("bob", clock))
+    await asyncio.sleep(5)
+    room._more = lambda: None  # type: ignore[method-assign]
+    room.remove("default/x")
+    await asyncio.sleep(LOOK_AGAIN_S)
+    assert waiting.done()
