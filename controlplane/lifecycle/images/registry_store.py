@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -17,6 +18,8 @@ AWAY_MS: Final = 15_000
 # Uses that nobody waits for are told so often, and no more of them are remembered; the oldest go first.
 NOTED_EVERY_S: Final = 15.0
 MOST_NOTED: Final = 32_768
+# So long they are told when the process ends.
+CLOSE_WITHIN_S: Final = 1.0
 
 
 class RegistryStore:
@@ -88,14 +91,21 @@ class RegistryStore:
     async def tell(self) -> None:
         """Tells the collector what is noted, unless it is away. Cost: a call for each copy."""
         while self._collector is not None and self._untold and self._clock.now_ms() >= self._away_until_ms["use"]:
-            (repository, digest), _ = self._untold.popitem(last=False)
+            copy = next(iter(self._untold))
             try:
-                await self._collector.use(repository, digest)
+                await self._collector.use(*copy)
             except Problem as problem:
                 self._away("use", "uses of copies are noted later", problem)
-                self.note(repository, digest)
+            else:
+                self._untold.pop(copy, None)
         if not self._untold:
             self._noted.clear()
+
+    async def close(self) -> None:
+        """Tells what is noted, as far as there is time; ``run`` has ended. Cost: ``CLOSE_WITHIN_S``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self.tell()
 
     async def run(self) -> None:
         """Tells what is noted, again and again, until it is cancelled."""

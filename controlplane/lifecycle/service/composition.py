@@ -327,6 +327,7 @@ class Core:
             for task in left:
                 task.cancel()
             left = await _unfinished(left, UNWIND_WITHIN_S)
+        await self._registry_store.close()
         if self.store.shared:
             await self.replicas.go()
 

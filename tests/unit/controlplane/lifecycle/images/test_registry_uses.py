@@ -3,10 +3,12 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from controlplane.images import ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images import RegistryStore
-from controlplane.lifecycle.images.registry_store import AWAY_MS, MOST_NOTED, NOTED_EVERY_S
+from controlplane.lifecycle.images.registry_store import AWAY_MS, CLOSE_WITHIN_S, MOST_NOTED, NOTED_EVERY_S
 from controlplane.lifecycle.service.registry_cleanup import URGENT_EVERY_S, WAIT_S
 from controlplane.model import GROUP, SandboxSpec
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
@@ -46,6 +48,48 @@ async def test_as_many_are_remembered_as_there_is_room_for() -> None:
     await store.tell()
     told = [one for _, one in collector.used]
     assert (len(told), told[0], told[-1]) == (MOST_NOTED, "2", "1")
+
+
+class Broken(FakeCollector):
+    """Answers nothing; a fault in the program, or an end of the process, is what comes of it.
+
+    Attributes:
+        fails: what is raised; None: nothing is, in an hour.
+    """
+
+    fails: Exception | None = None
+
+    async def use(self, repository: str, digest: str) -> bool:
+        if self.fails is not None:
+            raise self.fails
+        await asyncio.sleep(3600)
+        return await super().use(repository, digest)
+
+
+async def test_what_is_not_told_stays_noted_whatever_has_come_between() -> None:
+    collector = Broken()
+    store = RegistryStore(collector, VirtualClock())
+    store.note(PYTHON, "1")
+    began_s = asyncio.get_running_loop().time()
+    await store.close()
+    assert asyncio.get_running_loop().time() - began_s == pytest.approx(CLOSE_WITHIN_S)
+    collector.fails = RuntimeError("a fault")
+    with pytest.raises(RuntimeError):
+        await store.tell()
+    store._collector = kept = FakeCollector()
+    await store.tell()
+    assert kept.used == [(PYTHON, "1")]
+
+
+async def test_what_is_noted_is_told_when_the_control_plane_ends() -> None:
+    collector = FakeCollector()
+    async with world(
+        options=OPTIONS, registry=FakeRegistry(), mirror=FakeMirror(), keyrings=FakeKeyrings(), collector=collector
+    ) as running:
+        running.service._core._registry_store.note(PYTHON, "1")
+        await asyncio.sleep(1)
+        assert collector.used == []
+    assert collector.used == [(PYTHON, "1")]
 
 
 async def test_the_end_of_a_groups_sandbox_is_a_use_of_its_copy_and_of_others_is_none() -> None:
