@@ -189,6 +189,8 @@ class NodeAgents:
     async def opened(self, node: str, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
         """Which files a sandbox of a node opens until something is over, which is called once it has begun.
 
+        A recording that is lost cancels it at once.
+
         Raises:
             Problem: those of ``Cluster.opened``.
         """
@@ -198,10 +200,7 @@ class NodeAgents:
             with _called(node):
                 await call.write(node_pb2.RecordRequest(sandbox_id=sandbox_id, container=TARGET))
                 await call.read()
-            await during()
-            with _called(node):
-                await call.done_writing()
-                told = await call.read()
+            told = await _told(node, call, during)
         finally:
             call.cancel()
         if not isinstance(told, node_pb2.Recording):
@@ -248,10 +247,37 @@ def _read(folder: Path) -> tuple[bytes, bytes, bytes]:
     return ca, key, certificate
 
 
+async def _told(
+    node: str,
+    call: aio.StreamStreamCall[node_pb2.RecordRequest, node_pb2.Recording],
+    during: Callable[[], Awaitable[None]],
+) -> object:
+    """The last answer to a recording, which comes after something is over, or in the place of it."""
+    reading, working = asyncio.ensure_future(call.read()), asyncio.ensure_future(during())
+    try:
+        await asyncio.wait((reading, working), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            with _called(node):
+                await call.done_writing()
+        with _called(node):
+            return await reading
+    finally:
+        for task in (reading, working):
+            task.cancel()
+        await asyncio.gather(reading, working, return_exceptions=True)
+
+
 @contextmanager
 def _called(node: str) -> Iterator[None]:
     try:
         yield
+    except asyncio.CancelledError:
+        # A call ends so too where its channel is closed.
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        detail = f"the agent of node {node} went away, or this control plane is stopping"
+        raise Problem("upstream_timeout", detail, node=node) from None
     except aio.AioRpcError as error:
         problem = from_rpc(error, f"the agent of node {node}", away="upstream_timeout")
         problem.details.setdefault("node", node)
