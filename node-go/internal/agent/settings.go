@@ -91,7 +91,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Level:      read.level("LOG"),
 
 		SpoolGibibytes: read.number("SPOOL_GIBIBYTES", 16, 1, 1<<20),
-		Memory:         int64(read.number("MEMORY_BYTES", 512<<20, 64<<20, 1<<44)),
+		Memory:         int64(read.number("MEMORY_BYTES", 512<<20, 1<<20, 1<<44)),
 	}
 	return s, read.err
 }

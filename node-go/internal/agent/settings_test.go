@@ -35,6 +35,14 @@ func TestSettingsHaveDefaults(t *testing.T) {
 	}
 }
 
+// The chart passes the memory limit of the container on, whatever it is.
+func TestALittleMemoryIsEnoughToStart(t *testing.T) {
+	s, err := Read(environment(map[string]string{"MEMORY_BYTES": "33554432"}))
+	if err != nil || s.Memory != 32<<20 {
+		t.Fatal(s, err)
+	}
+}
+
 func TestABadSettingIsNamedWithItsRule(t *testing.T) {
 	for name, bad := range map[string][]string{
 		"NAME":       {"", "Node", "a b", "-a"},
