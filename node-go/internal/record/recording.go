@@ -24,6 +24,8 @@ const (
 	mostPaths = 20_000
 	mostBytes = 1 << 20
 	mostPath  = 4096
+	// Files that are open and found under no name, such as deleted ones: each is looked for at many places.
+	mostMisses = mostPaths
 	// Events that are read at once: each has a file open.
 	readAtOnce = 64
 	eventBytes = 24
@@ -37,7 +39,10 @@ type Recording struct {
 	seen   map[identity]bool
 	paths  []string
 	bytes  int
-	more   bool
+	misses int
+	// Nothing more is kept, nor looked for.
+	full bool
+	more bool
 }
 
 // Start begins to look at the file system that is mounted at a path; Stop follows. What gVisor has open of it already is a
@@ -59,7 +64,7 @@ func Start(path string) (*Recording, error) {
 		return nil, errors.Join(fmt.Errorf("fanotify_mark: %w", err), r.events.Close(), at.close())
 	}
 	for _, one := range openFiles("/proc") {
-		r.take(one)
+		_ = r.take(one) // gVisor has the files of other sandboxes open too
 	}
 	go func() { r.done <- r.read() }()
 	return r, nil
@@ -126,7 +131,9 @@ func (r *Recording) all(events []byte) {
 			r.more = true
 		}
 		if descriptor >= 0 {
-			r.take("/proc/self/fd/" + strconv.Itoa(int(descriptor)))
+			if !r.take("/proc/self/fd/" + strconv.Itoa(int(descriptor))) {
+				r.missed()
+			}
 			_ = unix.Close(int(descriptor))
 		}
 		if length < eventBytes || int(length) > len(events) {
@@ -136,30 +143,38 @@ func (r *Recording) all(events []byte) {
 	}
 }
 
-// take keeps the path of a file that is open, by the link that the kernel has for it.
-func (r *Recording) take(link string) {
+// take keeps the path of a file that is open, by the link that the kernel has for it; false: the file was looked for, and
+// not found.
+func (r *Recording) take(link string) bool {
 	var about unix.Stat_t
-	if unix.Stat(link, &about) != nil || about.Mode&unix.S_IFMT != unix.S_IFREG {
-		return
+	if r.full || unix.Stat(link, &about) != nil || about.Mode&unix.S_IFMT != unix.S_IFREG {
+		return true
 	}
 	file := identity{about.Dev, about.Ino}
 	if r.seen[file] {
-		return
+		return true
 	}
 	told, err := os.Readlink(link)
 	if err != nil {
-		return
+		return true
 	}
 	path, found := r.root.find(told, file)
 	if !found || len(path) > mostPath || !utf8.ValidString(path) {
-		return
+		return false
 	}
 	if len(r.paths) >= mostPaths || r.bytes+len(path) > mostBytes {
-		r.more = true
-		return
+		r.full, r.more = true, true
+		return true
 	}
 	r.seen[file] = true
 	r.paths, r.bytes = append(r.paths, path), r.bytes+len(path)
+	return true
+}
+
+func (r *Recording) missed() {
+	if r.misses++; r.misses >= mostMisses {
+		r.full, r.more = true, true
+	}
 }
 
 // openFiles returns links to what gVisor's processes have open, those of each in the order of its numbers. Whose they are,

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,6 +111,72 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 	}
 	if err != nil || !more || total > mostBytes || total < mostBytes-700 {
 		t.Fatal(len(paths), total, more, err)
+	}
+}
+
+// ofFolder is a recording of a folder without a mount of its own, which is told of open files as the kernel tells of them.
+func ofFolder(t *testing.T) (recording *Recording, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	at, err := openRoot(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = at.close() })
+	return &Recording{root: at, seen: map[identity]bool{}}, folder
+}
+
+func event(t *testing.T, file *os.File) []byte {
+	t.Helper()
+	descriptor, err := unix.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make([]byte, eventBytes)
+	binary.NativeEndian.PutUint32(told, eventBytes)
+	binary.NativeEndian.PutUint64(told[8:], unix.FAN_OPEN)
+	binary.NativeEndian.PutUint32(told[16:], uint32(descriptor))
+	return told
+}
+
+func created(t *testing.T, path string) *os.File {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+func TestNothingIsLookedForOnceTheListIsFull(t *testing.T) {
+	recording, folder := ofFolder(t)
+	recording.paths = make([]string, mostPaths)
+	recording.all(event(t, created(t, filepath.Join(folder, "one"))))
+	if len(recording.paths) != mostPaths || !recording.more {
+		t.Fatal(len(recording.paths), recording.more)
+	}
+	recording.root = nil // whoever looks for a file panics
+	recording.all(event(t, created(t, filepath.Join(folder, "other"))))
+}
+
+func TestFilesThatAreNowhereAreLookedForSoOften(t *testing.T) {
+	recording, folder := ofFolder(t)
+	gone := created(t, filepath.Join(folder, "gone"))
+	if err := os.Remove(gone.Name()); err != nil {
+		t.Fatal(err)
+	}
+	recording.misses = mostMisses - 2
+	recording.all(event(t, gone))
+	recording.all(event(t, created(t, filepath.Join(folder, "one"))))
+	if recording.more || !slices.Equal(recording.paths, []string{"/one"}) {
+		t.Fatal(recording.more, recording.paths)
+	}
+	recording.all(event(t, gone))
+	recording.root = nil
+	recording.all(event(t, gone))
+	if !recording.more || len(recording.paths) != 1 {
+		t.Fatal(recording.more, recording.paths)
 	}
 }
 
