@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from typing import Any, Final
 
@@ -62,6 +63,23 @@ def test_control_plane_and_mirror_know_where_it_is_and_nodes_read_with_an_accoun
     pull = json.loads(secret(manifests, "rollbox-registry-pull")[".dockerconfigjson"])
     assert list(pull["auths"]) == [HOST]
     assert named(manifests, "Secret", "rollbox-registry-pull")["metadata"]["namespace"] == "rollbox-sandboxes"
+
+
+def test_pods_that_read_what_is_generated_are_restarted_when_it_is_renewed() -> None:
+    manifests = render(*ON)
+    kept = secret(manifests, "rollbox-registry-authority")
+    registry = secret(manifests, "rollbox-registry")
+    for kind, name, key, parts in (
+        ("Deployment", "rollbox-mirror", "certificate", (kept["tls.crt"], kept["push"], kept["commits.crt"])),
+        (
+            "StatefulSet",
+            "rollbox-registry",
+            "config",
+            (registry["read.yaml"], registry["write.yaml"], registry["tls.crt"], kept["commits.crt"]),
+        ),
+    ):
+        stamped = named(manifests, kind, name)["spec"]["template"]["metadata"]["annotations"][f"rollbox.dev/{key}"]
+        assert stamped == hashlib.sha256("".join(parts).encode()).hexdigest()[:16], name
 
 
 def test_certificates_are_for_the_names_that_are_used() -> None:

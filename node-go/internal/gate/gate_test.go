@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -213,6 +214,25 @@ func TestATokenOfAnotherKeyKindOrTimeIsRefused(t *testing.T) {
 	}
 }
 
+func TestACertificateThatIsRenewedHoldsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	renewed := gatetest.New(t)
+	text, err := os.ReadFile(renewed.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.key.Certificate, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]int{
+		w.token(nil): http.StatusUnauthorized, renewed.Token(allowed, nil): http.StatusAccepted,
+	} {
+		if answer, text := w.ask("POST", "/v2/"+own+"/blobs/uploads/", token, nil); answer.StatusCode != want {
+			t.Fatal(answer.StatusCode, want, text)
+		}
+	}
+}
+
 func TestAnUploadIsOfOneRepositoryAndEnds(t *testing.T) {
 	w := newWorld(t)
 	answer, _ := w.ask("POST", "/v2/"+own+"/blobs/uploads/", w.token(nil), nil)
@@ -293,6 +313,23 @@ func TestWhatTheRegistrySaysOfItsAccountIsNotTheTokens(t *testing.T) {
 	answer, text := w.ask("POST", "/v2/"+own+"/blobs/uploads/", w.token(nil), nil)
 	if answer.StatusCode != http.StatusForbidden || !strings.Contains(text, "does not take the account") {
 		t.Fatal(answer.StatusCode, text)
+	}
+}
+
+// accountOf tells what it is told to tell at each request.
+type accountOf func() *authn.AuthConfig
+
+func (a accountOf) Authorization() (*authn.AuthConfig, error) { return a(), nil }
+
+func TestAnAccountThatIsRenewedHoldsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	password := "old"
+	w.gate.upstream.account = accountOf(func() *authn.AuthConfig { return &authn.AuthConfig{Username: "push", Password: password} })
+	for _, want := range []int{http.StatusForbidden, http.StatusAccepted} {
+		if answer, text := w.ask("POST", "/v2/"+own+"/blobs/uploads/", w.token(nil), nil); answer.StatusCode != want {
+			t.Fatal(answer.StatusCode, want, text)
+		}
+		password = "secret"
 	}
 }
 

@@ -47,14 +47,23 @@ type claims struct {
 	} `json:"access"`
 }
 
-// judge reads tokens that one key has signed.
+// judge reads tokens that one key has signed, that of a certificate: a file, which may be renewed.
 type judge struct {
-	key    *ecdsa.PublicKey
-	parser *jwt.Parser
+	certificate string
+	parser      *jwt.Parser
 }
 
-// newJudge returns the judge of tokens that the key of a certificate (a file) has signed.
 func newJudge(certificate string) (*judge, error) {
+	if _, err := keyOf(certificate); err != nil {
+		return nil, err
+	}
+	// Whatever certificate a token brings: this key alone.
+	parser := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(issuer), jwt.WithAudience(service),
+		jwt.WithExpirationRequired(), jwt.WithLeeway(slack))
+	return &judge{certificate, parser}, nil
+}
+
+func keyOf(certificate string) (*ecdsa.PublicKey, error) {
 	text, err := os.ReadFile(certificate)
 	if err != nil {
 		return nil, err
@@ -71,16 +80,13 @@ func newJudge(certificate string) (*judge, error) {
 	if !fits {
 		return nil, errors.New(certificate + " is of no key on an elliptic curve")
 	}
-	// Whatever certificate a token brings: this key alone.
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(issuer), jwt.WithAudience(service),
-		jwt.WithExpirationRequired(), jwt.WithLeeway(slack))
-	return &judge{key, parser}, nil
+	return key, nil
 }
 
 // read returns what a token allows, and until when.
 func (j *judge) read(text string) (rights, time.Time, error) {
 	var said claims
-	if _, err := j.parser.ParseWithClaims(text, &said, func(*jwt.Token) (any, error) { return j.key, nil }); err != nil {
+	if _, err := j.parser.ParseWithClaims(text, &said, func(*jwt.Token) (any, error) { return keyOf(j.certificate) }); err != nil {
 		return nil, time.Time{}, err
 	}
 	allowed := rights{}

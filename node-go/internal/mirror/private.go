@@ -31,15 +31,24 @@ func Private(caFile string) (http.RoundTripper, error) {
 	}, nil
 }
 
-// Account reads USER:PASSWORD from a file.
+// Account returns the account of a file that holds USER:PASSWORD. It is read for each request: who renews it tells nobody.
 func Account(path string) (authn.Authenticator, error) {
-	text, err := os.ReadFile(path)
+	account := accountFile(path)
+	_, err := account.Authorization()
+	return account, err
+}
+
+type accountFile string
+
+// Authorization implements authn.Authenticator.
+func (a accountFile) Authorization() (*authn.AuthConfig, error) {
+	text, err := os.ReadFile(string(a))
 	if err != nil {
 		return nil, err
 	}
 	user, password, found := strings.Cut(strings.TrimSpace(string(text)), ":")
 	if !found || user == "" {
-		return nil, errors.New(path + " does not hold USER:PASSWORD")
+		return nil, errors.New(string(a) + " does not hold USER:PASSWORD")
 	}
-	return &authn.Basic{Username: user, Password: password}, nil
+	return &authn.AuthConfig{Username: user, Password: password}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
 )
 
 func TestABadSettingIsNamedWithItsValueAndItsRule(t *testing.T) {
@@ -52,5 +54,25 @@ func TestABadSettingIsNamedWithItsValueAndItsRule(t *testing.T) {
 	}
 	if _, err := Account(os.DevNull); err == nil {
 		t.Error("an empty account was taken")
+	}
+}
+
+func TestAnAccountIsReadAnewForEachRequest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "account")
+	var account authn.Authenticator
+	for i, one := range []string{"push:old", "push:new:er\n"} {
+		if err := os.WriteFile(file, []byte(one), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			var err error
+			if account, err = Account(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said, err := authn.Authorization(t.Context(), account)
+		if err != nil || said.Username+":"+said.Password != strings.TrimSpace(one) {
+			t.Fatal(said, err)
+		}
 	}
 }
