@@ -49,7 +49,7 @@ func New(registry, certificate string, account authn.Authenticator, next http.Ro
 
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	allowed, until, err := g.judge.read(text)
+	token, err := g.judge.read(text)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q,service=%q", "https://"+r.Host+"/", service))
 		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a token of the control plane is needed")
@@ -64,13 +64,24 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "UNSUPPORTED", "nothing that a commit has to ask")
 		return
 	}
-	if !allowed.allow(asked.repository, asked.actions...) || asked.from != "" && !allowed.allow(asked.from, "pull") {
+	if !token.allow(asked.repository, asked.actions...) || asked.from != "" && !token.allow(asked.from, "pull") {
 		refuse(w, http.StatusForbidden, "DENIED", "the token is for other repositories")
 		return
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), until)
+	if asked.kind == beginning {
+		// Before the registry is asked: what it has begun is there until it is purged.
+		number, fits := g.uploads.begin(token.id, asked.repository)
+		if !fits {
+			w.Header().Set("Retry-After", "10")
+			refuse(w, http.StatusServiceUnavailable, "TOOMANYREQUESTS", "there are too many uploads under way")
+			return
+		}
+		defer g.uploads.drop(number)
+		asked.upload = number
+	}
+	ctx, cancel := context.WithDeadline(r.Context(), token.until)
 	defer cancel()
-	g.pass(w, r.WithContext(ctx), asked, allowed)
+	g.pass(w, r.WithContext(ctx), asked, token.rights)
 }
 
 // pass asks the registry, and tells what it says.
@@ -132,26 +143,16 @@ func (g *Gate) tell(w http.ResponseWriter, answer *http.Response, asked wish) {
 		refuse(w, http.StatusForbidden, "DENIED", "the registry does not take the account of this release for "+asked.repository)
 		return
 	}
-	number := asked.upload
 	if answer.StatusCode == http.StatusAccepted && asked.kind != content {
 		at, err := answer.Location()
 		if err != nil {
 			g.failed(w, asked, fmt.Errorf("it does not say where an upload is: %w", err))
 			return
 		}
-		fits := true
-		if asked.kind == beginning {
-			number, fits = g.uploads.begin(asked.repository, *at)
-		}
-		if !fits {
-			w.Header().Set("Retry-After", "10")
-			refuse(w, http.StatusServiceUnavailable, "TOOMANYREQUESTS", "there are too many uploads under way")
-			return
-		}
-		g.uploads.moved(number, *at)
-		w.Header().Set("Location", "/v2/"+asked.repository+"/blobs/uploads/"+number)
-	} else if asked.kind == continuing && answer.StatusCode < http.StatusBadRequest {
-		g.uploads.end(number)
+		g.uploads.moved(asked.upload, *at)
+		w.Header().Set("Location", "/v2/"+asked.repository+"/blobs/uploads/"+asked.upload)
+	} else if asked.kind == continuing && (answer.StatusCode < http.StatusBadRequest || answer.StatusCode == http.StatusNotFound) {
+		g.uploads.end(asked.upload)
 	}
 	carry(w.Header(), answer.Header, comesBack)
 	w.WriteHeader(answer.StatusCode)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -265,23 +266,70 @@ func TestUploadsAreBoundedAndLapse(t *testing.T) {
 	known.now = func() time.Time { return now }
 	var first string
 	for number := range mostUploads {
-		made, fits := known.begin(own, *mustParse("http://r/x"))
+		made, fits := known.begin(strconv.Itoa(number/mostOfToken), own)
 		if !fits {
 			t.Fatal(number)
 		}
 		if first == "" {
 			first = made
+			known.moved(first, *mustParse("http://r/x"))
 		}
 	}
-	if _, fits := known.begin(own, *mustParse("http://r/x")); fits {
+	if _, there := known.at(first, own); !there {
+		t.Fatal("an upload is gone")
+	}
+	if _, fits := known.begin("another", own); fits {
 		t.Fatal("there is no bound")
 	}
 	now = now.Add(uploadLives + time.Second)
 	if _, there := known.at(first, own); there {
 		t.Fatal("an upload lives for ever")
 	}
-	if _, fits := known.begin(own, *mustParse("http://r/x")); !fits || len(known.known) != 1 {
+	if _, fits := known.begin("another", own); !fits || len(known.known) != 1 {
 		t.Fatal(len(known.known))
+	}
+}
+
+func TestOneTokenLeavesOthersRoomAndTheRegistryIsNotAskedBeyondIt(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.token(jwt.MapClaims{"jti": "one"}), w.token(jwt.MapClaims{"jti": "other"})
+	for range mostOfToken {
+		if _, fits := w.gate.uploads.begin("one", own); !fits {
+			t.Fatal("there is room")
+		}
+	}
+	answer, _ := w.ask("POST", "/v2/"+own+"/blobs/uploads/", one, nil)
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || len(w.asked()) > 0 {
+		t.Fatal(answer.StatusCode, w.asked())
+	}
+	if answer, _ = w.ask("POST", "/v2/"+own+"/blobs/uploads/", other, nil); answer.StatusCode != http.StatusAccepted {
+		t.Fatal(answer.StatusCode)
+	}
+}
+
+func TestAnUploadThatTheRegistryDoesNotHaveTakesNoPlace(t *testing.T) {
+	w := newWorld(t)
+	answer, _ := w.ask("POST", "/v2/"+own+"/blobs/uploads/", w.token(nil), nil)
+	at := answer.Header.Get("Location")
+	status := http.StatusInternalServerError
+	w.interfere(func(answer http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			answer.WriteHeader(status)
+		}
+		return strings.Contains(r.URL.Path, "/blobs/")
+	})
+	if answer, _ = w.ask("POST", "/v2/"+own+"/blobs/uploads/", w.token(nil), nil); answer.StatusCode != status {
+		t.Fatal(answer.StatusCode)
+	}
+	if len(w.gate.uploads.known) != 1 {
+		t.Fatal("one that was not begun takes a place", w.gate.uploads.known)
+	}
+	status = http.StatusNotFound // such as one that the registry has purged
+	if answer, _ = w.ask("PATCH", at, w.token(nil), strings.NewReader("more")); answer.StatusCode != status {
+		t.Fatal(answer.StatusCode)
+	}
+	if len(w.gate.uploads.known) != 0 {
+		t.Fatal("one that is gone takes a place", w.gate.uploads.known)
 	}
 }
 

@@ -83,11 +83,17 @@ func keyOf(certificate string) (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// read returns what a token allows, and until when.
-func (j *judge) read(text string) (rights, time.Time, error) {
+// token is one that holds.
+type token struct {
+	rights
+	id    string
+	until time.Time
+}
+
+func (j *judge) read(text string) (token, error) {
 	var said claims
 	if _, err := j.parser.ParseWithClaims(text, &said, func(*jwt.Token) (any, error) { return keyOf(j.certificate) }); err != nil {
-		return nil, time.Time{}, err
+		return token{}, err
 	}
 	allowed := rights{}
 	for _, one := range said.Access {
@@ -95,5 +101,5 @@ func (j *judge) read(text string) (rights, time.Time, error) {
 			allowed[one.Name] = append(allowed[one.Name], one.Actions...)
 		}
 	}
-	return allowed, said.ExpiresAt.Add(slack), nil
+	return token{allowed, said.ID, said.ExpiresAt.Add(slack)}, nil
 }

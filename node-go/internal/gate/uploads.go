@@ -10,14 +10,17 @@ import (
 
 const (
 	mostUploads = 4096
+	// An image has 127 layers at most, and each may begin one.
+	mostOfToken = 256
 	// Longer than a token lives.
 	uploadLives = time.Hour
 )
 
 type upload struct {
-	repository string
-	at         url.URL
-	until      time.Time
+	token, repository string
+	// Where it is at the registry; nil: the registry was asked to begin it.
+	at    *url.URL
+	until time.Time
 }
 
 // uploads knows where each upload under way is at the registry.
@@ -29,25 +32,26 @@ type uploads struct {
 
 func newUploads() *uploads { return &uploads{known: map[string]upload{}, now: time.Now} }
 
-// begin returns the number of an upload; false: there are too many.
-func (u *uploads) begin(repository string, at url.URL) (string, bool) {
+// begin returns the number of an upload, which begins when it has moved somewhere; false: there are too many, or too many
+// of the token with this id.
+func (u *uploads) begin(token, repository string) (string, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := u.now()
-	if len(u.known) >= mostUploads {
-		for number, one := range u.known {
-			if now.After(one.until) {
-				delete(u.known, number)
-			}
+	now, own := u.now(), 0
+	for number, one := range u.known {
+		if now.After(one.until) {
+			delete(u.known, number)
+		} else if one.token == token {
+			own++
 		}
 	}
-	if len(u.known) >= mostUploads {
+	if len(u.known) >= mostUploads || own >= mostOfToken {
 		return "", false
 	}
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // it never fails
 	number := hex.EncodeToString(random)
-	u.known[number] = upload{repository, at, now.Add(uploadLives)}
+	u.known[number] = upload{token, repository, nil, now.Add(uploadLives)}
 	return number, true
 }
 
@@ -56,7 +60,10 @@ func (u *uploads) at(number, repository string) (url.URL, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one, known := u.known[number]
-	return one.at, known && one.repository == repository && !u.now().After(one.until)
+	if !known || one.at == nil || one.repository != repository || u.now().After(one.until) {
+		return url.URL{}, false
+	}
+	return *one.at, true
 }
 
 // moved notes where an upload goes on.
@@ -64,8 +71,17 @@ func (u *uploads) moved(number string, at url.URL) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if one, known := u.known[number]; known {
-		one.at = at
+		one.at = &at
 		u.known[number] = one
+	}
+}
+
+// drop forgets an upload that the registry has not begun.
+func (u *uploads) drop(number string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.known[number].at == nil {
+		delete(u.known, number)
 	}
 }
 
