@@ -56,8 +56,14 @@ def fits(free: Amounts, request: Amounts) -> bool:
     )
 
 
-def words(resource: str, amount: int) -> str:
-    """An amount with its unit, for people; what is over-committed is nothing."""
+def words(resource: str, amount: int, *, up: bool = False) -> str:
+    """An amount with its unit, for people; what is over-committed is nothing.
+
+    Args:
+        resource: its name.
+        amount: in its unit, see ``ORDER``.
+        up: rounds what is requested up, so that it is never told as what is free, which is rounded down.
+    """
     amount = max(0, amount)
     if resource == CPU:
         return f"{amount / 1000:g} cpu"
@@ -66,4 +72,11 @@ def words(resource: str, amount: int) -> str:
     if resource == GPU:
         return f"{amount} GPUs"
     unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)
-    return f"{amount / size:.3g} {unit} of {'memory' if resource == MEMORY else 'disk'}"
+    return f"{_rounded(amount, size, up=up)} {unit} of {'memory' if resource == MEMORY else 'disk'}"
+
+
+def _rounded(amount: int, size: int, *, up: bool) -> str:
+    """Whole units; below 100 of them tenths."""
+    parts = 10 if amount < 100 * size else 1
+    count = -(-amount * parts // size) if up else amount * parts // size
+    return f"{count / parts:.1f}".removesuffix(".0")

@@ -7,6 +7,7 @@ reservation is gone: each sandbox counts once.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from controlplane.capacity.amounts import (
@@ -85,7 +86,8 @@ class _Taken:
 class _Reserved:
     request: Amounts
     selector: Selector
-    node: str  # empty: nothing is set aside for it
+    node: str
+    anyway: bool = False  # its pod is made whether there is room or not
 
 
 class Room:
@@ -117,12 +119,15 @@ class Room:
         if self._nodes.get(node.name) != node:
             self._nodes[node.name] = node
             self._count(node.name)
+            if node.closed:
+                self._leave(node.name)
             self._more()
 
     def drop_node(self, name: str) -> None:
-        """Takes in that a node is gone; its pods count until they are gone too."""
+        """Takes in that a node is gone; its pods count until they are gone too, and starts will come to others."""
         self._nodes.pop(name, None)
         self._free.pop(name, None)
+        self._leave(name)
 
     def put(self, pod: str, node: str, requests: Amounts) -> None:
         """Takes in a pod on a node: ``NAMESPACE/NAME``, or the id of a sandbox of this installation."""
@@ -186,7 +191,7 @@ class Room:
         self.release(sandbox_id, quietly=True)
         node = self._likely(request, selector)
         if held := node or (self._contested(request, selector) if anyway else ""):
-            self._hold(sandbox_id, _Reserved(request, selector, held))
+            self._hold(sandbox_id, _Reserved(request, selector, held, anyway))
         return bool(node)
 
     def kept(self, sandbox_id: str) -> bool:
@@ -228,6 +233,8 @@ class Room:
     def tell(self, request: Amounts, selector: Selector) -> str:
         """What the nodes have left of what such a sandbox needs, those with the most room first.
 
+        What is reserved for starts under way is named: no pod there requests it yet.
+
         For example: ``node a has 0.3 cpu left, node b has 96 MiB of memory left, 3 more have no more; each needs 0.5
         cpu and 288 MiB of memory``.
         """
@@ -236,11 +243,11 @@ class Room:
             return self._none_open(selector)
         rooms = [(*_scarcest(self._free[one.name], request), one.name) for one in nodes]
         rooms.sort(key=lambda room: (-room[0], room[3]))
-        said = [f"node {name} has {words(resource, left)} left" for _, resource, left, name in rooms[:MOST_NAMED]]
+        said = [self._said(name, resource, left) for _, resource, left, name in rooms[:MOST_NAMED]]
         if more := len(rooms) - len(said):
             said.append(f"{more} more {'has' if more == 1 else 'have'} no more")
         scarce = {resource for _, resource, _, _ in rooms[:MOST_NAMED]}
-        needs = [words(name, want) for name, want in zip(ORDER, request, strict=True) if name in scarce]
+        needs = [words(name, want, up=True) for name, want in zip(ORDER, request, strict=True) if name in scarce]
         return f"{', '.join(said)}; each needs {' and '.join(needs)}"
 
     def free(self) -> Sequence[Free]:
@@ -263,7 +270,7 @@ class Room:
 
     def _likely(self, request: Amounts, selector: Selector) -> str:
         """The node that the scheduler would most likely choose: the least allocated of those with room; or none."""
-        best, score = "", -1.0
+        best, score = "", -inf
         for one in self._open(selector):
             free = self._free[one.name]
             if not fits(free, request):
@@ -280,6 +287,16 @@ class Room:
             for one in self._open(selector)
         )
         return max(ranked, default=(False, 0.0, ""))[2]
+
+    def _leave(self, name: str) -> None:
+        """Puts the reservations of a node that takes no start any more on other nodes, as far as there is room."""
+        for sandbox_id, one in [(key, one) for key, one in self._reserved.items() if one.node == name]:
+            self.reserve(sandbox_id, one.request, one.selector, anyway=one.anyway)
+
+    def _said(self, name: str, resource: str, left: int) -> str:
+        reserved = self._taken.get(name, _Taken()).reserved[ORDER.index(resource)]
+        beside = f" beside {words(resource, reserved, up=True)} reserved for starts under way" if reserved else ""
+        return f"node {name} has {words(resource, left)} left{beside}"
 
     def _none_open(self, selector: Selector) -> str:
         labelled = [

@@ -3,7 +3,7 @@
 * A start goes on as soon as a node has room for it; the room is reserved until its pod is seen there.
 * Starts that request the same wait in one line, which is fair between owners (``room_lines``). What fits passes what
   does not, as at the scheduler: small ones do not wait for large ones. Starts of pools come after all others.
-* A cluster that can add nodes does so for Pending pods: ``most_pending`` starts of each replica go on without room.
+* A cluster that can add nodes does so for Pending pods: some starts of each replica go on without room (``pending``).
 * The scheduler is right. If it refuses a pod for which there was room, that is counted, and no further start with the
   same requests goes on while it refuses that one.
 * Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Of two that
@@ -23,6 +23,7 @@ from controlplane.cluster import Cluster, Placement
 from controlplane.lifecycle.pace import Pace
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.holdings import Holdings
+from controlplane.lifecycle.starting.pending import Pending
 from controlplane.lifecycle.starting.room_lines import RoomLines, RoomPlace, Waiter
 from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics
@@ -44,19 +45,18 @@ class RoomQueue:
         cluster: knows what is free, or does not: then nothing waits here.
         clock: the time of day.
         metrics: counts waits, and what the scheduler saw otherwise.
-        most_pending: how many starts of this replica may have pods that fit nowhere; 0: no node can be added.
+        most_pending: see ``Pending``.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, metrics: Metrics, most_pending: int) -> None:
         self._cluster = cluster
         self._clock = clock
         self._metrics = metrics
-        self._most_pending = most_pending
         self._holdings = Holdings()
         self._lines = RoomLines(self._holdings.of)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._waiters: dict[str, Waiter] = {}  # all starts of this replica
-        self._pending: set[str] = set()  # those that went on without room, or that the scheduler refuses
+        self._pending = Pending(most_pending)
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, int] = {}  # starts of other replicas, and when their reservations are dropped (Unix ms)
         self._paces: dict[str, Pace] = {}
@@ -97,6 +97,7 @@ class RoomQueue:
             del self._waiters[sandbox.id]
             self._refused.pop(sandbox.id, None)
             self._pending.discard(sandbox.id)
+            self._holdings.settle(sandbox.id)
             self._release(sandbox.id)
 
     def on(self, transition: Transition) -> None:
@@ -127,9 +128,10 @@ class RoomQueue:
             self._refused.pop(placement.sandbox_id, None)
             self._look_soon()
             return
-        if placement.sandbox_id not in self._pending and self._room is not None:
+        in_spite = placement.sandbox_id not in self._pending and self._room is not None
+        if in_spite:
             self._metrics.refused_in_spite_of_room()
-        self._pending.add(placement.sandbox_id)
+        self._pending.add(start, keeps_room=not in_spite)
         self._refused[placement.sandbox_id] = start.key
         self._release(placement.sandbox_id)
 
@@ -171,7 +173,7 @@ class RoomQueue:
         """Of a start that another replica began: its pod is made or there already, so it goes on without room, too."""
         self._others.pop(start.sandbox.id, None)
         if not self._reserve(start, anyway=True):
-            self._pending.add(start.sandbox.id)
+            self._pending.add(start)
 
     @staticmethod
     def _refused_other(placement: Placement | None) -> bool:
@@ -186,9 +188,9 @@ class RoomQueue:
         return goes
 
     def _goes_pending(self, start: Waiter) -> bool:
-        if len(self._pending) < self._most_pending:
-            self._pending.add(start.sandbox.id)
-        return start.sandbox.id in self._pending
+        if goes := self._pending.takes(start):
+            self._pending.add(start)
+        return goes
 
     def _has_room(self, start: Waiter) -> bool:
         room = self._room
@@ -231,7 +233,9 @@ class RoomQueue:
 
     def _look_within(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        if not len(self._lines) or (self._looking is not None and self._looking.when() <= loop.time() + seconds):
+        if not (len(self._lines) or len(self._pending)) or (
+            self._looking is not None and self._looking.when() <= loop.time() + seconds
+        ):
             return
         if self._looking is not None:
             self._looking.cancel()
@@ -240,9 +244,21 @@ class RoomQueue:
     def _look(self) -> None:
         """Lets starts go on, one after the other, as long as there is room for one."""
         self._looking = None
+        self._keep_for_pending()
         while (start := self._lines.take(self._goes)) is not None:
             self._paces[start.sandbox.owner].turn(self._clock.now_ms())
             turn = self._turns.get(start.sandbox.id)
             if turn is not None and not turn.done():
                 turn.set_result(None)
         self._look_within(LOOK_AFTER_S if self._lines.unfinished else LOOK_AGAIN_S)
+
+    def _keep_for_pending(self) -> None:
+        """What has a pod is placed before what comes later, so room is kept for it first."""
+        now_ms, room = self._clock.now_ms(), self._room
+        if room is None:
+            return
+        for sandbox_id in self._pending.expired(now_ms):
+            room.release(sandbox_id)
+        for start in self._pending.unpromised():
+            if room.fit(start.request, start.sandbox.spec.node_selector) and self._reserve(start):
+                self._pending.promise(start, now_ms)

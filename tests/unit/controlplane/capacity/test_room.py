@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controlplane.capacity import Amounts, NodeRoom, Room
+from controlplane.capacity import Amounts, NodeRoom, Room, words
 from controlplane.capacity.amounts import fits, minus, plus
 
 MIB = 1 << 20
@@ -147,6 +147,49 @@ def test_what_starts_in_any_case_takes_the_room_that_another_one_has_only_reserv
     assert one.free()[0].free[0] == 100
 
 
+def test_the_reservations_of_a_node_that_goes_move_to_others() -> None:
+    one = room(node("a", cpu=1000), node("b", cpu=600))
+    assert one.reserve("sb-1", REQUEST, {})
+    assert one.reserve("sb-2", REQUEST, {})
+    one.drop_node("a")
+    assert one.fit(REQUEST, {}) == 0
+    assert not one.reserve("sb-3", REQUEST, {}, anyway=True)
+    one.set_node(node("c", cpu=1500))
+    one.set_node(node("b", cpu=600, closed="is cordoned"))
+    assert [(free.node.name, free.reserved[0]) for free in one.free()] == [("b", 0), ("c", 1000)]
+
+
+def test_a_node_that_is_over_committed_takes_what_requests_nothing_of_that() -> None:
+    one = room(node("a"))
+    one.put("default/x", "a", (0, 30 << 30, 0, 0, 1))
+    assert one.reserve("sb-1", (100, 0, 0, 0, 1), {})
+
+
+def test_it_tells_what_starts_under_way_have_reserved() -> None:
+    one = room(node("a", cpu=500))
+    assert one.reserve("sb-1", REQUEST, {})
+    told = "node a has 0 cpu left beside 0.5 cpu reserved for starts under way; each needs 0.5 cpu"
+    assert one.tell(REQUEST, {}) == told
+
+
+@pytest.mark.parametrize(
+    ("mib", "free", "needed"),
+    [
+        (1010.0, "1010 MiB", "1010 MiB"),
+        (287.7, "287 MiB", "288 MiB"),
+        (95.55, "95.5 MiB", "95.6 MiB"),
+        (96.0, "96 MiB", "96 MiB"),
+        (1500 * 1024.0, "1500 GiB", "1500 GiB"),
+        (1.25 * 1024, "1.2 GiB", "1.3 GiB"),
+        (-3.0, "0 MiB", "0 MiB"),
+    ],
+)
+def test_amounts_are_told_in_plain_numbers_and_never_more_than_is_free(mib: float, free: str, needed: str) -> None:
+    amount = int(mib * MIB)
+    assert words("memory", amount) == f"{free} of memory"
+    assert words("memory", amount, up=True) == f"{needed} of memory"
+
+
 def test_it_tells_what_is_left_of_what_is_scarcest() -> None:
     one = room(node("a"), node("b"), node("c"))
     one.put("default/x", "a", (1700, 0, 0, 0, 1))
@@ -195,11 +238,13 @@ class AnyOrder(RuleBasedStateMachine):
         made = NodeRoom(name, plus(size, (2, 2, 1, 0, 3)), {}, closed)
         self.room.set_node(made)
         self.plain.nodes[name] = made
+        self.ended()
 
     @rule(name=NAMES)
     def a_node_goes(self, name: str) -> None:
         self.room.drop_node(name)
         self.plain.nodes.pop(name, None)
+        self.ended()
 
     @rule(pod=PODS, name=NAMES, requests=AMOUNTS)
     def a_pod_is_seen(self, pod: str, name: str, requests: Amounts) -> None:
@@ -245,6 +290,12 @@ class AnyOrder(RuleBasedStateMachine):
         self.room.release(sandbox)
         self.plain.reserved.pop(sandbox, None)
 
+    def ended(self) -> None:
+        """Reservations end with their node where no other one has room for them."""
+        for sandbox in [one for one in self.plain.reserved if one not in self.room._reserved]:
+            request = self.plain.reserved.pop(sandbox)
+            assert not any(fits(self.left(name), request) for name, one in self.plain.nodes.items() if not one.closed)
+
     def left(self, name: str) -> Amounts:
         found = next(one for one in self.room.free() if one.node.name == name)
         return found.free
@@ -256,6 +307,8 @@ class AnyOrder(RuleBasedStateMachine):
         for name, one in found.items():
             assert plus(one.free, one.reserved) == self.plain.free(name)
             assert one.pods == sum(at == name for at, _ in self.plain.pods.values())
+        # Where no start comes none is expected.
+        assert all(not found[one.node].node.closed for one in self.room._reserved.values())
         # No reservation is on two nodes, and none of one that is over is left anywhere.
         held = [one.request for one in self.room._reserved.values()]
         assert sorted(held) == sorted(self.plain.reserved.values())

@@ -1,6 +1,7 @@
 """Starts that no node has room for wait, fairly and with a reason, and no pod is made of them before."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.starting.pending import PROMISE_MS
 from controlplane.lifecycle.starting.room_lines import MOST_KINDS
 from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
 from controlplane.model import Sandbox, SandboxSpec, State
@@ -324,3 +326,49 @@ async def test_room_that_nobody_tells_of_is_found_by_looking_again() -> None:
     room.remove("default/x")
     await asyncio.sleep(LOOK_AGAIN_S)
     assert waiting.done()
+
+
+async def test_an_owner_whose_starts_are_pending_hides_nobody_from_the_autoscaler() -> None:
+    clock, queue = alone(of_cpu(a=0.05), most_pending=2)
+    async with AsyncExitStack() as kept:
+
+        def comes(owner: str, cpu: int) -> asyncio.Task[Any]:
+            turn = queue.turn(of(owner, clock, cpu), queue.ticket())
+            return asyncio.create_task(kept.enter_async_context(turn))
+
+        herd = [comes("alice", 1000) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert [one.done() for one in herd] == [True, True, False, False, False]
+        others: list[asyncio.Task[Any]] = []
+        for owner, cpu in (("bob", 1000), ("alice", 2000), ("bob", 3000), ("carol", 3000)):
+            others.append(comes(owner, cpu))
+            await asyncio.sleep(0.1)
+        assert [one.done() for one in others] == [True, True, False, True]
+        assert not any(one.done() for one in herd[2:])
+        for one in (*herd, *others):
+            one.cancel()
+
+
+async def test_a_new_node_is_for_what_is_pending_first_but_not_for_ever() -> None:
+    room = room_for(0)
+    clock, queue = alone(room, most_pending=1)
+    async with queue.turn(of("alice", clock), queue.ticket()) as has_room:
+        assert has_room()
+        waiting = enter(queue, of("alice", clock))
+        await asyncio.sleep(1)
+        room.set_node(NodeRoom("new", (1 << 50, 1 << 50, 1 << 50, 1 << 50, 1)))
+        await asyncio.sleep(PROMISE_MS / 1000 - 1)
+        assert not waiting.done()
+        await asyncio.sleep(3)
+        assert waiting.done()
+
+
+async def test_a_start_that_never_begins_is_not_counted_as_one_that_its_owner_has() -> None:
+    clock, queue = alone(room_for(1))
+    sandbox = of("bob", clock)
+    async with queue.turn(sandbox, queue.ticket()):
+        assert queue._holdings.of("bob") == 1
+    assert queue._holdings.of("bob") == 0
+    async with queue.turn(sandbox, queue.ticket()):
+        queue.on(Transition.of(None, replace(sandbox, state=State.STARTING), here=True))
+    assert queue._holdings.of("bob") == 1
