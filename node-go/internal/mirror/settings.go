@@ -60,7 +60,7 @@ func ReadSettings(lookup func(string) (string, bool)) (Settings, error) {
 		MaxImageBytes:   read.count("MAX_IMAGE_BYTES", "68719476736", 0, 1<<50),
 		Stall:           time.Duration(read.count("STALL_MS", "30000", 100, 600_000)) * time.Millisecond,
 		Folder:          read.checked("FOLDER", os.TempDir(), folder),
-		Memory:          read.count("MEMORY_BYTES", "1073741824", 64<<20, 1<<44),
+		Memory:          read.count("MEMORY_BYTES", "1073741824", 1<<20, 1<<44),
 		Scratch:         read.count("SCRATCH_BYTES", "17179869184", 1<<20, 1<<50),
 	}
 	if settings.Commits != "" {

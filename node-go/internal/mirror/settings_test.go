@@ -33,6 +33,10 @@ func TestABadSettingIsNamedWithItsValueAndItsRule(t *testing.T) {
 	if err != nil || settings.Copies != 4 || len(settings.PlainRegistries) != 2 {
 		t.Fatal(settings, err)
 	}
+	// The chart passes the memory limit of the container on, whatever it is.
+	if settings, err = read("MEMORY_BYTES", "33554432"); err != nil || settings.Memory != 32<<20 {
+		t.Fatal(settings, err)
+	}
 	for _, bad := range [][2]string{
 		{"LISTEN", "nowhere"}, {"TLS_FOLDER", "/nowhere"}, {"TLS_FOLDER", ""}, {"CLIENT", " "},
 		{"REGISTRY", ""}, {"REGISTRY", "a/b"}, {"REGISTRY", "a b"}, {"REGISTRY_CA", "/nowhere"},
