@@ -46,6 +46,7 @@ from tests.support.installed import (
 from tests.support.private_place import images
 from tests.support.private_registry import told, upstream
 from tests.support.stack import free_port
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lazily, pytest.mark.timeout(900)]
 
@@ -161,9 +162,12 @@ async def test_the_first_start_is_whole_and_the_next_ones_are_lazy(place: Place)
         assert counted("lazy") >= lazy + 1
         async with await started(client, name) as third:
             await _is_lazy(client, stack, third, content)
-        # What has started from it to try it is gone.
-        pods = await objects("pods", "-n", stack.sandboxes)
-        assert not [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        # What has started from it to try it goes too.
+        await until(lambda: _no_pod_stays(stack))
+
+
+async def _no_pod_stays(stack: Installed) -> bool:
+    return all("deletionTimestamp" in pod["metadata"] for pod in await objects("pods", "-n", stack.sandboxes))
 
 
 async def _is_lazy(client: Client, stack: Installed, sandbox: Sandbox, content: str) -> None:

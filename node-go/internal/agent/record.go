@@ -5,25 +5,18 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
 )
 
-const (
-	// Beside the socket of the process that serves lazily mounted files.
-	snapshotterSocket = "snapshotter.sock"
-	// How long a container is waited for whose sandbox is ready.
-	runsIn    = 5 * time.Second
-	lookEvery = 50 * time.Millisecond
-)
+// Beside the socket of the process that serves lazily mounted files.
+const snapshotterSocket = "snapshotter.sock"
 
 type recordings = grpc.BidiStreamingServer[wire.RecordRequest, wire.Recording]
 
@@ -40,7 +33,7 @@ func (s *service) Record(stream recordings) error {
 	if asked.GetContainer() == "" || len(asked.GetContainer()) > maxNameBytes {
 		return problem.New(problem.InvalidArgument, "container: the name of a container is needed")
 	}
-	container, err := s.running(stream.Context(), asked)
+	container, err := s.pods.Container(stream.Context(), asked.GetSandboxId(), asked.GetContainer())
 	if err != nil {
 		return err
 	}
@@ -59,25 +52,6 @@ func (s *service) Record(stream recordings) error {
 	}
 	s.log.Info("recorded", "sandbox_id", asked.GetSandboxId(), "files", files)
 	return nil
-}
-
-// running returns the container of a sandbox that was told to be ready: its sidecar may say so a moment before the runtime
-// says that the container runs.
-func (s *service) running(ctx context.Context, asked *wire.RecordRequest) (*pods.Container, error) {
-	late := time.After(runsIn)
-	for {
-		found, err := s.pods.Container(ctx, asked.GetSandboxId(), asked.GetContainer())
-		if err == nil || problem.From(err).Code != problem.SandboxLost {
-			return found, err
-		}
-		select {
-		case <-time.After(lookEvery):
-		case <-late:
-			return nil, err
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // recorded returns how many files were told of.

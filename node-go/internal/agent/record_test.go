@@ -124,7 +124,7 @@ func TestAContainerThatIsAboutToRunIsWaitedFor(t *testing.T) {
 		defer runtime.Mutex.Unlock()
 		runtime.Containers = sandbox().Containers
 	}()
-	found, err := s.running(t.Context(), &wire.RecordRequest{SandboxId: "sb-1", Container: "target"})
+	found, err := s.pods.Container(t.Context(), "sb-1", "target")
 	if err != nil || found.ID != target {
 		t.Fatal(found, err)
 	}

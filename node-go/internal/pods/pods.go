@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,6 +19,12 @@ const (
 	podName       = "io.kubernetes.pod.name"
 	podNamespace  = "io.kubernetes.pod.namespace"
 	containerName = "io.kubernetes.container.name"
+)
+
+const (
+	// How long a container is waited for that was made and does not run yet.
+	runsIn    = 5 * time.Second
+	lookEvery = 50 * time.Millisecond
 )
 
 var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
@@ -87,28 +94,53 @@ type Container struct {
 	Mounts []string
 }
 
-// Container returns the running container of a sandbox that has a name.
+// Container returns the running container of a sandbox that has a name. Its sidecar may say that it is ready a moment before
+// the runtime says that the container runs: one that was made and has not ended is waited for.
 func (f *Finder) Container(ctx context.Context, sandbox, name string) (*Container, error) {
+	late := time.After(runsIn)
+	for {
+		found, begins, err := f.container(ctx, sandbox, name)
+		if !begins {
+			return found, err
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-late:
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// container looks once; an error comes with whether there is a container that may run soon.
+func (f *Finder) container(ctx context.Context, sandbox, name string) (*Container, bool, error) {
 	found, err := f.Find(ctx, sandbox)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	begins := false
 	for _, pod := range found {
 		listed, err := f.Runtime.Containers.ListContainers(ctx, &cri.ListContainersRequest{
 			Filter: &cri.ContainerFilter{PodSandboxId: pod.GetId(), LabelSelector: map[string]string{containerName: name}},
 		})
 		if err != nil {
-			return nil, containerd.Failed("look for the container "+name+" of "+sandbox, err)
+			return nil, false, containerd.Failed("look for the container "+name+" of "+sandbox, err)
 		}
 		for _, one := range listed.GetContainers() {
-			is := one.GetPodSandboxId() == pod.GetId() && one.GetLabels()[containerName] == name
-			if is && one.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+			if one.GetPodSandboxId() != pod.GetId() || one.GetLabels()[containerName] != name {
+				continue
+			}
+			switch one.GetState() {
+			case cri.ContainerState_CONTAINER_RUNNING:
 				mounts, err := f.mounts(ctx, one.GetId())
-				return &Container{pod.GetId(), one.GetId(), mounts}, err
+				return &Container{pod.GetId(), one.GetId(), mounts}, false, err
+			case cri.ContainerState_CONTAINER_CREATED:
+				begins = true
 			}
 		}
 	}
-	return nil, problem.New(problem.SandboxLost, "%s has no container %s that runs", sandbox, name)
+	return nil, begins, problem.New(problem.SandboxLost, "%s has no container %s that runs", sandbox, name)
 }
 
 func (f *Finder) mounts(ctx context.Context, container string) ([]string, error) {
