@@ -18,8 +18,9 @@ from tests.support.installed import Installed, apply, kubectl, own_cluster
 from tests.support.odd_registry import PASSWORD, USER, OddRegistry, odd_registry
 
 SMALL: dict[str, Any] = {"cpu": (0.001, 1), "memory": ("32Mi", "128Mi")}
-START_TIMEOUT_S = 20.0
-TOLD_WITHIN_S = 60.0
+# Far more than any of them takes on a busy node; that of the one that takes all of its time comes last.
+START_TIMEOUT_S, SILENT_S = 120.0, 20.0
+TOLD_WITHIN_S = 150.0
 SECRET = "rollbox-tests-registries"
 # What the pull of a node runs into, by kinds of `OddRegistry`: the code, whose fault it is, and words of the detail.
 PULLS = {
@@ -76,12 +77,15 @@ async def test_each_way_in_which_a_pull_goes_wrong_has_its_code_within_seconds(
 
         async def refused(kind: str) -> tuple[SandboxError, float]:
             began_s = time.monotonic()
-            creating = client.create(special.get(kind, registry.image(kind)), **SMALL, start_timeout=START_TIMEOUT_S)
+            within_s = SILENT_S if kind == "silent" else START_TIMEOUT_S
+            creating = client.create(special.get(kind, registry.image(kind)), **SMALL, start_timeout=within_s)
             with pytest.raises(SandboxError) as caught:
                 await asyncio.wait_for(creating, TOLD_WITHIN_S)
             return caught.value, time.monotonic() - began_s
 
-        told = dict(zip(PULLS, await asyncio.gather(*map(refused, PULLS)), strict=True))
+        *others, silent = PULLS
+        told = dict(zip(others, await asyncio.gather(*map(refused, others)), strict=True))
+        told[silent] = await refused(silent)
         for kind, (error, took_s) in told.items():
             print(f"{kind}: {error.code} ({error.fault}) after {took_s:.1f} s: {error.detail}")
         for kind, (code, fault, words) in PULLS.items():
