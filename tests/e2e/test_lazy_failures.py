@@ -22,7 +22,7 @@ TOLD_WITHIN_S = 30.0
 # A kubelet that waits for the runtime looks again after minutes at the latest.
 TAKEN_BACK_WITHIN_S = 300.0
 DAMAGED = 'rollbox_snapshotter_read_failures_total{reason="content"}'
-# Who tells what nodes know.
+# The source of what nodes know.
 AGENTS = (
     "nodeAgent.enabled=true",
     f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",

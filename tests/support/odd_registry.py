@@ -1,4 +1,4 @@
-"""A registry of this process that gives some images well to who has the password, and others in ways that go wrong."""
+"""A registry of this process: it gives clients with the password some images well, others in ways that go wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAYER_BYTES: Final = 1 << 20
 # How long the layer of `slow` takes, in so many parts.
 SLOW_S, SLOW_PARTS = 4.0, 16
 REFUSALS: Final = {"absent": (404, "MANIFEST_UNKNOWN"), "busy": (429, "TOOMANYREQUESTS"), "broken": (500, "UNKNOWN")}
-# Of these everything is refused to who does not have the password.
+# Of these everything is refused to clients without the password.
 CLOSED: Final = ("private", "slow")
 LAYERS: Final = ("private", "slow", "cut", "lying", "silent")
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}

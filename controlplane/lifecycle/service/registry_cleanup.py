@@ -113,7 +113,7 @@ class RegistryCleanup:
                         # Others heard that it is full a moment ago: none of them begins before what went is free.
                         await asyncio.sleep(URGENT_EVERY_S)
             except (Problem, StoreLostError) as problem:
-                self._log.error("who cleans the registry up is not known", detail=str(problem))
+                self._log.error("it is not known which replica cleans the registry up", detail=str(problem))
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _clean_full(self) -> None:

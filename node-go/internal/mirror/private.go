@@ -31,7 +31,7 @@ func Private(caFile string) (http.RoundTripper, error) {
 	}, nil
 }
 
-// Account returns the account of a file that holds USER:PASSWORD. It is read for each request: who renews it tells nobody.
+// Account returns the account of a file that holds USER:PASSWORD. It is read for each request: a renewal is not announced.
 func Account(path string) (authn.Authenticator, error) {
 	account := accountFile(path)
 	_, err := account.Authorization()

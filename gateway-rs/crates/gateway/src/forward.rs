@@ -56,7 +56,7 @@ const PAUSES: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(
 /// replica waits for the same sandbox.
 const SECOND_AFTER: Duration = Duration::from_secs(20);
 
-/// Whoever answers second is not hung up on for so long: a hang-up would tell that replica that the caller has gone,
+/// The replica that answers second is not hung up on for so long: a hang-up would tell it that the caller has gone,
 /// and a replica that has not yet heard that the sandbox was given away would end it.
 const HEARD_OUT: Duration = Duration::from_secs(120);
 
