@@ -1,4 +1,4 @@
-"""The dashboards as Grafana's JSON, of the panels in boards.py."""
+"""The dashboards as Grafana's JSON, of the panels in boards/."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, StackingMode, TooltipDisplayMode
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType, DataSourceRef, VariableRefresh
 
-from boards import BOARDS, Board, Panel
+from boards import BOARDS
+from boards.model import Board, Panel
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 SELECTOR = 'namespace=~"$namespace"'

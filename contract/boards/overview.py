@@ -1,0 +1,123 @@
+"""Whether the installation is well."""
+
+from __future__ import annotations
+
+from boards.model import Board, Panel, Query, Row
+from boards.queries import (
+    COLD_TOTAL,
+    CREATES,
+    ENDS,
+    EXECS,
+    INFRA,
+    MASKED,
+    OF_ENDS,
+    PHASE,
+    WARM,
+    hourly,
+    quantile,
+    quantiles,
+    rate,
+    share,
+)
+
+OVERVIEW = Board(
+    "overview",
+    "rollbox: overview",
+    "Whether the installation is well: what runs, how it ends, how long starts and commands take.",
+    (
+        Row(
+            "Now",
+            (
+                Panel("Running", [Query('max(rollbox_sandboxes{$N,state="running"})')], kind="stat"),
+                Panel("Creates a minute", [Query(f"60 * {rate(CREATES)}")], kind="stat"),
+                Panel(
+                    "Masked samples, last hour",
+                    [Query(share(hourly(ENDS, MASKED), hourly(ENDS)))],
+                    "percentunit",
+                    "stat",
+                    f"The headline: {OF_ENDS}.",
+                ),
+                Panel(
+                    "Infrastructure faults, last hour",
+                    [Query(share(hourly(ENDS, INFRA), hourly(ENDS)))],
+                    "percentunit",
+                    "stat",
+                    "Ends whose fault is the platform's or of capacity. The objective is under 0.5 %.",
+                ),
+                Panel("Served warm", [Query(share(rate(CREATES, WARM), rate(CREATES)))], "percentunit", "stat"),
+                Panel("Cold start, p99", [Query(quantile(0.99, PHASE, COLD_TOTAL))], "s", "stat"),
+            ),
+        ),
+        Row(
+            "Sandboxes",
+            (
+                Panel(
+                    "Sandboxes by state", [Query("max by (state) (rollbox_sandboxes{$N})", "{{state}}")], stacked=True
+                ),
+                Panel(
+                    "Masked samples by code",
+                    [
+                        Query(
+                            f"{rate(ENDS, MASKED, 'cause')} / on() group_left() clamp_min({rate(ENDS)}, 1e-9)",
+                            "{{cause}}",
+                        )
+                    ],
+                    "percentunit",
+                    what=f"As a part of all ends: {OF_ENDS}.",
+                    stacked=True,
+                ),
+                Panel("Ends by fault", [Query(rate(ENDS, by="fault"), "{{fault}}")], "ops", stacked=True),
+                Panel("Ends by cause", [Query(f"topk(8, {rate(ENDS, by='cause')})", "{{cause}}")], "ops"),
+                Panel(
+                    "Creates by how they were served",
+                    [Query(rate(CREATES, by="served"), "{{served}}")],
+                    "ops",
+                    stacked=True,
+                ),
+                Panel("Cold starts", quantiles(PHASE, COLD_TOTAL), "s"),
+            ),
+        ),
+        Row(
+            "Commands",
+            (
+                Panel("Commands by end", [Query(rate(EXECS, by="end"), "{{end}}")], "ops", stacked=True),
+                Panel("Commands, from request to answer", quantiles("rollbox_gateway_exec_total_seconds"), "s"),
+                Panel(
+                    "Answers that are problems, by fault",
+                    [Query(rate("rollbox_gateway_errors_total", by="fault"), "{{fault}}")],
+                    "ops",
+                ),
+            ),
+        ),
+        Row(
+            "Control plane",
+            (
+                Panel("Store answers", [Query("min(rollbox_store_up{$N})", "of all replicas")], most=1),
+                Panel("Failed calls of the store", [Query(rate("rollbox_store_errors_total"), "errors")], "ops"),
+                Panel(
+                    "API answers",
+                    [Query(rate("rollbox_api_answers_total", by="status"), "{{status}}")],
+                    "ops",
+                    stacked=True,
+                ),
+                Panel(
+                    "Work that one replica does",
+                    [Query("sum by (role) (rollbox_replica_role{$N})", "{{role}}")],
+                    what="Each 1; for seconds 0, when the replica that did it has gone. More than 1: two replicas do it.",
+                ),
+                Panel("Connected gateways", [Query("max(rollbox_route_feed_subscribers{$N})", "gateways")]),
+                Panel(
+                    "Oldest sandbox by state",
+                    [
+                        Query(
+                            'max by (state) (rollbox_sandbox_oldest_seconds{$N,state=~"requested|queued|starting|ending"})',
+                            "{{state}}",
+                        )
+                    ],
+                    "s",
+                    what="What stays in one of these is stuck.",
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Pools and capacity."""
+
+from __future__ import annotations
+
+from boards.model import Board, Panel, Query, Row
+from boards.queries import CREATES, ENDS, PHASE, POOLED, WARM, quantiles, rate
+
+POOLS = Board(
+    "pools",
+    "rollbox: pools and capacity",
+    "Whether pools keep up with what is claimed, and whether there is room.",
+    (
+        Row(
+            "Pools",
+            (
+                Panel("Ready", [Query('sum by (pool) (rollbox_pool_sandboxes{$N,what="ready"})', "{{pool}}")]),
+                Panel(
+                    "Ready, of what is wanted",
+                    [
+                        Query(
+                            'sum by (pool) (rollbox_pool_sandboxes{$N,what="ready"}) / '
+                            'clamp_min(sum by (pool) (rollbox_pool_sandboxes{$N,what="wanted"}), 1)',
+                            "{{pool}}",
+                        )
+                    ],
+                    "percentunit",
+                    what="0 for long: the pool is dry, and creates start cold.",
+                ),
+                Panel(
+                    "Starting and outdated",
+                    [
+                        Query(
+                            'sum by (pool, what) (rollbox_pool_sandboxes{$N,what=~"starting|outdated"})',
+                            "{{pool}} {{what}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    "Served warm, by pool",
+                    [
+                        Query(
+                            f"{rate(CREATES, WARM + ',' + POOLED, 'pool')} / clamp_min({rate(CREATES, POOLED, 'pool')}, 1e-9)",
+                            "{{pool}}",
+                        )
+                    ],
+                    "percentunit",
+                    most=1,
+                ),
+                Panel(
+                    "Cold although there is a pool",
+                    [Query(rate(CREATES, 'served!="warm",pool!=""', "pool, served"), "{{pool}} {{served}}")],
+                    "ops",
+                ),
+                Panel("A start of a pool's sandbox", quantiles(PHASE, 'phase="total",start="pool"'), "s"),
+            ),
+        ),
+        Row(
+            "Capacity",
+            (
+                Panel(
+                    "Sandboxes",
+                    [
+                        Query('sum(max by (state) (rollbox_sandboxes{$N,state!="ended"}))', "there"),
+                        Query("max(rollbox_sandboxes_limit{$N})", "limit (0: none)"),
+                    ],
+                ),
+                Panel("Starts that fit on no node", [Query("sum(rollbox_starts_unplaced{$N})", "starts")]),
+                Panel(
+                    "Scheduler against free room",
+                    [Query(rate("rollbox_placement_disagreements_total", by="scheduler"), "{{scheduler}}")],
+                    "ops",
+                    what="It placed what had no room by the platform's arithmetic, or refused what had some.",
+                ),
+                Panel("Ends for want of room", [Query(rate(ENDS, 'fault="capacity"', "cause"), "{{cause}}")], "ops"),
+                Panel(
+                    "Ended and not stopped by their node",
+                    [Query("max(rollbox_sandboxes_not_stopped{$N})", "sandboxes")],
+                ),
+                Panel(
+                    "Oldest sandbox by state",
+                    [Query("max by (state) (rollbox_sandbox_oldest_seconds{$N})", "{{state}}")],
+                    "s",
+                ),
+                Panel(
+                    "Free for images, by node",
+                    [Query("min by (instance) (rollbox_node_images_free_bytes{$N})", "{{instance}}")],
+                    "bytes",
+                ),
+            ),
+        ),
+    ),
+)
