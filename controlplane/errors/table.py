@@ -136,7 +136,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The request contradicts an earlier one or the present state.",
-        hint="Use a fresh key for other parameters, or the same parameters for the same key.",
+        hint="The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again.",
     ),
     "payload_too_large": Entry(
         http=413,

@@ -127,13 +127,13 @@ class NotFound(SandboxError):
 
 
 class Conflict(SandboxError):
-    """The request contradicts an earlier one or the present state. Use a fresh key for other parameters, or the same parameters for the same key."""
+    """The request contradicts an earlier one or the present state. The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."""
 
     code = "conflict"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "Use a fresh key for other parameters, or the same parameters for the same key."
+    hint = "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
 
 
 class PayloadTooLarge(SandboxError):

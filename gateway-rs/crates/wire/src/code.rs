@@ -632,7 +632,7 @@ impl Code {
             }
             Self::NotFound => "Check the name; the list of the same kind shows what there is.",
             Self::Conflict => {
-                "Use a fresh key for other parameters, or the same parameters for the same key."
+                "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
             }
             Self::PayloadTooLarge => "Send less in one request; put large inputs into files.",
             Self::ImageNotFound => "Check the spelling, tag and registry credentials of the image.",
