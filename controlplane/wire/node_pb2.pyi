@@ -80,25 +80,31 @@ class Broken(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ListImagesRequest(_message.Message):
-    __slots__ = ("layers", "known")
+    __slots__ = ("layers", "known", "changes")
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     layers: bool
     known: str
-    def __init__(self, layers: _Optional[bool] = ..., known: _Optional[str] = ...) -> None: ...
+    changes: bool
+    def __init__(self, layers: _Optional[bool] = ..., known: _Optional[str] = ..., changes: _Optional[bool] = ...) -> None: ...
 
 class ImageList(_message.Message):
-    __slots__ = ("images", "version", "unchanged")
+    __slots__ = ("images", "version", "unchanged", "changes", "gone")
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     version: str
     unchanged: bool
-    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., version: _Optional[str] = ..., unchanged: _Optional[bool] = ...) -> None: ...
+    changes: bool
+    gone: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., version: _Optional[str] = ..., unchanged: _Optional[bool] = ..., changes: _Optional[bool] = ..., gone: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Image(_message.Message):
-    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers", "brought_ms", "layers")
+    __slots__ = ("names", "digests", "id", "size_bytes", "pinned", "lazy", "last_used_ms", "containers", "brought_ms", "layers", "mark")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +115,7 @@ class Image(_message.Message):
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     BROUGHT_MS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     digests: _containers.RepeatedScalarFieldContainer[str]
     id: str
@@ -119,7 +126,8 @@ class Image(_message.Message):
     containers: int
     brought_ms: int
     layers: _containers.RepeatedCompositeFieldContainer[Layer]
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ..., brought_ms: _Optional[int] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ...) -> None: ...
+    mark: int
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[str]] = ..., id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., pinned: _Optional[bool] = ..., lazy: _Optional[bool] = ..., last_used_ms: _Optional[int] = ..., containers: _Optional[int] = ..., brought_ms: _Optional[int] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., mark: _Optional[int] = ...) -> None: ...
 
 class Layer(_message.Message):
     __slots__ = ("digest", "size_bytes")

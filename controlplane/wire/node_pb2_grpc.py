@@ -82,7 +82,8 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
+        """All images of the node, as its container runtime tells them. To a caller that knows them nothing but that they are the
+        same; to one that knows an earlier state, what has changed since, as long as the agent remembers that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

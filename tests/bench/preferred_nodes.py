@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
+from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference, ToldImages, version_of
 from controlplane.model import SandboxSpec
 from tests.bench.record import Record, distribution, save
 
@@ -62,16 +62,19 @@ def measure() -> list[Record]:
         [node(number) for number in range(NODES)],
         [dice.sample(range(IMAGES), PER_NODE) for _ in range(NODES)],
     )
-    preference = NodePreference(SystemClock())
+    preference, told = NodePreference(SystemClock()), ToldImages()
     tracemalloc.start()
     for one, numbers in zip(nodes, held, strict=True):
-        preference.catalogue.replace(one.name, map(image, numbers))
+        told.replace(one.name, "", {number + 1: image(number) for number in numbers})
+        preference.catalogue.replace(one.name, told.images(one.name))
     size_mib = tracemalloc.get_traced_memory()[0] / 1048576
     tracemalloc.stop()
 
     def changed(number: int) -> None:
-        numbers = [*held[number][1:], dice.randrange(IMAGES)]
-        preference.catalogue.replace(nodes[number].name, map(image, numbers))
+        name, new = nodes[number].name, IMAGES + number
+        marks = {one + 1 for one in (*held[number][1:], new)}
+        told.change(name, version_of(marks), {new + 1: image(new)}, [held[number][0] + 1])
+        preference.catalogue.replace(name, told.images(name))
 
     def wish(number: int, *, of: int) -> object:
         layers = image(of + number).layers

@@ -99,7 +99,7 @@ func (s *service) ListImages(ctx context.Context, request *wire.ListImagesReques
 	if len(known) > maxNameBytes {
 		return nil, problem.New(problem.InvalidArgument, "known has %d bytes, more than a version has", len(known))
 	}
-	return s.store.Tell(ctx, known, request.GetLayers())
+	return s.store.Tell(ctx, known, request.GetLayers(), request.GetChanges())
 }
 
 func (s *service) Prefetch(request *wire.PrefetchRequest, stream grpc.ServerStreamingServer[wire.PrefetchProgress]) error {

@@ -2,10 +2,6 @@ package images
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -64,16 +60,4 @@ func digestOf(one *cri.Image) string {
 		}
 	}
 	return ""
-}
-
-// version is equal for lists of which all is equal that a caller wants to know soon.
-func version(images []*wire.Image) string {
-	lines := make([]string, 0, len(images))
-	for _, one := range images {
-		lines = append(lines, fmt.Sprintf("%q %q %s %d %t %t %d",
-			one.GetNames(), one.GetDigests(), one.GetId(), one.GetSizeBytes(), one.GetPinned(), one.GetLazy(), len(one.GetLayers())))
-	}
-	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	return hex.EncodeToString(sum[:16])
 }

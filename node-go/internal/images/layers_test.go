@@ -36,14 +36,14 @@ func TestLayersAreThoseOfTheManifestAndAreReadOnce(t *testing.T) {
 func TestLayersOfAManifestThatIsNotHereAreLookedForAgain(t *testing.T) {
 	played := node()
 	storing := store(opened(t, played), []string{"kata"}, NewUse())
-	before, err := storing.Tell(context.Background(), "", true)
+	before, err := storing.Tell(context.Background(), "", true, false)
 	if err != nil || len(before.GetImages()[0].GetLayers()) != 0 {
 		t.Fatalf("%v, %v", before, err)
 	}
 	played.Mutex.Lock()
 	played.Blobs = map[string][]byte{"sha256:d1": []byte(manifestText)}
 	played.Mutex.Unlock()
-	after, err := storing.Tell(context.Background(), before.GetVersion(), true)
+	after, err := storing.Tell(context.Background(), before.GetVersion(), true, false)
 	if err != nil || after.GetUnchanged() || len(after.GetImages()[0].GetLayers()) != 2 {
 		t.Errorf("%v, %v", after, err)
 	}
@@ -52,7 +52,7 @@ func TestLayersOfAManifestThatIsNotHereAreLookedForAgain(t *testing.T) {
 func TestAListThatIsKnownIsNotToldAgain(t *testing.T) {
 	played := node()
 	storing := store(opened(t, played), []string{"kata"}, NewUse())
-	first, err := storing.Tell(context.Background(), "", false)
+	first, err := storing.Tell(context.Background(), "", false, false)
 	if err != nil || first.GetUnchanged() || len(first.GetImages()) != 3 {
 		t.Fatalf("%v, %v", first, err)
 	}
@@ -60,14 +60,14 @@ func TestAListThatIsKnownIsNotToldAgain(t *testing.T) {
 	played.Mutex.Lock()
 	played.Containers = nil
 	played.Mutex.Unlock()
-	again, err := storing.Tell(context.Background(), first.GetVersion(), false)
+	again, err := storing.Tell(context.Background(), first.GetVersion(), false, false)
 	if err != nil || !again.GetUnchanged() || again.Images != nil || again.GetVersion() != first.GetVersion() {
 		t.Errorf("%v, %v", again, err)
 	}
 	played.Mutex.Lock()
 	played.Images = append(played.Images, &cri.Image{Id: "sha256:dddd"})
 	played.Mutex.Unlock()
-	changed, err := storing.Tell(context.Background(), first.GetVersion(), false)
+	changed, err := storing.Tell(context.Background(), first.GetVersion(), false, false)
 	if err != nil || changed.GetUnchanged() || len(changed.GetImages()) != 4 {
 		t.Errorf("%v, %v", changed, err)
 	}

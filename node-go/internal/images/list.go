@@ -3,6 +3,7 @@ package images
 
 import (
 	"context"
+	"slices"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,27 +19,41 @@ type Store struct {
 	brought *Brought
 	lazy    *laziness
 	layers  *layering
+	history *history
 }
 
 // NewStore returns the images of a containerd; sandboxes start from them by some runtime handlers.
 func NewStore(runtime *containerd.Runtime, handlers []string, use *Use, brought *Brought) *Store {
 	return &Store{
 		runtime: runtime, use: use, brought: brought,
-		lazy: newLaziness(runtime, handlers), layers: newLayering(runtime.Content),
+		lazy: newLaziness(runtime, handlers), layers: newLayering(runtime.Content), history: newHistory(),
 	}
 }
 
-// Tell returns all images; to a caller that knows this version of the list only that. Cost: see List.
-func (s *Store) Tell(ctx context.Context, known string, layers bool) (*wire.ImageList, error) {
+// Tell returns all images; to a caller that knows this version of the list only that, and to one that takes changes
+// (`changes`) those since the version that it knows, as long as that is remembered. Cost: see List.
+func (s *Store) Tell(ctx context.Context, known string, layers, changes bool) (*wire.ImageList, error) {
 	found, err := s.List(ctx, layers)
 	if err != nil {
 		return nil, err
 	}
-	now := version(found)
-	if now == known {
-		return &wire.ImageList{Version: now, Unchanged: true}, nil
+	marks := map[uint64]bool{}
+	for _, one := range found {
+		one.Mark = markOf(one)
+		marks[one.Mark] = true
 	}
-	return &wire.ImageList{Version: now, Images: found}, nil
+	told := &wire.ImageList{Version: versionOf(marks), Images: found}
+	if changes {
+		// Whatever the caller knows: the next one may know what is told now.
+		if came, gone, remembered := s.history.since(known, told.Version, marks); remembered {
+			isOld := func(one *wire.Image) bool { return !came[one.GetMark()] }
+			told.Images, told.Gone, told.Changes = slices.DeleteFunc(found, isOld), gone, true
+		}
+	}
+	if told.Version == known {
+		return &wire.ImageList{Version: known, Unchanged: true}, nil
+	}
+	return told, nil
 }
 
 // List returns all images, with their layers where these are asked for. Cost: three calls and three for each handler; and

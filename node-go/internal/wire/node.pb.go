@@ -415,8 +415,9 @@ func (x *Broken) GetWhy() string {
 
 type ListImagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Layers        bool                   `protobuf:"varint,1,opt,name=layers,proto3" json:"layers,omitempty"` // tell Image.layers too
-	Known         string                 `protobuf:"bytes,2,opt,name=known,proto3" json:"known,omitempty"`    // ImageList.version of an answer that the caller has; empty: none
+	Layers        bool                   `protobuf:"varint,1,opt,name=layers,proto3" json:"layers,omitempty"`   // tell Image.layers too
+	Known         string                 `protobuf:"bytes,2,opt,name=known,proto3" json:"known,omitempty"`      // ImageList.version of an answer that the caller has; empty: none
+	Changes       bool                   `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"` // the caller takes in what has changed since `known`, instead of all images
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,12 +466,24 @@ func (x *ListImagesRequest) GetKnown() string {
 	return ""
 }
 
+func (x *ListImagesRequest) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
+}
+
 type ImageList struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Images []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
-	// Equal for lists of which all but last_used_ms, containers and brought_ms is equal.
-	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	Unchanged     bool   `protobuf:"varint,3,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // it still has the version that the caller knows: the images are left out
+	// Equal for lists with equal marks: the first 16 bytes, in hexadecimal, of the SHA-256 of the marks of all images, each
+	// once, in ascending order, as 8 bytes with the highest first. So a caller knows whether what it has is what the node has.
+	Version   string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Unchanged bool   `protobuf:"varint,3,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // it still has the version that the caller knows: the images are left out
+	// Only of an answer to `changes`: the images are those that came since the version that the caller knows. What has
+	// changed came, and its earlier state has gone. False: the images are all.
+	Changes       bool     `protobuf:"varint,4,opt,name=changes,proto3" json:"changes,omitempty"`
+	Gone          []uint64 `protobuf:"fixed64,5,rep,packed,name=gone,proto3" json:"gone,omitempty"` // marks of what has gone since; what came again is among the images too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +539,20 @@ func (x *ImageList) GetUnchanged() bool {
 	return false
 }
 
+func (x *ImageList) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
+}
+
+func (x *ImageList) GetGone() []uint64 {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
 type Image struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Names      []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`                                      // with a tag, as pulled
@@ -540,7 +567,9 @@ type Image struct {
 	// brought one, and may need it.
 	BroughtMs *int64 `protobuf:"varint,9,opt,name=brought_ms,json=broughtMs,proto3,oneof" json:"brought_ms,omitempty"`
 	// What it consists of, as its manifest says; none: not asked for, or its manifest is not here.
-	Layers        []*Layer `protobuf:"bytes,10,rep,name=layers,proto3" json:"layers,omitempty"`
+	Layers []*Layer `protobuf:"bytes,10,rep,name=layers,proto3" json:"layers,omitempty"`
+	// Equal for images of which all but last_used_ms, containers and brought_ms is equal, on every node; 0: not told.
+	Mark          uint64 `protobuf:"fixed64,11,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +672,13 @@ func (x *Image) GetLayers() []*Layer {
 		return x.Layers
 	}
 	return nil
+}
+
+func (x *Image) GetMark() uint64 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
 }
 
 type Layer struct {
@@ -1745,14 +1781,17 @@ const file_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +
 	"\x06Broken\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"A\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"[\n" +
 	"\x11ListImagesRequest\x12\x16\n" +
 	"\x06layers\x18\x01 \x01(\bR\x06layers\x12\x14\n" +
-	"\x05known\x18\x02 \x01(\tR\x05known\"s\n" +
+	"\x05known\x18\x02 \x01(\tR\x05known\x12\x18\n" +
+	"\achanges\x18\x03 \x01(\bR\achanges\"\xa1\x01\n" +
 	"\tImageList\x12.\n" +
 	"\x06images\x18\x01 \x03(\v2\x16.rollbox.node.v1.ImageR\x06images\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
-	"\tunchanged\x18\x03 \x01(\bR\tunchanged\"\xdb\x02\n" +
+	"\tunchanged\x18\x03 \x01(\bR\tunchanged\x12\x18\n" +
+	"\achanges\x18\x04 \x01(\bR\achanges\x12\x12\n" +
+	"\x04gone\x18\x05 \x03(\x06R\x04gone\"\xef\x02\n" +
 	"\x05Image\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
 	"\adigests\x18\x02 \x03(\tR\adigests\x12\x0e\n" +
@@ -1769,7 +1808,8 @@ const file_node_proto_rawDesc = "" +
 	"\n" +
 	"brought_ms\x18\t \x01(\x03H\x02R\tbroughtMs\x88\x01\x01\x12.\n" +
 	"\x06layers\x18\n" +
-	" \x03(\v2\x16.rollbox.node.v1.LayerR\x06layersB\a\n" +
+	" \x03(\v2\x16.rollbox.node.v1.LayerR\x06layers\x12\x12\n" +
+	"\x04mark\x18\v \x01(\x06R\x04markB\a\n" +
 	"\x05_lazyB\x0f\n" +
 	"\r_last_used_msB\r\n" +
 	"\v_brought_ms\">\n" +

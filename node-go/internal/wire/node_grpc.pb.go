@@ -40,7 +40,8 @@ const (
 type NodeClient interface {
 	// What this node is.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*Description, error)
-	// All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
+	// All images of the node, as its container runtime tells them. To a caller that knows them nothing but that they are the
+	// same; to one that knows an earlier state, what has changed since, as long as the agent remembers that.
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ImageList, error)
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(ctx context.Context, in *PrefetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrefetchProgress], error)
@@ -164,7 +165,8 @@ type Node_RecordClient = grpc.BidiStreamingClient[RecordRequest, Recording]
 type NodeServer interface {
 	// What this node is.
 	Describe(context.Context, *DescribeRequest) (*Description, error)
-	// All images of the node, as its container runtime tells them; nothing but that they are the same, to a caller that knows them.
+	// All images of the node, as its container runtime tells them. To a caller that knows them nothing but that they are the
+	// same; to one that knows an earlier state, what has changed since, as long as the agent remembers that.
 	ListImages(context.Context, *ListImagesRequest) (*ImageList, error)
 	// Pulls an image as a sandbox's start would, and tells progress until it is here. Equal calls join; a bounded number pulls at once and the others wait. A pull ends when the last of its callers has gone.
 	Prefetch(*PrefetchRequest, grpc.ServerStreamingServer[PrefetchProgress]) error

@@ -94,14 +94,14 @@ class NodeAgents:
         return tuple(found.images)
 
     async def images_since(self, node: str, known: str) -> node_pb2.ImageList:
-        """What images a node has, with their layers; only that they are the same, where this version of them is known.
+        """What images a node has, with their layers; what has changed since a version of them that is known there.
 
         Raises:
             Problem: upstream_timeout: its agent, or its container runtime, does not answer.
         """
         stub = await self._stub(node)
         with _called(node):
-            request = node_pb2.ListImagesRequest(layers=True, known=known)
+            request = node_pb2.ListImagesRequest(layers=True, known=known, changes=True)
             found: node_pb2.ImageList = await stub.ListImages(request, timeout=LOOK_TIMEOUT_S)
         return found
 

@@ -2,19 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.kubernetes.preference import Catalogue, HeldImage
+from controlplane.cluster.kubernetes.preference import Catalogue, HeldImage, ToldImages
 from controlplane.errors import Problem
 from controlplane.wire import node_pb2
 
-# Between two looks at the same node. A node whose images are the same says that in some hundred bytes; what starts and
-# prefetches change meanwhile is seen without it.
+# Between two looks at the same node. An image that has changed is some hundred bytes; what starts and prefetches change
+# meanwhile is seen without it.
 LOOK_EVERY_S: Final = (50.0, 70.0)
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE: Final = 32
@@ -39,7 +39,7 @@ class CatalogueUpkeep:
         self._catalogue = catalogue
         self._nodes = nodes
         self._clock = clock
-        self._versions: dict[str, str] = {}
+        self._told = ToldImages()
         self._answered_ms: dict[str, int] = {}
         self._log = structlog.get_logger("images")
 
@@ -50,7 +50,7 @@ class CatalogueUpkeep:
             await asyncio.sleep(random.uniform(*LOOK_EVERY_S))  # noqa: S311 - no secret
 
     async def turn(self) -> None:
-        """Looks at all nodes once. Cost: a call for each, and the images of those that have others than before."""
+        """Looks at all nodes once. Cost: a call for each, and the images that they did not have before."""
         nodes = {*self._nodes()}
         for gone in {*self._catalogue.nodes} - nodes:
             self._forget(gone)
@@ -66,25 +66,36 @@ class CatalogueUpkeep:
 
     async def _look(self, node: str) -> None:
         try:
-            told = await self._agents.images_since(node, self._versions.get(node, ""))
+            await self._take(node)
         except Problem as problem:
             self._log.debug("node does not tell its images", node=node, code=problem.code, detail=problem.detail)
             if self._clock.now_ms() - self._answered_ms.get(node, 0) > FORGET_MS:
                 self._forget(node)
-            return
+
+    async def _take(self, node: str) -> None:
+        answer = await self._agents.images_since(node, self._told.version(node))
+        if answer.changes and not self._told.change(node, answer.version, _marked(answer.images), answer.gone):
+            self._log.warning("what has changed on a node does not fit what is known of its images", node=node)
+            answer = await self._agents.images_since(node, "")
+        if not answer.changes and not answer.unchanged:
+            by_use = sorted(answer.images, key=lambda one: max(one.last_used_ms, one.brought_ms))
+            self._told.replace(node, answer.version, _marked(by_use))
         self._answered_ms[node] = self._clock.now_ms()
-        if not told.unchanged:
-            self._catalogue.replace(node, map(_held, told.images))
-            self._versions[node] = told.version
+        if not answer.unchanged:
+            self._catalogue.replace(node, self._told.images(node))
 
     def _forget(self, node: str) -> None:
         self._catalogue.forget(node)
-        self._versions.pop(node, None)
+        self._told.forget(node)
         self._answered_ms.pop(node, None)
+
+
+def _marked(images: Iterable[node_pb2.Image]) -> Mapping[int, HeldImage]:
+    """By mark; agents of older versions tell none."""
+    return {one.mark or -place: _held(one) for place, one in enumerate(images, 1)}
 
 
 def _held(image: node_pb2.Image) -> HeldImage:
     digests = [digest for name in image.digests if (digest := name.partition("@")[2])]
     layers = {one.digest: one.size_bytes for one in image.layers}
-    used_ms = max(image.last_used_ms, image.brought_ms)
-    return HeldImage(tuple(dict.fromkeys(digests)), tuple(image.names), layers, image.lazy, used_ms)
+    return HeldImage(tuple(dict.fromkeys(digests)), tuple(image.names), layers, image.lazy)

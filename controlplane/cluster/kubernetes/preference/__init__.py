@@ -10,6 +10,7 @@ from controlplane.cluster.kubernetes.preference.catalogue import Catalogue, Held
 from controlplane.cluster.kubernetes.preference.choice import MOST_PREFERRED, Candidates, preferred
 from controlplane.cluster.kubernetes.preference.occupancy import Occupancy
 from controlplane.cluster.kubernetes.preference.preference import NodePreference
+from controlplane.cluster.kubernetes.preference.told import ToldImages, version_of
 
 __all__ = [
     "MOST_PREFERRED",
@@ -18,6 +19,8 @@ __all__ = [
     "HeldImage",
     "NodePreference",
     "Occupancy",
+    "ToldImages",
     "key_of",
     "preferred",
+    "version_of",
 ]

@@ -7,13 +7,12 @@ a question takes milliseconds (``tests/bench/preferred_nodes.py``).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from heapq import nlargest
 from operator import or_
 from typing import Final
 
 from controlplane.images import parse
 
-# Of one node, those that were used last; further ones are not known, which costs a pull and nothing else.
+# Of one node, the last of those that are told; further ones are not known, which costs a pull and nothing else.
 MOST_IMAGES: Final = 4096
 
 
@@ -26,7 +25,7 @@ def key_of(image: str) -> str:
     return reference.digest or str(reference)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class HeldImage:
     """An image that a node has.
 
@@ -35,14 +34,12 @@ class HeldImage:
         names: with tags, by which it may be meant where no digest is known; see ``key_of``.
         layers: the bytes of each, compressed, by digest; empty: not told.
         lazy: its files are fetched as they are read, so that the node has no layer of it.
-        used_ms: when it was used last, or came (Unix ms); 0: not known.
     """
 
     digests: Sequence[str]
     names: Sequence[str] = ()
     layers: Mapping[str, int] = field(default_factory=dict)
     lazy: bool = False
-    used_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -73,9 +70,9 @@ class Catalogue:
         return len(self._images)
 
     def replace(self, node: str, images: Iterable[HeldImage]) -> None:
-        """Takes in all images of a node. Cost: a pass over their layers."""
+        """Takes in all images of a node, those that are needed most at the end. Cost: a pass over their layers."""
         bit = 1 << self._position(node)
-        held = {key: image for image in _used_last(images) for key in (*image.digests, *image.names)}
+        held = {key: image for image in [*images][-MOST_IMAGES:] for key in (*image.digests, *image.names)}
         before = self._told.get(node, frozenset())
         layers_before = self._layers_on(before, bit)
         for key in before:
@@ -164,9 +161,3 @@ class Catalogue:
         left = self._layers.pop(layer, 0) & ~bit
         if left:
             self._layers[layer] = left
-
-
-def _used_last(images: Iterable[HeldImage]) -> Sequence[HeldImage]:
-    """As many as are known of one node."""
-    every = list(images)
-    return every if len(every) <= MOST_IMAGES else nlargest(MOST_IMAGES, every, key=lambda one: one.used_ms)

@@ -293,16 +293,14 @@ def test_the_catalogue_has_what_each_node_told_last_and_no_more(
     assert not catalogue.shares("a", {"l1": 1, "l2": 1, "l3": 1, "l4": 1}, ["n1", "n2", "n3"], lazily=True)
 
 
-def test_of_a_node_with_very_many_images_those_that_were_used_last_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_node_with_very_many_images_the_last_ones_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controlplane.cluster.kubernetes.preference.catalogue.MOST_IMAGES", 2)
     known = Catalogue()
-    held = [
-        HeldImage((f"sha256:{name}",), used_ms=used_ms) for name, used_ms in (("a", 1), ("b", 3), ("c", 0), ("d", 2))
-    ]
+    held = [HeldImage((f"sha256:{name}",)) for name in "acdb"]
     known.replace("n", held)
     whole = {name: known.shares(f"sha256:{name}", {}, ["n"], lazily=False) for name in "abcd"}
     assert whole == {"a": {}, "b": {"n": 1.0}, "c": {}, "d": {"n": 1.0}}
-    known.replace("n", held[:2])
+    known.replace("n", [held[0], held[3]])
     assert known.shares("sha256:a", {}, ["n"], lazily=False) == {"n": 1.0}
 
 
