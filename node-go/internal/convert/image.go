@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -22,8 +23,8 @@ type Options struct {
 	// was interrupted goes on with them. Besides, it takes the decompressed size of the largest layer. The library that
 	// writes layers takes as much as the finished layer in the folder for temporary files (TMPDIR).
 	Folder string
-	// First are the paths of files that are read first, in this order; those that the image does not have are left out,
-	// and those in folders of which a layer has no entry stay where they are.
+	// First are the paths of files that are read first, in this order, each in the layer that it is read from; those that
+	// the image does not have are left out, and those in folders of which that layer has no entry stay where they are.
 	First []string
 	// Limits that hold; the zero value stands for DefaultLimits.
 	Limits Limits
@@ -56,13 +57,12 @@ func Image(ctx context.Context, source v1.Image, options Options) (v1.Image, err
 		return nil, err
 	}
 	work := &layers{options.Folder, options.First, options.Limits, options.Limits.ImageBytes, options.Worked}
-	var done []*written
-	for i, part := range parts {
-		one, err := work.convert(ctx, part, config.RootFS.DiffIDs[i])
-		if err != nil {
+	done := make([]*written, len(parts))
+	// Upper layers hide files of lower ones.
+	for i, part := range slices.Backward(parts) {
+		if done[i], err = work.convert(ctx, part, config.RootFS.DiffIDs[i]); err != nil {
 			return nil, err
 		}
-		done = append(done, one)
 		if options.Done != nil {
 			options.Done()
 		}

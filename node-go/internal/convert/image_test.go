@@ -270,9 +270,10 @@ func rawSparse(t *testing.T) []byte {
 
 func TestAnInterruptedConversionGoesOn(t *testing.T) {
 	folder := t.TempDir()
+	// From the top to the bottom.
 	first := &stored{Layer: layerOf(t, rich(t))}
 	second := &stored{Layer: layerOf(t, archive(t, plainFile("a", "b"))), err: errors.New("the registry is away")}
-	image := &holding{imageOf(t, first.Layer, second.Layer), []v1.Layer{first, second}}
+	image := &holding{imageOf(t, second.Layer, first.Layer), []v1.Layer{second, first}}
 	if _, err := Image(context.Background(), image, Options{Folder: folder}); err == nil {
 		t.Fatal("it was to be interrupted")
 	}

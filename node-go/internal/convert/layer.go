@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ import (
 // How layers are written. Other values, and other versions of the library, give other digests: form is a part of the
 // name under which a finished layer is found again.
 const (
-	form        = "1"
+	form        = "2"
 	chunkBytes  = 4 << 20
 	parallelism = 4
 	level       = 6
@@ -35,8 +36,10 @@ type written struct {
 	TOC          string  `json:"toc"`
 	Size         int64   `json:"size"`
 	Uncompressed int64   `json:"uncompressed"`
-	file         string
-	worked       func(int64)
+	// Of the files that come first, those of which nothing is seen in the layers below.
+	Hides  []string `json:"hides,omitempty"`
+	file   string
+	worked func(int64)
 }
 
 // annotations are what a snapshotter needs to find and to verify the table of contents.
@@ -84,9 +87,10 @@ func (l fileLayer) Uncompressed() (io.ReadCloser, error) {
 	}{content, file}, nil
 }
 
-// layers converts one layer after the other, in a folder of its own.
+// layers converts one layer after the other, from the top to the bottom, in a folder of its own.
 type layers struct {
 	folder string
+	// Those that are not hidden by a layer that is converted: a file comes first in the layer in which it is seen.
 	first  []string
 	limits Limits
 	left   int64
@@ -108,10 +112,20 @@ func (c *layers) convert(ctx context.Context, source v1.Layer, diffID v1.Hash) (
 		return nil, err
 	}
 	done.worked = c.worked
+	c.first = without(c.first, done.Hides)
 	if c.left -= done.Uncompressed; c.left < 0 {
 		return nil, refused("the image has more than %d bytes when it is decompressed", c.limits.ImageBytes)
 	}
 	return done, nil
+}
+
+// without returns some files without others, in their order.
+func without(files, others []string) []string {
+	hidden := map[string]bool{}
+	for _, one := range others {
+		hidden[one] = true
+	}
+	return slices.DeleteFunc(slices.Clone(files), func(one string) bool { return hidden[one] })
 }
 
 func (c *layers) name(digest, diffID v1.Hash) string {
@@ -160,14 +174,15 @@ func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID 
 		return nil, err
 	}
 	content := io.NewSectionReader(&countingAt{plain, c.worked}, 0, size)
-	names, err := scan(content, c.limits)
+	has, err := scan(content, c.limits)
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.build(ctx, name, content, present(c.first, names))
+	w, err := c.build(ctx, name, content, has.present(c.first))
 	if err != nil {
 		return nil, err
 	}
+	w.Hides = has.hidden(c.first)
 	if err := verify(ctx, w, content, c.worked); err != nil {
 		return nil, errors.Join(err, os.Remove(w.file))
 	}
@@ -176,17 +191,6 @@ func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID 
 		return nil, err
 	}
 	return w, replace(filepath.Join(c.folder, name+".json"), note)
-}
-
-// present: of the files that are to come first, those that are in this layer.
-func present(first []string, names map[string]struct{}) []string {
-	var found []string
-	for _, one := range first {
-		if _, is := names[clean(one)]; is && clean(one) != "" {
-			found = append(found, one)
-		}
-	}
-	return found
 }
 
 func (c *layers) build(ctx context.Context, name string, content *io.SectionReader, first []string) (*written, error) {

@@ -133,13 +133,13 @@ func (u untilDone) Read(into []byte) (int, error) {
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // scan reads the headers of a layer; what could be read in two ways is refused.
-func scan(content io.ReadSeeker, limits Limits) (names map[string]struct{}, err error) {
-	names = map[string]struct{}{}
+func scan(content io.ReadSeeker, limits Limits) (contents, error) {
+	found := contents{}
 	entries, duplicates, kept := 0, 0, int64(0)
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return names, nil
+			return found, nil
 		}
 		if err != nil {
 			return nil, refused("a layer is not a tar archive: %v", err)
@@ -150,11 +150,9 @@ func scan(content io.ReadSeeker, limits Limits) (names map[string]struct{}, err 
 		if kept += length(header); kept > limits.HeaderBytes {
 			return nil, refused("the names and attributes of a layer's entries have more than %d bytes", limits.HeaderBytes)
 		}
-		name := clean(header.Name)
-		if _, twice := names[name]; twice {
+		if twice := found.add(clean(header.Name), header.Typeflag); twice {
 			duplicates++
 		}
-		names[name] = struct{}{}
 		if entries++; entries > limits.Entries {
 			return nil, refused("a layer has more than %d entries", limits.Entries)
 		}
