@@ -211,6 +211,14 @@ func (r *remote) List(request *snapshots.ListSnapshotsRequest, stream snapshots.
 	return nil
 }
 
+// Stat knows the names of snapshotters, as containerd does.
+func (r *remote) Stat(_ context.Context, request *snapshots.StatSnapshotRequest) (*snapshots.StatSnapshotResponse, error) {
+	if request.GetSnapshotter() != "stargz" {
+		return nil, status.Error(codes.InvalidArgument, "snapshotter not loaded")
+	}
+	return nil, status.Error(codes.NotFound, "no such snapshot")
+}
+
 func (c *Containerd) Subscribe(_ *events.SubscribeRequest, stream events.Events_SubscribeServer) error {
 	for {
 		select {

@@ -14,9 +14,11 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
-// Patience for a containerd that was started anew, and for a command in gVisor on a node that does much else.
+// Patience for a containerd that was started anew, for a process of the snapshotter, and for a command in gVisor on a node
+// that does much else.
 const (
 	answersIn = 60 * time.Second
+	servesIn  = 20 * time.Second
 	runsIn    = 60 * time.Second
 	look      = 200 * time.Millisecond
 )
@@ -33,7 +35,7 @@ func (n *Node) Verify(ctx context.Context, target string) error {
 	if err := n.offers(answering, wanted); err != nil || target == plan.Containerd {
 		return err
 	}
-	if err := n.snapshotter(answering); err != nil {
+	if err := n.snapshotter(ctx); err != nil {
 		return err
 	}
 	running, cancel := context.WithTimeout(ctx, runsIn)
@@ -60,19 +62,28 @@ func (n *Node) offers(ctx context.Context, wanted []string) error {
 	}
 }
 
-// snapshotter asks through containerd, and asks the other process by itself.
+// snapshotter asks containerd whether it knows one of that name, and each of its processes by itself: containerd knows
+// without them which snapshots there are.
 func (n *Node) snapshotter(ctx context.Context) error {
 	if n.Wanted.Lazy == nil {
 		return nil
 	}
-	_, err := n.Runtime.Snapshots.Stat(ctx, &snapshots.StatSnapshotRequest{Snapshotter: n.Wanted.Lazy.Snapshotter, Key: "check"})
+	asking, cancel := context.WithTimeout(ctx, servesIn)
+	defer cancel()
+	_, err := n.Runtime.Snapshots.Stat(asking, &snapshots.StatSnapshotRequest{Snapshotter: n.Wanted.Lazy.Snapshotter, Key: "check"})
 	if err != nil && status.Code(err) != codes.NotFound {
 		return fmt.Errorf("the snapshotter %s: %w", n.Wanted.Lazy.Snapshotter, err)
 	}
 	for _, service := range n.Wanted.Services() {
-		if _, err := containerd.Listener(ctx, n.Sockets[service]); err != nil {
-			return fmt.Errorf("%s: %w", service, err)
+		if err := serves(ctx, n.Sockets[service]); err != nil {
+			return fmt.Errorf("%s runs, and answers no call within %s: %w", service, servesIn, err)
 		}
 	}
 	return nil
+}
+
+func serves(ctx context.Context, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, servesIn)
+	defer cancel()
+	return containerd.Answers(ctx, socket)
 }
