@@ -64,6 +64,7 @@ class SandboxBody(BaseModel):
         image_stale: whether the digest is what the name meant last, since its registry did not answer.
         image_pulled: chosen: whole before it starts (full), or file by file while it runs (lazy); empty: not yet.
         image_pulled_why: why whole, where the nodes could have pulled it lazily.
+        claimed_at_ms: when its owner got it from a pool; null: it was started for its owner.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
         parent: the checkpoint that it was started from; null: it was started from another image.
@@ -86,6 +87,7 @@ class SandboxBody(BaseModel):
     gpu: int
     node_selector: dict[str, str]
     created_at_ms: int
+    claimed_at_ms: int | None
     ready_at_ms: int | None
     expires_at_ms: int
     idle_timeout_ms: int | None
@@ -126,6 +128,7 @@ class SandboxBody(BaseModel):
             "gpu": spec.gpu,
             "node_selector": spec.node_selector,
             "created_at_ms": sandbox.created_at_ms,
+            "claimed_at_ms": sandbox.claimed_at_ms,
             "ready_at_ms": sandbox.ready_at_ms,
             "expires_at_ms": sandbox.expires_at_ms,
             "idle_timeout_ms": spec.idle_timeout_ms,

@@ -2,6 +2,7 @@
 
     rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
     python sdk/examples/humaneval.py --image python:3.12-slim
+    rollbox why --run humaneval-...                # where its time went, also from another machine
 
 The canonical solution of each problem must pass its tests, a mutant of it must fail them; an endless loop must end as
 `deadline`, a program that eats memory as `oom_killed`. Exits with 0 when all of that holds and nothing is left behind.
@@ -19,7 +20,7 @@ from typing import Any
 
 from report import Graded, Report, Sample
 
-from rollbox import Sandbox, SandboxError
+from rollbox import Run, Sandbox, SandboxError
 
 DATA = Path(__file__).parent / "data" / "humaneval" / "HumanEval.jsonl.gz"
 ENDLESS = "print('still here', flush=True)\nwhile True: pass"
@@ -66,11 +67,11 @@ def samples(limit: int) -> list[Sample]:
     return [*found, Sample("endless", "endless", ENDLESS, "deadline"), Sample("hungry", "hungry", HUNGRY, "oom_killed")]
 
 
-async def grade(sample: Sample, image: str, run: str) -> Graded:
+async def grade(sample: Sample, image: str) -> Graded:
     """Run one program in a sandbox of its own; a failure that says nothing about the program masks the sample."""
     started = time.perf_counter()
     try:
-        async with await Sandbox.create(image, memory="512Mi", ttl=600, labels={"run": run}) as sandbox:
+        async with await Sandbox.create(image, memory="512Mi", ttl=600) as sandbox:
             create_ms = (time.perf_counter() - started) * 1000
             called = time.perf_counter()
             timeout = 2 if sample.kind == "endless" else 60
@@ -94,21 +95,28 @@ async def main() -> int:
     parser.add_argument("--image", default="python:3.12-slim", help="any image with python3")
     parser.add_argument("--concurrency", type=int, default=8, help="sandboxes at a time")
     parser.add_argument("--limit", type=int, default=164, help="grade only the first problems")
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder of report.json and latency.png")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/demo"),
+        help="folder of report.json and latency.png, and of the run's report in run/",
+    )
     options = parser.parse_args()
-    run, slots = f"humaneval-{uuid.uuid4().hex[:8]}", asyncio.Semaphore(options.concurrency)
+    name, slots = f"humaneval-{uuid.uuid4().hex[:8]}", asyncio.Semaphore(options.concurrency)
     todo = samples(options.limit)
 
     async def one(sample: Sample, report: Report) -> None:
         async with slots:
-            report.add(await grade(sample, options.image, run))
+            report.add(await grade(sample, options.image))
 
-    with Report(len(todo)) as report:
-        async with asyncio.TaskGroup() as group:
-            for sample in todo:
-                group.create_task(one(sample, report))
+    # Counts what the calls do, labels the sandboxes with its name, and prints and saves what happened.
+    async with Run(name, save_to=options.out / "run"):
+        with Report(len(todo)) as report:
+            async with asyncio.TaskGroup() as group:
+                for sample in todo:
+                    group.create_task(one(sample, report))
     # The control plane lists what this run has left. `ending` does not count: a delete does not wait for the node.
-    there = await Sandbox.list(labels={"run": run})
+    there = await Sandbox.list(labels={"rollbox.run": name})
     report.left_behind = sum(one.state != "ending" for one in there)
     report.write(options.out)
     return 0 if report.as_expected() else 1

@@ -5,9 +5,9 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, capacity, breaker (pure) < settings < retry < leases < transport < gateway < process, files,
-ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group < batch, health < client < sync,
-cli.
+result, usage, image, capacity, timeline, breaker, recording, report (pure) < settings < retry < leases < transport <
+gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group <
+batch, run, health < client < sync, cli.
 """
 
 import importlib
@@ -45,9 +45,13 @@ if TYPE_CHECKING:
     from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
     from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
     from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
+    from rollbox.recording.tails import Tail
+    from rollbox.report.run_report import RunReport
+    from rollbox.report.summary import SlowSandbox
     from rollbox.request import ExecOptions, SpawnOptions
     from rollbox.result import ExecResult
     from rollbox.retry import RetryPolicy
+    from rollbox.run import Run
     from rollbox.sandbox import Sandbox
     from rollbox.shared import aclose
     from rollbox.shell import Shell
@@ -98,6 +102,8 @@ __all__ = [
     "Quota",
     "QuotaLimits",
     "RetryPolicy",
+    "Run",
+    "RunReport",
     "Sandbox",
     "SandboxError",
     "SandboxGroup",
@@ -105,8 +111,10 @@ __all__ = [
     "SandboxRecord",
     "ScrubReport",
     "Shell",
+    "SlowSandbox",
     "SpawnOptions",
     "StdinWriter",
+    "Tail",
     "Timeline",
     "TransferReport",
     "Usage",
@@ -163,6 +171,8 @@ _MODULES = {
     "Quota": "quota",
     "QuotaLimits": "quota",
     "RetryPolicy": "retry",
+    "Run": "run",
+    "RunReport": "report.run_report",
     "Sandbox": "sandbox",
     "SandboxError": "_problem",
     "SandboxGroup": "group",
@@ -170,8 +180,10 @@ _MODULES = {
     "SandboxRecord": "record",
     "ScrubReport": "git_scrub",
     "Shell": "shell",
+    "SlowSandbox": "report.summary",
     "SpawnOptions": "request",
     "StdinWriter": "process",
+    "Tail": "recording.tails",
     "Timeline": "timeline",
     "TransferReport": "files",
     "Usage": "usage",

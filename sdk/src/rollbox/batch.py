@@ -22,6 +22,7 @@ from rollbox._problem import SandboxError
 from rollbox.ahead import ImagesAhead
 from rollbox.breaker import is_open
 from rollbox.errors import InvalidArgument
+from rollbox.recording import current
 from rollbox.request import count
 from rollbox.shared import GatewayOwner
 
@@ -118,6 +119,7 @@ class Batch(Generic[Sample, Value]):
             del self._running[task]
             task.cancel()
         self.cancelled += len(found)
+        _note("cancelled", len(found))
         self._fill()
         self._changed.set()
         return len(found)
@@ -189,6 +191,7 @@ class Batch(Generic[Sample, Value]):
             # A rollout that `cancel` stopped has no slot any more; this one awaited something that was cancelled.
             if self._leave():
                 self.cancelled += 1
+                _note("cancelled")
                 self._fill()
                 self._changed.set()
             raise
@@ -199,6 +202,7 @@ class Batch(Generic[Sample, Value]):
         # A rollout that was cancelled meanwhile has no slot any more, and no outcome.
         if not self._leave():
             return
+        _note("finished" if outcome.error is None else outcome.error.code)
         if outcome.error is not None and is_open(outcome.error):
             self._outage = self._outage or outcome.error
             self.not_begun.append(sample)
@@ -211,3 +215,8 @@ class Batch(Generic[Sample, Value]):
         """Free the slot of the calling rollout; returns whether it had one."""
         task = asyncio.current_task()
         return task is not None and self._running.pop(task, None) is not None
+
+
+def _note(outcome: str, count: int = 1) -> None:
+    if (run := current.current()) is not None and count:
+        run.rolled_out(outcome, count)

@@ -28,6 +28,7 @@ from rollbox.errors import (
 from rollbox.known_sandboxes import KnownSandboxes
 from rollbox.leases import Leases
 from rollbox.record import SandboxRecord
+from rollbox.recording import current
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
 from rollbox.settings import Settings
 from rollbox.transport import Answer, Body, Source, Transport
@@ -106,6 +107,15 @@ class Gateway:
         Cancel safety: withdraws this create, within 2 s; a sandbox that another call has with the same key lives on.
         The server refuses attempts of this create that arrive later.
         """
+        run, body = current.current(), current.labelled(body)
+        if run is None:
+            return await self._opened(body, key, forget=forget, deadline=deadline)
+        with run.creating(body) as create:
+            opened = await self._opened(body, key, forget=forget, deadline=deadline)
+            create.made(opened.record)
+            return opened
+
+    async def _opened(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Opened:
         with self.breaker.watching():
             return self.opened((await self._create(body, key, forget=forget, deadline=deadline)).body)
 
@@ -198,6 +208,8 @@ class Gateway:
             self.known_sandboxes.raise_if_forgotten(error)
             raise
         self.known_sandboxes.remove(sandbox_id)
+        if (run := current.current()) is not None:
+            run.deleted(sandbox_id, record.end)
         return record
 
     async def delete_labelled(self, labels: Mapping[str, str], *, wait_s: float = 0.0) -> dict[str, Any]:
@@ -211,6 +223,9 @@ class Gateway:
     async def _delete_many(self, url: URL, wait_s: float) -> dict[str, Any]:
         answer = await self._delete(url, wait_s)
         self.known_sandboxes.remove(*answer["deleted"])
+        if (run := current.current()) is not None:
+            for sandbox_id in answer["deleted"]:
+                run.deleted(sandbox_id)
         return answer
 
     async def _delete(self, url: URL, wait_s: float) -> dict[str, Any]:
@@ -269,6 +284,15 @@ class Gateway:
 
         Cancel safety: the command is killed on the server, within 2 s.
         """
+        run = current.current()
+        if run is None:
+            return await self._executed(access, body)
+        with run.executing(access.sandbox_id) as answered:
+            answer = await self._executed(access, body)
+            answered(answer)
+            return answer
+
+    async def _executed(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         timeout_ms = body.get("timeout_ms")
         deadline = Deadline(timeout_ms / 1000 + _GRACE_S) if timeout_ms else None
         return await self._started(access, access.exec_url, body, deadline)

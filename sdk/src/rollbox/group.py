@@ -17,7 +17,8 @@ from rollbox.files import initial
 from rollbox.gateway import CALL_ID, Gateway
 from rollbox.lazy import LazySandbox
 from rollbox.options import CreateOptions, CreateSpec, GroupOptions
-from rollbox.record import DeleteReport
+from rollbox.record import DeleteReport, SandboxRecord
+from rollbox.recording import current
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shared import GatewayOwner
@@ -325,6 +326,22 @@ async def _opened(
 
 
 async def _created(
+    gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
+) -> dict[str, Any]:
+    run, body = current.current(), {**body, "sandbox": current.labelled(body["sandbox"])}
+    if run is None:
+        return await _asked(gateway, name, body, forget=forget, deadline=deadline)
+    with run.creating(body["sandbox"], body["count"]) as create:
+        answer = await _asked(gateway, name, body, forget=forget, deadline=deadline)
+        for member in answer["members"]:
+            if member["sandbox"]:
+                create.made(SandboxRecord.from_json(member["sandbox"]))
+            else:
+                create.failed(error_from_problem(member["problem"], {}))
+        return answer
+
+
+async def _asked(
     gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
 ) -> dict[str, Any]:
     body = {**body, "sandbox": gateway.leases.with_lease(body["sandbox"])}

@@ -63,7 +63,8 @@ class SandboxRecord:
     """The control plane's record of one sandbox; kept for 24 hours after its end, unless the store is lost.
 
     Times are Unix milliseconds, sizes bytes, cpu millicores. `timings_ms` says how long each phase of the start took;
-    `source` is "warm" for one that was claimed from a pool; `cold_reason` says why not, if its image has pools.
+    `source` is "warm" for one that was claimed from a pool (at `claimed_at_ms`); `cold_reason` says why not, if its
+    image has pools.
     `image` is the name that was given, `image_digest` what it was resolved to; empty if it was not.
     `image_ran` is the digest of the copy that runs, where there is a private registry; `image_stale` says that the
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
@@ -84,6 +85,7 @@ class SandboxRecord:
     gpu: int = 0
     node_selector: dict[str, str] = field(default_factory=dict)
     created_at_ms: int = 0
+    claimed_at_ms: int | None = None
     ready_at_ms: int | None = None
     expires_at_ms: int = 0
     idle_timeout_ms: int | None = None

@@ -22,6 +22,7 @@ from rollbox.process.connection import Connection
 from rollbox.process.streamed_stdin import run_with_streamed_stdin
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, parse_memory
 from rollbox.record import SandboxList, SandboxRecord
+from rollbox.recording import current
 from rollbox.request import InitialFiles, Keep
 from rollbox.result import ExecResult
 from rollbox.shared import GatewayOwner
@@ -306,9 +307,10 @@ class Sandbox:
         )
         with _hint_when_not_found(cmd):
             started = await self._gateway.spawn(self._access, body)
-        return Process(
-            self._gateway, self._access, Connection(self._gateway, self._access, made_id, (0, 0)), started["pid"]
-        )
+        connection = Connection(self._gateway, self._access, made_id, (0, 0))
+        if (run := current.current()) is not None:
+            connection.on_end = run.process(self.id)
+        return Process(self._gateway, self._access, connection, started["pid"])
 
     async def shell(
         self,

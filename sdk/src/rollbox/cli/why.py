@@ -1,8 +1,10 @@
-"""`rollbox why`."""
+"""`rollbox why`: of a sandbox, and of all of a run."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,9 +12,12 @@ import typer
 from rollbox.cli import output
 from rollbox.cli.options import Json
 from rollbox.cli.sandboxes import span
+from rollbox.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from rollbox.client import Client
+    from rollbox.gateway import Gateway
+    from rollbox.record import SandboxRecord
     from rollbox.timeline import Timeline
 
 _FAULTS = {
@@ -23,14 +28,65 @@ _FAULTS = {
 }
 
 
-def why(sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox.")], json: Json = False) -> None:
-    """Show the timeline of a sandbox: why it ended, whose fault that was, and what to do."""
+def why(
+    sandbox_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="A sandbox.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="In place of a sandbox: those with the label rollbox.run=NAME.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --run: write the report as a page with plots, too.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the timeline of a sandbox: why it ended, whose fault that was, and what to do. With --run, show where the
+    wall time of a run went.
+    """
+    if (sandbox_id is None) == (run is None) or (html and not run):
+        asked = InvalidArgument(
+            "name one sandbox, or a run: `rollbox why ID` or `rollbox why --run NAME [--html FILE]`"
+        )
+        output.fail(asked, as_json=json)
+    if run is not None:
+        _run(run, html, as_json=json)
+    elif sandbox_id is not None:
+        _sandbox(sandbox_id, as_json=json)
 
+
+def _run(name: str, html: Path | None, *, as_json: bool) -> None:
+    from rollbox.recording.current import RUN_LABEL
+    from rollbox.report.of_records import of_records
+
+    async def call(gateway: Gateway) -> list[SandboxRecord]:
+        found = await gateway.list({RUN_LABEL: name}, ended=True)
+        if not found:
+            hint = f"`Run({name!r})` of the SDK labels what it creates; ended sandboxes are known for 24 hours."
+            raise NotFound(f"there is no sandbox with the label {RUN_LABEL}={name}", hint=hint)
+        return found
+
+    records = output.run_on_gateway(call, what=f"fetching the sandboxes of run {name}", as_json=as_json)
+    report = of_records(name, records, time.time() * 1000)
+    if html is not None:
+        _write(html, report.html(), as_json=as_json)
+    if as_json:
+        output.data(report.to_json())
+    else:
+        typer.echo(report.text(), nl=False)
+
+
+def _write(path: Path, text: str, *, as_json: bool) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        output.fail(InvalidArgument(f"{path} cannot be written: {error.strerror}"), as_json=as_json)
+    output.message(f"written: {path}")
+
+
+def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
     async def call(client: Client) -> Timeline:
         return await client.timeline(sandbox_id)
 
-    timeline = output.run(call, what=f"fetching the timeline of {sandbox_id}", as_json=json)
-    if json:
+    timeline = output.run(call, what=f"fetching the timeline of {sandbox_id}", as_json=as_json)
+    if as_json:
         output.data(timeline.to_json())
         return
     for line in _story(timeline):

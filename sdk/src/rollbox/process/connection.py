@@ -37,11 +37,19 @@ _Receive = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class Connection:
-    """Receives stdout, stderr, stdin acknowledgements and the result of one process."""
+    """Receives stdout, stderr, stdin acknowledgements and the result of one process.
+
+    Attributes:
+        exec_id: of the process.
+        result: once it was received.
+        streams: its outputs, by kind of frame.
+        on_end: is called once its result was received, or nobody waits for it any more.
+    """
 
     def __init__(self, gateway: Gateway, access: SandboxAccess, exec_id: str, offsets: tuple[int, int]) -> None:
         self.exec_id = exec_id
         self.result: ExecResult | None = None
+        self.on_end: Callable[[], None] = _nothing
         self.streams = {
             kind: OutputStream(self, at) for kind, at in zip((frames.STDOUT, frames.STDERR), offsets, strict=True)
         }
@@ -218,6 +226,7 @@ class Connection:
                 self.result = ExecResult.from_json(body, self._access.sandbox_id)
                 self.streams[frames.STDOUT].finish(self.result.stdout_total_bytes)
                 self.streams[frames.STDERR].finish(self.result.stderr_total_bytes)
+                self.on_end()
                 await self.close()
             case "problem":
                 error = error_from_problem(body, {})
@@ -322,6 +331,10 @@ class Connection:
             reason = self._stdin.refused or f"exec {self.exec_id} has ended"
             hint = "Nothing reads this stdin any more; the result tells how the command ended."
             raise Conflict(f"{reason}: {what}", hint=hint, sandbox_id=self._access.sandbox_id)
+
+
+def _nothing() -> None:
+    """Serve as `Connection.on_end` where nobody asks."""
 
 
 class _Unacknowledged:

@@ -112,6 +112,7 @@ class Process:
         try:
             if not self._detached and self._connection.result is None:
                 await self._gateway.end_exec(self._access, self.exec_id)
+                self._connection.on_end()
         finally:
             await self.aclose()
 

@@ -16,6 +16,7 @@ from rollbox.sync.group import SandboxGroup
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.loop_thread import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
+from rollbox.sync.run import Run
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell
 
@@ -26,6 +27,7 @@ __all__ = [
     "OutputStream",
     "Process",
     "Processes",
+    "Run",
     "Sandbox",
     "SandboxGroup",
     "Shell",

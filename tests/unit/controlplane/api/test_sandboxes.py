@@ -44,6 +44,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "gpu",
         "node_selector",
         "ready_at_ms",
+        "claimed_at_ms",
         "expires_at_ms",
         "isolation",
         "kernel",

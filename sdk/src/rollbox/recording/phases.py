@@ -1,0 +1,54 @@
+"""The parts of a start and of a command that add up to what the caller has waited. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+REST = "call"
+"""What is in no phase that the platform tells: quotas, the gateway, the network, retries."""
+
+
+def of_start(timings_ms: Mapping[str, float], took_ms: float) -> dict[str, float]:
+    """Divide a cold start into parts that add up to it.
+
+    The platform's phases overlap: the pull is a part of the cluster's answer where it is told, and the boot one of the
+    wait for the readiness push, whose rest is the node's (scheduling, the kubelet's pull, its containers).
+
+    Args:
+        timings_ms: as a record has them.
+        took_ms: what the whole start took.
+
+    Returns:
+        queue, copy, convert, pull, start, node, boot, configure and `REST`, in ms, as far as they are not 0.
+    """
+    pull, boot = timings_ms.get("pull", 0.0), timings_ms.get("boot", 0.0)
+    found = {name: timings_ms.get(name, 0.0) for name in ("queue", "copy", "convert")}
+    found["pull"] = pull
+    found["start"] = max(0.0, timings_ms.get("start", 0.0) - pull)
+    found["node"] = max(0.0, timings_ms.get("ready_push", 0.0) - boot)
+    found["boot"] = boot
+    found["configure"] = timings_ms.get("configure", 0.0)
+    return _added_up(found, took_ms)
+
+
+def of_exec(answer: Mapping[str, object], took_ms: float) -> dict[str, float]:
+    """Divide an exec into queue, spawn, run and `REST`, in ms.
+
+    Args:
+        answer: the wire form of its result.
+        took_ms: what the whole call took.
+    """
+    found = {name: _number(answer.get(f"{name}_ms")) for name in ("queue", "spawn", "run")}
+    return _added_up(found, took_ms)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _added_up(parts: dict[str, float], took_ms: float) -> dict[str, float]:
+    """Make parts add up to the whole: what is missing is the rest, and clocks that tell too much are scaled down."""
+    told_ms = sum(parts.values())
+    if told_ms > took_ms:
+        parts = {name: took_ms * part / told_ms for name, part in parts.items()}
+    return {name: part for name, part in {**parts, REST: took_ms - told_ms}.items() if part > 0}

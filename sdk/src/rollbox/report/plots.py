@@ -1,0 +1,126 @@
+"""Plots of a report as SVG elements. Pure: numbers in, markup out, in which all text is escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from rollbox.recording.tails import Tail
+from rollbox.report import words
+
+WIDE, HIGH = 760, 240
+_LEFT, _BELOW = 48, 34
+# Told apart by people who do not see red and green as two colours (Okabe and Ito).
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#5e3c99")
+# From below.
+_STACKED = ("exec", "running", "idle", "create")
+_OF_STATE = {"create": "#e69f00", "exec": "#0072b2", "running": "#0072b2", "idle": "#9ecae1", "none": "#d9d9d9"}
+
+
+def colour(name: str) -> str:
+    """Return the colour of a part of the wall time: that of its state, in a shade of its own."""
+    state, _, part = name.partition(".")
+    base = _OF_STATE.get(state, _COLOURS[-1])
+    if not part:
+        return base
+    siblings = [one for one in words.WORDS if one.startswith(f"{state}.")]
+    share = 0.55 + 0.9 * (siblings.index(name) / len(siblings) if name in siblings else 0.5)
+    return "#" + "".join(f"{_shaded(int(base[at : at + 2], 16), share):02x}" for at in (1, 3, 5))
+
+
+def bar(spent_s: Mapping[str, float]) -> str:
+    """Draw the parts of a wall time as one bar."""
+    whole_s, at, parts = sum(spent_s.values()) or 1.0, 0.0, []
+    for name, part_s in spent_s.items():
+        wide = WIDE * part_s / whole_s
+        title = f"<title>{escape(words.of(name))}: {part_s / whole_s:.1%}</title>"
+        parts.append(f'<rect x="{at:.1f}" y="0" width="{wide:.2f}" height="34" fill="{colour(name)}">{title}</rect>')
+        at += wide
+    return _svg(parts, 34, "parts of the wall time")
+
+
+def over_time(bins: Sequence[Mapping[str, float]], wall_s: float) -> str:
+    """Draw how many sandboxes did what over the time."""
+    stacks = [_by_state(one) for one in bins]
+    most = max((sum(one.get(state, 0.0) for state in _STACKED) for one in stacks), default=0.0) or 1.0
+    wall_s, plot_wide = wall_s or 1.0, WIDE - _LEFT
+    parts = _axes([(share, f"{most * share:.3g}") for share in (0.0, 0.5, 1.0)])
+    parts += [
+        _text(_LEFT + plot_wide * share, HIGH - 12, words.duration(1000 * wall_s * share), "end" if share else "start")
+        for share in (0.0, 0.5, 1.0)
+    ]
+    for place, one in enumerate(bins):
+        left = _LEFT + plot_wide * one["at_s"] / wall_s
+        ends_s = bins[place + 1]["at_s"] if place + 1 < len(bins) else wall_s
+        wide, top = max(0.5, plot_wide * (ends_s - one["at_s"]) / wall_s), float(HIGH - _BELOW)
+        for state in _STACKED:
+            high = (HIGH - _BELOW - 8) * stacks[place].get(state, 0.0) / most
+            top -= high
+            box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.2f}" height="{high:.2f}"'
+            parts.append(f'<rect {box} fill="{colour(state)}"/>' if high else "")
+    there = [state for state in reversed(_STACKED) if any(one.get(state) for one in stacks)]
+    return _svg(parts, HIGH, "sandboxes over the time") + _legend((words.of(one), colour(one)) for one in there)
+
+
+def _by_state(parts: Mapping[str, float]) -> dict[str, float]:
+    """Add up the parts of each state: "create.queue" and "create.boot" are both "create"."""
+    found: dict[str, float] = {}
+    for name, number in parts.items():
+        state = name.partition(".")[0]
+        found[state] = found.get(state, 0.0) + number
+    return found
+
+
+def distributions(tails: Mapping[str, Tail]) -> str:
+    """Draw distributions: the share of durations up to each, on a logarithmic axis."""
+    shown = {name: tail for name, tail in tails.items() if tail.steps}
+    if not shown:
+        return ""
+    least = math.floor(math.log10(min(tail.steps[0][0] for tail in shown.values()) or 0.001))
+    most = max(least + 1, math.ceil(math.log10(max(tail.max_ms for tail in shown.values()) or 1)))
+    plot_wide, plot_high = WIDE - _LEFT - 8, HIGH - _BELOW - 8
+
+    def place(took_ms: float, share: float) -> str:
+        across = (math.log10(max(took_ms, 10.0**least)) - least) / (most - least)
+        return f"{_LEFT + plot_wide * across:.1f},{8 + plot_high * (1 - share):.1f}"
+
+    parts = _axes([(share, f"{share:.0%}") for share in (0.0, 0.5, 0.9, 1.0)])
+    for power in range(least, most + 1):
+        across = _LEFT + plot_wide * (power - least) / (most - least)
+        parts.append(f'<line x1="{across:.1f}" y1="8" x2="{across:.1f}" y2="{8 + plot_high}" class="grid"/>')
+        anchor = "end" if power == most else "middle"
+        parts.append(_text(across, HIGH - 12, words.duration(10.0**power), anchor))
+    for (_, tail), stroke in zip(shown.items(), _COLOURS * len(shown), strict=False):
+        before, points = 0.0, []
+        for took_ms, share in tail.steps:
+            points += [place(took_ms, before), place(took_ms, share)]
+            before = share
+        parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{stroke}" stroke-width="1.8"/>')
+    return _svg(parts, HIGH, "distributions of durations") + _legend(zip(shown, _COLOURS * len(shown), strict=False))
+
+
+def _axes(levels: Iterable[tuple[float, str]]) -> list[str]:
+    parts = []
+    for share, told in levels:
+        down = 8 + (HIGH - _BELOW - 8) * (1 - share)
+        parts.append(f'<line x1="{_LEFT}" y1="{down:.1f}" x2="{WIDE - 8}" y2="{down:.1f}" class="grid"/>')
+        parts.append(_text(_LEFT - 6, down + 4, told, "end"))
+    return parts
+
+
+def _legend(entries: Iterable[tuple[str, str]]) -> str:
+    keys = (f'<span><i style="background:{stroke}"></i>{escape(name)}</span>' for name, stroke in entries)
+    return f'<p class="legend">{"".join(keys)}</p>'
+
+
+def _text(across: float, down: float, told: str, anchor: str) -> str:
+    return f'<text x="{across:.1f}" y="{down:.1f}" text-anchor="{anchor}">{escape(told)}</text>'
+
+
+def _svg(parts: Iterable[str], high: int, label: str) -> str:
+    return f'<svg viewBox="0 0 {WIDE} {high}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+def _shaded(channel: int, share: float) -> int:
+    return round(channel * share) if share <= 1 else round(255 - (255 - channel) * (2 - share))
