@@ -1,0 +1,6 @@
+"""How many nodes each node pool should have, and what is done about it. Pure: no clock, no client, no event loop."""
+
+from controlplane.scaling.kinds import Kind
+from controlplane.scaling.node_pool import NodePool, node_pools
+
+__all__ = ["Kind", "NodePool", "node_pools"]
