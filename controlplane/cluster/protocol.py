@@ -314,6 +314,15 @@ class Cluster(Protocol):
         """Whether a sandbox of it would read its image while its node fetches that. Cost: no call."""
         ...
 
+    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
+        """The nodes that a sandbox may not come to in spite of their labels. Cost: no call.
+
+        Args:
+            spec: what the create requested.
+            lazily: it reads its image while its node fetches that, which these nodes cannot do now.
+        """
+        ...
+
     def lazy_trouble(self) -> str:
         """Why some nodes do not mount images now that they could mount lazily; empty: they do. Cost: no call."""
         ...

@@ -10,6 +10,7 @@ from controlplane.telemetry.levels import POOLED, Levels
 from controlplane.telemetry.table import (
     FullReason,
     FullStart,
+    GaveRoom,
     ImageConverted,
     ImageCopied,
     ImagePinned,
@@ -40,6 +41,7 @@ class Metrics:
         self._phases = families.histogram("rollbox_create_phase_seconds", PHASES, ("cold", "pool"))
         self._phases.labels("total", "warm")
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
+        self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
         self._image_pins = families.counter("rollbox_image_pins", get_args(ImagePinned))
         self._image_copies = families.counter("rollbox_image_copies", get_args(ImageCopied))
@@ -94,6 +96,10 @@ class Metrics:
     def waited(self, room: Room, outcome: Waited, wait_ms: int) -> None:
         """Records the wait of a create for room; ``room``: what was missing last."""
         self._waits.labels(room, outcome).observe(max(0, wait_ms) / 1000)
+
+    def gave_way(self, room: GaveRoom) -> None:
+        """Counts an unclaimed sandbox that was ended for a create; ``room``: what that found no room in."""
+        self._gave_way.labels(room).inc()
 
     def image_pinned(self, outcome: ImagePinned) -> None:
         """Counts how the image of a start was pinned, or why it was not."""

@@ -2,6 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
+GaveRoom = Literal["total", "nodes"]
 Phase = Literal["queue", "copy", "convert", "pull", "start", "ready_push", "boot", "configure", "total"]
 Start = Literal["cold", "warm", "pool"]
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
@@ -87,6 +88,9 @@ FAMILIES: Final[dict[str, Family]] = {
         "Sandboxes that the scheduler placed or refused against the platform's arithmetic of free room.",
         ("scheduler",),
         (),
+    ),
+    "rollbox_unclaimed_gave_way": Family(
+        "counter", "", "Unclaimed sandboxes that were ended for a create that found no room.", ("room",), ()
     ),
     "rollbox_sandboxes": Family("gauge", "", "Sandboxes on record.", ("state",), ()),
     "rollbox_sandboxes_limit": Family("gauge", "", "Most sandboxes of all owners together; 0: no limit.", (), ()),

@@ -98,6 +98,7 @@ class FakeCluster:
     prefetched: list[str] = field(default_factory=list)
     fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
+    not_lazy: tuple[str, ...] = ()  # nodes that mount none
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
     trouble: str = ""  # of nodes that mount no image lazily now
     unreadable: dict[str, str] = field(default_factory=dict)  # why files of lazily mounted images are not read
@@ -219,6 +220,10 @@ class FakeCluster:
     def lazily(self, spec: SandboxSpec) -> bool:
         return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)
 
+    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
+        del spec
+        return frozenset(self.not_lazy) if lazily else frozenset()
+
     async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
         await asyncio.sleep(0.01)
         names = {digest: name for name, digest in self.committed.items()}
@@ -269,8 +274,9 @@ class FakeCluster:
     def _schedule(self, room: Room, sandbox_id: str, spec: SandboxSpec) -> bool:
         """What a scheduler does: by the pods that are there alone."""
         request = self.request(spec)
+        off = self.kept_off(spec, lazily=self.lazily(spec))
         for one in room.free():
-            if one.node.takes(spec.node_selector) and fits(plus(one.free, one.reserved), request):
+            if one.node.takes(spec.node_selector, off) and fits(plus(one.free, one.reserved), request):
                 room.put(sandbox_id, one.node.name, request)
                 self.place(sandbox_id, one.node.name)
                 return True

@@ -210,6 +210,11 @@ class EngineCluster:
         del spec
         return False
 
+    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
+        """See ``Cluster.kept_off``: an engine is one machine."""
+        del spec, lazily
+        return frozenset()
+
     def lazy_trouble(self) -> str:
         """See ``Cluster.lazy_trouble``: an engine fetches images whole."""
         return ""

@@ -20,7 +20,7 @@ from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
-from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms, slim
+from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
@@ -95,7 +95,7 @@ class KubernetesCluster:
         self._log = structlog.get_logger("kubernetes")
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
-        self._rooms = NodeRooms(fleet, defaults.namespace, disagreed)
+        self._rooms = NodeRooms(fleet, defaults.namespace, defaults.installation, disagreed)
         self._nodes = Nodes(self._lost, self._rooms.see, self._rooms.room.drop_node)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
@@ -319,6 +319,13 @@ class KubernetesCluster:
         """See ``Cluster.lazily``."""
         return self._lazily(spec) is not None
 
+    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
+        """See ``Cluster.kept_off``; as the nodes' agents have told last."""
+        pulling = self._defaults.lazy
+        if pulling is None or not lazily:
+            return frozenset()
+        return lazy.unable(pulling, spec, self._eligible(), self._lazy_nodes.troubled)
+
     def lazy_trouble(self) -> str:
         """See ``Cluster.lazy_trouble``; as the nodes' agents have told last."""
         return self._lazy_nodes.trouble
@@ -435,7 +442,12 @@ class KubernetesCluster:
         for one in reflectors:
             await one.first()
         everywhere = Reflector(
-            self._client, "/api/v1/pods", ON_NODES, self._rooms.pods, keep=slim, denied=self._rooms.room.forget
+            self._client,
+            "/api/v1/pods",
+            ON_NODES,
+            self._rooms.pods,
+            keep=self._rooms.slim,
+            denied=self._rooms.room.forget,
         )
         await self._first_room(everywhere)
         isolation.check_nodes(self._fleet, self._nodes.all)

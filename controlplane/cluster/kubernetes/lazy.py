@@ -107,6 +107,20 @@ def confined(
     return {"nodeSelectorTerms": terms}
 
 
+def unable(lazy: LazyImages, spec: SandboxSpec, nodes: Sequence[Node], troubled: Collection[str]) -> frozenset[str]:
+    """The names of the nodes that ``confined`` and the runtime class keep a sandbox off.
+
+    Args:
+        lazy: the nodes' lazy pulling.
+        spec: what the create requested.
+        nodes: those that sandboxes may run on.
+        troubled: the names of those that could mount images, and do not now.
+    """
+    able = {one.name for one in _candidates(lazy, spec, nodes)}
+    able.difference_update(_without(lazy, spec, nodes), troubled)
+    return frozenset(one.name for one in nodes if one.name not in able)
+
+
 def not_on(nodes: Sequence[str]) -> list[Json]:
     """Requirements of an affinity that leave these nodes out.
 

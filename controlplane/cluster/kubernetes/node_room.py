@@ -7,6 +7,7 @@ from controlplane.capacity import NodeRoom, Room, amounts
 from controlplane.capacity.amounts import PODS
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pod_requests import counted, requests_of
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
 
 Json = dict[str, Any]
 
@@ -14,14 +15,6 @@ Json = dict[str, Any]
 ON_NODES: Final[Mapping[str, str]] = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 # Of a node that does not report how many pods it takes.
 ANY_PODS: Final = 1_000_000
-
-
-def slim(pod: Json) -> Json:
-    """What is kept of a pod while all are listed: name, node and requests."""
-    about = pod["metadata"]
-    kept: Json = {"name": about["name"], "namespace": about.get("namespace") or ""}
-    placed = (pod.get("spec") or {}).get("nodeName")
-    return {"metadata": kept, "node": placed if counted(pod) else "", "requests": requests_of(pod)}
 
 
 class NodeRooms:
@@ -33,14 +26,20 @@ class NodeRooms:
 
     Args:
         fleet: which nodes sandboxes may run on.
-        namespace: of this installation's sandboxes.
+        namespace: of this installation's sandboxes; other pods may be there, too.
+        installation: the value of their label.
         disagreed: see ``Room``.
     """
 
-    def __init__(self, fleet: Fleet, namespace: str, disagreed: Callable[[], None]) -> None:
+    def __init__(self, fleet: Fleet, namespace: str, installation: str, disagreed: Callable[[], None]) -> None:
         self.room = Room(disagreed)
-        self.pods = _PodMirror(self.room, namespace)
+        self.pods = _PodMirror(self.room, namespace, installation)
         self._fleet = fleet
+
+    def slim(self, pod: Json) -> Json:
+        """What is kept of a pod while all are listed: its name in ``Room``, node and requests."""
+        placed = (pod.get("spec") or {}).get("nodeName")
+        return {"key": self.pods.key(pod), "node": placed if counted(pod) else "", "requests": requests_of(pod)}
 
     def see(self, node: Node) -> None:
         """Takes in a node that is new or has changed."""
@@ -63,26 +62,30 @@ def _room_of(node: Node) -> NodeRoom:
 class _PodMirror:
     """A mirror of the pods of all namespaces; see ``Mirror``."""
 
-    def __init__(self, room: Room, namespace: str) -> None:
+    def __init__(self, room: Room, namespace: str, installation: str) -> None:
         self._room = room
         self._namespace = namespace
+        self._installation = installation
+
+    def key(self, pod: Json) -> str:
+        """The pod's name in ``Room``: a sandbox of this installation has its id."""
+        about = pod["metadata"]
+        name, namespace, labels = str(about["name"]), str(about.get("namespace") or ""), about.get("labels") or {}
+        ours = labels.get(LABEL_INSTALLATION) == self._installation and LABEL_SANDBOX in labels
+        return name if ours and namespace == self._namespace else f"{namespace}/{name}"
 
     def replace(self, objects: Sequence[Json]) -> None:
-        """See ``Mirror.replace``; they are ``slim`` ones."""
-        placed = ((self._key(one), str(one["node"]), one["requests"]) for one in objects if one["node"])
+        """See ``Mirror.replace``; they are what ``NodeRooms.slim`` has kept."""
+        placed = ((str(one["key"]), str(one["node"]), one["requests"]) for one in objects if one["node"])
         self._room.replace(placed)
 
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         if counted(thing):
-            self._room.put(self._key(thing), str(thing["spec"]["nodeName"]), requests_of(thing))
+            self._room.put(self.key(thing), str(thing["spec"]["nodeName"]), requests_of(thing))
         else:
-            self._room.remove(self._key(thing))
+            self._room.remove(self.key(thing))
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``."""
-        self._room.remove(self._key(thing))
-
-    def _key(self, pod: Json) -> str:
-        name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"].get("namespace") or "")
-        return name if namespace == self._namespace else f"{namespace}/{name}"
+        self._room.remove(self.key(thing))

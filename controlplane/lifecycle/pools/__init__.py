@@ -2,5 +2,6 @@
 
 from controlplane.lifecycle.pools.declarations import PoolDeclarations, Shown
 from controlplane.lifecycle.pools.service import Pools
+from controlplane.lifecycle.pools.yielding import Yielding
 
-__all__ = ["PoolDeclarations", "Pools", "Shown"]
+__all__ = ["PoolDeclarations", "Pools", "Shown", "Yielding"]

@@ -50,6 +50,9 @@ class Step:
 class Pool:
     """One pool.
 
+    Attributes:
+        held: why nothing is started for it now; empty: nothing keeps it from that.
+
     Args:
         declared: its declaration; while that is invalid, nothing is started and nothing stopped.
     """
@@ -63,6 +66,7 @@ class Pool:
         self._demand = Demand()
         self._pace = Pace()
         self._missed: dict[str, int] = {}
+        self.held = ""
 
     @property
     def name(self) -> str:
@@ -171,12 +175,16 @@ class Pool:
 
         None: it has no sandbox, or its declaration is invalid.
         """
+        return next(iter(self.offers(now_ms)), None)
+
+    def offers(self, now_ms: int) -> Sequence[tuple[float, str]]:
+        """Its sandboxes in the order in which it gives them up, each with how much it needs that one then."""
         current, old = self._split(now_ms)
-        frozen = self._declared.spec is None and not self._withdrawn
-        if frozen or not (current or old):
-            return None
-        wanted = 0.0 if self._withdrawn else self._demand.most_at_once(now_ms) / (len(current) + len(old))
-        return wanted, by_use(old or current)[0].id
+        if self._declared.spec is None and not self._withdrawn:
+            return ()
+        wanted = 0 if self._withdrawn else self._demand.most_at_once(now_ms)
+        there = [*by_use(old), *by_use(current)]
+        return [(wanted / (len(there) - at), one.id) for at, one in enumerate(there)]
 
     def status(self, now_ms: int) -> dict[str, Any]:
         """Its status; see ``PoolStatus`` in the API."""
@@ -249,6 +257,8 @@ class Pool:
             said.append(f"{step.missing} are missing and {then}, since starts fail: {last.code}: {last.detail}")
         elif step.missing and self._pace.within_a_minute(now_ms) >= spec.starts_per_minute:
             said.append(f"{step.missing} are missing: {spec.starts_per_minute} were started within a minute already")
+        elif step.missing and self.held:
+            said.append(f"{step.missing} are missing: {self.held}")
         old = len(self._split(now_ms)[1])
         if old and not spec.drain:
             said.append(f"{old} of an older template or age serve until others are ready")

@@ -5,7 +5,7 @@ the lease starts nothing. A stop is a compare and set, and loses against a claim
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import Sandbox, State
 from controlplane.store import Fence, FencedError, StoreLostError
-from controlplane.telemetry import POOLED
+from controlplane.telemetry import POOLED, Metrics
 
 LEASE: Final = "pools"
 LEASE_MS: Final = 6_000
@@ -44,8 +44,9 @@ STOPS_AT_ONCE: Final = 16
 # A place that was freed for a create is not filled again for so long: more creates may come, which would stop the new
 # sandbox at once.
 LEFT_FREE_MS: Final = 60_000
-# ``end.by`` of unclaimed sandboxes that were ended to make room for a create.
+# ``end.by`` of unclaimed sandboxes that were ended to make room for a create: in the installation, or on nodes.
 GIVEN_WAY: Final = "waiting room"
+GAVE_ROOM: Final = "waiting start"
 UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 
@@ -58,6 +59,7 @@ class Pools:
         clock: the time of day.
         warm: starts and retires the sandboxes of pools.
         templates: gets the templates of all pools, for creates.
+        metrics: counts what gives way.
         replica: this process's name in the store.
     """
 
@@ -69,6 +71,7 @@ class Pools:
         *,
         warm: WarmStarts,
         templates: Templates,
+        metrics: Metrics,
         replica: str,
     ) -> None:
         self._documents = documents
@@ -76,11 +79,13 @@ class Pools:
         self._clock = clock
         self._warm = warm
         self._templates = templates
+        self._metrics = metrics
         self._fence = Fence(LEASE, replica)
         self._pools: dict[str, Pool] = {}
         self._replaced: dict[str, int] = {}
         self._told: dict[str, dict[str, Any]] = {}
         self._given: dict[str, int] = {}
+        self._gave_room_ms: int | None = None
         self._full: set[Pool] = set()  # pools whose last start was refused, perhaps for want of room
         self._ends = 0
         self._giving = asyncio.Lock()
@@ -113,6 +118,8 @@ class Pools:
         if sandbox.pool:
             if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
                 self._given[sandbox.id] = sandbox.end.at_ms
+            if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GAVE_ROOM:
+                self._gave_room_ms = max(sandbox.end.at_ms, self._gave_room_ms or 0)
             pool = self._pools.get(sandbox.pool)
             if pool is not None and pool.observe(sandbox, now_ms):
                 self._woken.set()
@@ -162,8 +169,34 @@ class Pools:
                 given = await self._warm.retire(sandbox_id, GIVEN_WAY, why)
                 pool.stopped(sandbox_id, self._clock.now_ms())
                 if given:
+                    self._metrics.gave_way("total")
                     return True
             return False
+
+    async def offers(self) -> Mapping[str, Pool]:
+        """All unclaimed sandboxes with their pools, the least needed first, as ``give_way`` ends them.
+
+        Raises:
+            Problem: the store's.
+        """
+        now_ms = self._clock.now_ms()
+        if not self._synced:
+            return {}
+        await self._know(now_ms)
+        offers = [(*offer, pool) for pool in self._pools.values() for offer in pool.offers(now_ms)]
+        offers.sort(key=lambda offer: offer[0])
+        return {sandbox_id: pool for _, sandbox_id, pool in offers}
+
+    async def make_room(self, pool: Pool, sandbox_id: str) -> None:
+        """Ends a sandbox of ``offers`` for a start that no node has room for, unless it has been claimed meanwhile.
+
+        Raises:
+            Problem: the store's.
+        """
+        why = "it gave way to a create: no node had room for that"
+        if await self._warm.retire(sandbox_id, GAVE_ROOM, why):
+            self._metrics.gave_way("nodes")
+        pool.stopped(sandbox_id, self._clock.now_ms())
 
     async def turn(self) -> None:
         """Plans and acts once for all pools, if this replica holds the lease.
@@ -181,7 +214,11 @@ class Pools:
         if any(step.stop for step in steps.values()):
             await self._stop([(self._pools[name], one) for name, step in steps.items() for one in step.stop])
             steps = {name: pool.next_step(now_ms).plan for name, pool in self._pools.items()}
-        await self._start({name: step.start for name, step in steps.items() if step.start})
+        held = "unclaimed sandboxes gave way to creates within the last minute" if self._short(now_ms) else ""
+        for pool in self._pools.values():
+            pool.held = held
+        if not held:
+            await self._start({name: step.start for name, step in steps.items() if step.start})
 
     async def write_statuses(self) -> None:
         """Writes the statuses that have changed, if this replica plans."""
@@ -240,6 +277,10 @@ class Pools:
             self._templates.set(replaced, before)
             self._replaced[replaced] = now_ms
         self._templates.set(one.name, pool.template)
+
+    def _short(self, now_ms: int) -> bool:
+        """Whether nodes had no room for a create a moment ago: what is started for pools would give way next."""
+        return self._gave_room_ms is not None and 0 <= now_ms - self._gave_room_ms < LEFT_FREE_MS
 
     def _drop_replaced(self, now_ms: int) -> None:
         for name in [name for name, at_ms in self._replaced.items() if not 0 <= now_ms - at_ms < REPLACED_MS]:

@@ -32,7 +32,7 @@ from controlplane.lifecycle.images import (
     RegistryStore,
     Rights,
 )
-from controlplane.lifecycle.pools import Pools
+from controlplane.lifecycle.pools import Pools, Yielding
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
@@ -170,8 +170,10 @@ class Core:
             deps.clock,
             warm=warm,
             templates=templates,
+            metrics=deps.metrics,
             replica=deps.store.replica,
         )
+        self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
         self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
         self.creates = Creates(
             deps,
@@ -264,6 +266,7 @@ class Core:
         self.ledger.subscribe(self.create_queue.on)
         self.ledger.subscribe(self.preflight.on)
         self.ledger.subscribe(self.pools.on)
+        self.ledger.subscribe(self._yielding.on)
         self.ledger.subscribe(self.population.on)
         self.ledger.subscribe(self._count_end)
         # Last: in a group that is closing it cannot begin anything, and raises.
@@ -307,6 +310,7 @@ class Core:
             self._run("prober", self.replicas.probe(self._options.probe_every_ms))
         # Last: a pool's first look finds what was adopted.
         self._run("pools", self.pools.run())
+        self._run("yielding", self._yielding.run())
 
     async def close(self) -> None:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""

@@ -1,6 +1,7 @@
 """``Fallback``: a start that reads its image lazily and does not get ready goes on with the plain copy."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -29,10 +30,14 @@ class Fallback:
         ledger: has the record.
         lazily: is told that the converted copy does not work.
         clock: the time of day.
+        again: keeps the room of a sandbox whose pod is about to be replaced.
     """
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, lazily: LazyStarts, clock: Clock) -> None:
+    def __init__(
+        self, cluster: Cluster, ledger: Ledger, lazily: LazyStarts, clock: Clock, again: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
+        self._again = again
         self._ledger = ledger
         self._lazily = lazily
         self._clock = clock
@@ -92,6 +97,7 @@ class Fallback:
         # Rather on another node, if there is one; what nodes have of the plain copy is not looked up.
         placed = self._cluster.placement(sandbox.id)
         elsewhere = replace(boot, avoid=(*boot.avoid, *([placed.node] if placed else [])), layers={})
+        self._again(sandbox.id)
         await self._cluster.undo_start(sandbox.id)
         if not over.done():
             await self._cluster.start(sandbox.id, sandbox.spec.model_copy(update={"image": whole.name}), elsewhere)

@@ -1,6 +1,6 @@
 """The lines of starts that wait for room: one for each kind of request, each fair between owners. Pure."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,16 +50,19 @@ class Waiter:
 
     Attributes:
         ticket: a smaller one came earlier.
+        lazily: its node mounts its image lazily, which not all nodes may do.
     """
 
     sandbox: Sandbox
     request: Amounts
     ticket: int
+    lazily: bool = False
 
     @property
     def key(self) -> str:
         """What has to be equal for two starts to fit the same nodes."""
-        return self.sandbox.spec.placement_key()
+        key = self.sandbox.spec.placement_key()
+        return f"{key}/lazily" if self.lazily else key
 
     @property
     def line(self) -> tuple[bool, str]:
@@ -103,19 +106,20 @@ class RoomLines:
     def take(self, goes: Callable[[Waiter], bool]) -> Waiter | None:
         """Removes and returns the next waiter that ``goes``; None: none does.
 
-        Of each line its fair one is asked: of these first that of the owner that has least, and pools' last. At most
-        ``MOST_KINDS`` are asked in vain; the next call goes on with the others, so many kinds that fit nowhere block
-        nobody.
+        Of each line its fair one is asked: of these first that of the owner that has least, and pools' last; and where
+        it does not go, the one of the line's owner that has least. At most ``MOST_KINDS`` are asked in vain; the next
+        call goes on with the others, so many kinds that fit nowhere block nobody.
         """
         heads = [one for line in self._lines.values() if (one := self._head(line)) is not None]
         heads.sort(key=lambda one: (one.sandbox.unclaimed, self._holds(one.sandbox.owner), one.ticket))
         unseen = [one for one in heads if one.line not in self._in_vain]
-        for one in unseen[:MOST_KINDS]:
-            if goes(one):
-                self._lines[one.line].served(one.sandbox.owner, one.ticket)
-                self._tidy(one)
-                return one
-            self._in_vain.add(one.line)
+        for head in unseen[:MOST_KINDS]:
+            for one in self._candidates(head):
+                if goes(one):
+                    self._lines[one.line].served(one.sandbox.owner, one.ticket)
+                    self._tidy(one)
+                    return one
+            self._in_vain.add(head.line)
         self.unfinished = len(unseen) > MOST_KINDS
         if not self.unfinished:
             self._in_vain.clear()
@@ -135,6 +139,13 @@ class RoomLines:
     def _head(self, line: FairQueue[Waiter]) -> Waiter | None:
         owner = line.choose(self._holds, line.owners())
         return None if owner is None else line.first(owner)
+
+    def _candidates(self, head: Waiter) -> Iterator[Waiter]:
+        yield head
+        line = self._lines[head.line]
+        least = line.first(min(line.owners(), key=self._holds))
+        if least is not head:
+            yield least
 
     def _tidy(self, one: Waiter) -> None:
         if not len(self._lines[one.line]):

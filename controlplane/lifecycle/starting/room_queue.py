@@ -1,6 +1,8 @@
 """The queue of starts that no node has room for now: a pod that fits nowhere is not made.
 
-* A start goes on as soon as a node has room for it; the room is reserved until its pod is seen there.
+* A start goes on to the start queue as soon as a node has room for it, besides its owner's that went on before and ask
+  for the same. At the head of that queue it reserves room until its pod is seen on a node, or comes back to its place
+  here. So what is reserved is what starts, and no herd that waits for its slots keeps room from other owners.
 * Starts that request the same wait in one line, which is fair between owners (``room_lines``). What fits passes what
   does not, as at the scheduler: small ones do not wait for large ones. Starts of pools come after all others.
 * A cluster that can add nodes does so for Pending pods: some starts of each replica go on without room (``pending``).
@@ -8,16 +10,18 @@
   same requests goes on while it refuses that one.
 * Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Of two that
   reserve the same room at the same moment the one whose record says first that it starts has it: the other one sees it
-  before its pod is made (``has_room``), but for the last milliseconds; then the scheduler refuses one.
+  before its pod is made, but for the last milliseconds; then the scheduler refuses one.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
+from dataclasses import replace
+from itertools import count, islice
 from typing import Final
 
-from controlplane.capacity import Room
+from controlplane.capacity import Amounts, Room, Short
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Placement
 from controlplane.lifecycle.pace import Pace
@@ -41,6 +45,9 @@ TOLD_MS: Final = 1_000
 class RoomQueue:
     """Lets starts go on for which there is room.
 
+    Attributes:
+        short: set while claimed starts wait for room.
+
     Args:
         cluster: knows what is free, or does not: then nothing waits here.
         clock: the time of day.
@@ -56,12 +63,15 @@ class RoomQueue:
         self._lines = RoomLines(self._holdings.of)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._waiters: dict[str, Waiter] = {}  # all starts of this replica
+        self._gone_on: Counter[tuple[str, str]] = Counter()  # by owner and key: those that have reserved nothing yet
+        self._unreserved: dict[str, tuple[str, str]] = {}
         self._pending = Pending(most_pending)
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, int] = {}  # starts of other replicas, and when their reservations are dropped (Unix ms)
         self._paces: dict[str, Pace] = {}
         self._told: dict[str, tuple[int, str]] = {}
         self._tickets = count()
+        self.short = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
         if cluster.room is not None:
             cluster.room.listen(self._look_soon)
@@ -75,16 +85,22 @@ class RoomQueue:
         return next(self._tickets)
 
     @asynccontextmanager
-    async def turn(self, sandbox: Sandbox, ticket: int) -> AsyncIterator[Callable[[], bool]]:
-        """Waits until a node has room and keeps that for the block; a start that has begun already does not wait.
+    async def turn(self, sandbox: Sandbox, ticket: int, *, lazily: bool = False) -> AsyncIterator[Callable[[], bool]]:
+        """Waits until a node has room; a start that has begun already does not wait.
+
+        Args:
+            sandbox: its start.
+            ticket: its place by arrival.
+            lazily: its node mounts its image lazily.
 
         Yields:
-            Whether the start may still go on. False: others have taken the room, so it has to wait anew.
+            Reserves room until the end of the block, or looks whether what it has is still there. False: others have
+            taken the room, so it has to wait anew.
 
         Raises:
             Problem: capacity_unavailable, when there is no time left to start.
         """
-        start = Waiter(sandbox, self._cluster.request(sandbox.spec), ticket)
+        start = Waiter(sandbox, self._cluster.request(sandbox.spec), ticket, lazily)
         self._waiters[sandbox.id] = start
         try:
             begun = sandbox.state is State.STARTING
@@ -95,6 +111,7 @@ class RoomQueue:
             yield lambda: begun or self._has_room(start)
         finally:
             del self._waiters[sandbox.id]
+            self._reserves(sandbox.id)
             self._refused.pop(sandbox.id, None)
             self._pending.discard(sandbox.id)
             self._holdings.settle(sandbox.id)
@@ -109,7 +126,8 @@ class RoomQueue:
         if after.state is State.STARTING:
             self._others[after.id] = after.start_by_ms + SLACK_MS
             if not self._refused_other(self._cluster.placement(after.id)):
-                self._reserve(Waiter(after, self._cluster.request(after.spec), 0), anyway=True)
+                lazily = after.image_pulled == "lazy"
+                self._reserve(Waiter(after, self._cluster.request(after.spec), 0, lazily), anyway=True)
         elif self._others.pop(after.id, None) is not None:
             self._release(after.id)
         while self._others and (first := next(iter(self._others.items())))[1] <= now_ms:
@@ -135,6 +153,11 @@ class RoomQueue:
         self._refused[placement.sandbox_id] = start.key
         self._release(placement.sandbox_id)
 
+    def wanting(self, most: int) -> Sequence[Short]:
+        """What starts need that wait for room at this replica, of owners, those first that have pods; oldest first."""
+        starts = (one for one in (*self._pending.unpromised(), *self._lines.all()) if not one.sandbox.unclaimed)
+        return [Short(*self._where(one)) for one in islice(starts, most)]
+
     def place(self, sandbox_id: str) -> RoomPlace | None:
         """Where a start stands; None: it does not wait for room here."""
         return self._place(self._waiters[sandbox_id]) if sandbox_id in self._turns else None
@@ -142,6 +165,14 @@ class RoomQueue:
     def waiting(self, owner: str | None = None) -> Sequence[RoomPlace]:
         """The starts that wait for room at this replica, of one owner or of all, oldest first."""
         return [self._place(one) for one in self._lines.all() if owner in (None, one.sandbox.owner)]
+
+    def again(self, sandbox_id: str) -> None:
+        """Keeps room for a start whose pod is about to be replaced by one that does not mount its image lazily."""
+        start, room = self._waiters.get(sandbox_id), self._room
+        if start is None or room is None:
+            return
+        start = self._waiters[sandbox_id] = replace(start, lazily=False)
+        room.again(sandbox_id, *self._where(start))
 
     @property
     def _room(self) -> Room | None:
@@ -180,25 +211,60 @@ class RoomQueue:
         return placement is not None and not placement.node
 
     def _goes(self, start: Waiter) -> bool:
-        """Whether a start may go on now; what it needs is reserved then."""
-        goes = self._room is None or (start.key not in self._refused.values() and self._reserve(start))
-        goes = goes or self._goes_pending(start)
-        if goes and not start.sandbox.unclaimed:
-            self._holdings.add(start.sandbox.id, start.sandbox.owner)
+        """Whether a start may go on to the start queue now."""
+        goes = self._fits(start) or self._goes_pending(start)
+        if goes:
+            self._go_on(start)
         return goes
+
+    def _fits(self, start: Waiter) -> bool:
+        """Whether there is room for it besides its owner's starts that have gone on and need the same."""
+        room = self._room
+        if room is None or start.key in self._refused.values():
+            return room is None
+        before = self._gone_on[start.sandbox.owner, start.key]
+        return room.fit(*self._where(start), enough=before + 1) > before
+
+    def _go_on(self, start: Waiter) -> None:
+        kind = start.sandbox.owner, start.key
+        self._gone_on[kind] += 1
+        self._unreserved[start.sandbox.id] = kind
+        if not start.sandbox.unclaimed:
+            self._holdings.add(start.sandbox.id, start.sandbox.owner)
+
+    def _reserves(self, sandbox_id: str) -> None:
+        """Takes in that a start has room, or is over."""
+        if (kind := self._unreserved.pop(sandbox_id, None)) is not None:
+            self._gone_on[kind] -= 1
+            if not self._gone_on[kind]:
+                del self._gone_on[kind]
 
     def _goes_pending(self, start: Waiter) -> bool:
         if goes := self._pending.takes(start):
             self._pending.add(start)
+            self.short.set()
         return goes
 
     def _has_room(self, start: Waiter) -> bool:
         room = self._room
-        return room is None or room.kept(start.sandbox.id) or self._goes_pending(start)
+        has = room is None or room.kept(start.sandbox.id) or self._first_reserved(start) or self._goes_pending(start)
+        if has:
+            self._reserves(start.sandbox.id)
+        return has
+
+    def _first_reserved(self, start: Waiter) -> bool:
+        first = start.sandbox.id in self._unreserved and start.key not in self._refused.values()
+        return first and self._reserve(start)
 
     def _reserve(self, start: Waiter, *, anyway: bool = False) -> bool:
-        room, selector = self._room, start.sandbox.spec.node_selector
-        return room is None or room.reserve(start.sandbox.id, start.request, selector, anyway=anyway)
+        room = self._room
+        return room is None or room.reserve(start.sandbox.id, *self._where(start), anyway=anyway)
+
+    def _where(self, start: Waiter) -> tuple[Amounts, Mapping[str, str], Collection[str]]:
+        """What it requests, the labels of its nodes, and which nodes it may not come to all the same."""
+        spec = start.sandbox.spec
+        off = self._cluster.kept_off(spec, lazily=True) if start.lazily else frozenset[str]()
+        return start.request, spec.node_selector, off
 
     def _release(self, sandbox_id: str) -> None:
         if (room := self._cluster.room) is not None:
@@ -220,13 +286,13 @@ class RoomQueue:
         return told
 
     def _tell(self, start: Waiter) -> str:
-        room, selector = self._room, start.sandbox.spec.node_selector
+        room, where = self._room, self._where(start)
         if room is None:
             return "what is free on the nodes is not known"
         refused = next((one for one, key in self._refused.items() if key == start.key), None)
-        if refused is not None and room.fit(start.request, selector):
+        if refused is not None and room.fit(*where, enough=1):
             return f"the scheduler finds no node for {refused}, which requests the same"
-        return room.tell(start.request, selector)
+        return room.tell(*where)
 
     def _look_soon(self) -> None:
         self._look_within(LOOK_AFTER_S)
@@ -250,6 +316,8 @@ class RoomQueue:
             turn = self._turns.get(start.sandbox.id)
             if turn is not None and not turn.done():
                 turn.set_result(None)
+        if self.wanting(1):
+            self.short.set()
         self._look_within(LOOK_AFTER_S if self._lines.unfinished else LOOK_AGAIN_S)
 
     def _keep_for_pending(self) -> None:
@@ -260,5 +328,5 @@ class RoomQueue:
         for sandbox_id in self._pending.expired(now_ms):
             room.release(sandbox_id)
         for start in self._pending.unpromised():
-            if room.fit(start.request, start.sandbox.spec.node_selector) and self._reserve(start):
+            if room.fit(*self._where(start), enough=1) and self._reserve(start):
                 self._pending.promise(start, now_ms)

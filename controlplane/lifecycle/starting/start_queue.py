@@ -6,7 +6,7 @@ scheduler can place it on no node: then it waits beside the queue, and holds a s
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -41,6 +41,8 @@ class Start:
         node: where its pod is placed; empty: not placed yet.
         refused: the scheduler can place its pod on no node.
         asked: the store may have given it a slot, so that it has to be freed.
+        has_room: reserves room for it, or says that there is none any more; then it gives its turn up.
+        gives_up: it has done so.
     """
 
     sandbox_id: str
@@ -51,12 +53,14 @@ class Start:
     node: str = ""
     refused: bool = False
     asked: bool = False
+    has_room: Callable[[], bool] = lambda: True
+    gives_up: bool = False
 
     @classmethod
-    def of(cls, sandbox: Sandbox) -> Self:
+    def of(cls, sandbox: Sandbox, has_room: Callable[[], bool]) -> Self:
         """A start without slot and node."""
         until_ms = sandbox.start_by_ms + SLACK_MS
-        return cls(sandbox.id, sandbox.owner, until_ms, sandbox.spec.placement_key())
+        return cls(sandbox.id, sandbox.owner, until_ms, sandbox.spec.placement_key(), has_room=has_room)
 
 
 class StartQueue:
@@ -110,9 +114,19 @@ class StartQueue:
         heard.set()
 
     @asynccontextmanager
-    async def turn(self, sandbox: Sandbox) -> AsyncIterator[Sequence[str]]:
-        """Waits for a slot and holds it, by the rule in the module's docstring; yields the nodes to avoid."""
-        start = Start.of(sandbox)
+    async def turn(
+        self, sandbox: Sandbox, has_room: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[Sequence[str] | None]:
+        """Waits for a slot and holds it, by the rule in the module's docstring.
+
+        Args:
+            sandbox: its start.
+            has_room: asked at the head of the queue, before a slot is.
+
+        Yields:
+            The nodes to avoid; None: it has no room, and no slot.
+        """
+        start = Start.of(sandbox, has_room)
         self._starts[start.sandbox_id] = start
         try:
             self.waiting += 1
@@ -120,7 +134,7 @@ class StartQueue:
                 slot = await self._slot(start, begun=sandbox.state is State.STARTING)
             finally:
                 self.waiting -= 1
-            yield slot.avoid
+            yield None if start.gives_up else slot.avoid
         finally:
             del self._starts[start.sandbox_id]
             self._mark(start, has_slot=False)
@@ -159,13 +173,17 @@ class StartQueue:
         if begun and (slot := await self._ask(start)):
             return slot
         ticket = next(self._tickets)
-        return await self._at_head(start, ticket) or await self._beside(start, ticket)
+        slot = await self._at_head(start, ticket)
+        return slot if slot or start.gives_up else await self._beside(start, ticket)
 
     async def _at_head(self, start: Start, ticket: int, *, beside: bool = False) -> Slot:
         """Requests a slot at the head of the queue until it has one or is held; it is held if its lane has waiters."""
         async with self._queue.at_head(start.owner, ticket):
             while beside or start.placement_key not in self._lanes:
                 news = self._news
+                if not start.has_room():
+                    start.gives_up = True
+                    break
                 slot = await self._ask(start)
                 if slot or slot.held_by:
                     return slot
@@ -179,7 +197,8 @@ class StartQueue:
             async with lane.at_head(start.owner, ticket):
                 while True:
                     news = self._news
-                    if slot := await self._at_head(start, ticket, beside=True):
+                    slot = await self._at_head(start, ticket, beside=True)
+                    if slot or start.gives_up:
                         return slot
                     await self._next(news)
         finally:

@@ -56,9 +56,9 @@ class Starter:
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
-        self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock)
         self._awaited: dict[str, Copy | Conversion] = {}
         self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
+        self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=self.room.again)
         self.queue = StartQueue(store, deps.cluster, at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
@@ -80,10 +80,14 @@ class Starter:
         plain = await self._copied(sandbox, await self._images.pin(sandbox), phases)
         pin = await self._chosen(sandbox, plain, phases)
         ticket = self.room.ticket()
+        mounts = self._cluster.lazily(sandbox.spec.model_copy(update={"image": pin.name}))
         while True:
-            async with self.room.turn(sandbox, ticket) as has_room, self.queue.turn(sandbox) as avoid:
-                if not has_room():
-                    continue  # other replicas' starts have taken it while this one waited for its slot
+            async with (
+                self.room.turn(sandbox, ticket, lazily=mounts) as has_room,
+                self.queue.turn(sandbox, has_room) as avoid,
+            ):
+                if avoid is None or not has_room():
+                    continue  # others have taken it while this one waited for its turn, or its slot
                 phases.lap("queue")
                 if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
                     # The queue has used up the start timeout: calling the cluster could only end as its failure.

@@ -132,6 +132,9 @@ class PlayedCluster:
     def lazily(self, spec: SandboxSpec) -> bool:
         return False
 
+    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
+        return frozenset()
+
     def lazy_trouble(self) -> str:
         return ""
 

@@ -4,11 +4,13 @@ from typing import Any
 
 from controlplane.capacity import Room
 from controlplane.cluster.kubernetes import KubernetesCluster
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.model import Range, SandboxSpec
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.fake_kubernetes import EVERYWHERE, NAMESPACE, NODES, PODS, FakeKubernetes, Fault, node
 from tests.support.waiting import until
 
+LABELS = {LABEL_INSTALLATION: "r", LABEL_SANDBOX: "true"}
 SPEC = SandboxSpec(image="a", cpu_millicores=Range(request=490, limit=1000))  # with its sidecar half a core
 
 
@@ -74,14 +76,20 @@ async def test_a_sandbox_is_in_it_by_its_id_and_one_that_found_no_room_is_told(
 ) -> None:
     told: list[None] = []
     async with opener(disagreed=lambda: told.append(None)) as cluster:
-        ours = {**other("sb-1", "2"), "metadata": {"name": "sb-1", "namespace": NAMESPACE}}
+        ours = {**other("sb-1", "2"), "metadata": {"name": "sb-1", "namespace": NAMESPACE, "labels": LABELS}}
         assert room(cluster).reserve("sb-1", cluster.request(SPEC), {})
         assert places(cluster) == 3
         await api.put(PODS, ours)
         await until(lambda: _same("sb-1" in room(cluster), True))
         assert (places(cluster), room(cluster).fit_alone(cluster.request(SPEC), {})) == (0, 4)
         assert not told
-        await api.put(PODS, {**ours, "metadata": {"name": "sb-2", "namespace": NAMESPACE}})
+        # In the same namespace, and not a sandbox of this installation.
+        for name, labels in (("x", {}), ("sb-9", {**LABELS, LABEL_INSTALLATION: "other"})):
+            await api.put(EVERYWHERE, {**ours, "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}})
+        await until(lambda: _same(f"{NAMESPACE}/sb-9" in room(cluster), True))
+        assert not told
+        assert [one.sandboxes for one in room(cluster).free()] == [1]
+        await api.put(PODS, {**ours, "metadata": {"name": "sb-2", "namespace": NAMESPACE, "labels": LABELS}})
         await until(lambda: _same(len(told), 1))
 
 

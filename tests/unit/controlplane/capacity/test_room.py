@@ -159,6 +159,36 @@ def test_the_reservations_of_a_node_that_goes_move_to_others() -> None:
     assert [(free.node.name, free.reserved[0]) for free in one.free()] == [("b", 0), ("c", 1000)]
 
 
+def test_a_pod_that_makes_place_for_another_one_of_its_sandbox_leaves_that_place_to_nobody() -> None:
+    one = room(node("a", cpu=600))
+    one.put("sb-1", "a", REQUEST)
+    found: list[bool] = []
+    one.listen(lambda: found.append(one.reserve("sb-2", REQUEST, {})))
+    one.again("sb-1", REQUEST, {})
+    one.remove("sb-1")
+    assert found == [False]
+    assert one.free()[0].reserved == REQUEST
+    one.put("sb-1", "a", REQUEST)
+    assert one.free()[0].reserved[0] == 0
+    # Once it is over nothing is kept for it.
+    one.again("sb-1", REQUEST, {})
+    one.release("sb-1")
+    one.remove("sb-1")
+    assert found[-1]
+
+
+def test_nodes_that_a_start_may_not_come_to_have_no_room_for_it() -> None:
+    one = room(node("a", cpu=5000), node("b", cpu=600))
+    off = frozenset({"a"})
+    assert (one.fit(REQUEST, {}), one.fit(REQUEST, {}, off)) == (11, 1)
+    assert one.reserve("sb-1", REQUEST, {}, off)
+    assert one.free()[1].reserved == REQUEST
+    assert not one.reserve("sb-2", REQUEST, {}, off)
+    assert not one.reserve("sb-2", REQUEST, {}, off, anyway=True)
+    assert one.free()[0].reserved[0] == 0
+    assert one.tell(REQUEST, {}, frozenset({"a", "b"})) == "none of 2 nodes mounts images lazily now"
+
+
 def test_a_node_that_is_over_committed_takes_what_requests_nothing_of_that() -> None:
     one = room(node("a"))
     one.put("default/x", "a", (0, 30 << 30, 0, 0, 1))
@@ -308,9 +338,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert plus(one.free, one.reserved) == self.plain.free(name)
             assert one.pods == sum(at == name for at, _ in self.plain.pods.values())
         # Where no start comes none is expected.
-        assert all(not found[one.node].node.closed for one in self.room._reserved.values())
+        assert all(not found[node].node.closed for node, _ in self.room._reserved.values())
         # No reservation is on two nodes, and none of one that is over is left anywhere.
-        held = [one.request for one in self.room._reserved.values()]
+        held = [one.request for _, one in self.room._reserved.values()]
         assert sorted(held) == sorted(self.plain.reserved.values())
 
 

@@ -113,6 +113,58 @@ async def test_an_owner_with_few_does_not_wait_for_one_with_many() -> None:
             one.cancel()
 
 
+async def test_a_herd_that_waits_for_its_slots_keeps_room_from_nobody() -> None:
+    room = room_for(10)
+    cluster = FakeCluster(room=room, start_s=1.0)
+    async with world(cluster, options=Options(starts_in_flight=1)) as plane:
+        herd = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(30)]
+        await asyncio.sleep(1.5)
+        assert sum(free.reserved[-1] for free in room.free()) <= 2
+        later = asyncio.create_task(plane.create("bob", SPEC))
+        await asyncio.sleep(4)
+        assert later.done()
+        assert len([one for one in herd if one.done()]) < 6
+        await asyncio.sleep(20)
+        assert len([one for one in herd if one.done()]) == 9
+        # What had no room any more when its turn came waits for room again, in the order in which it came.
+        places = (await plane.api("GET", "/v1/quota")).json["queue"]
+        assert [place["position"] for place in places] == [*range(1, 22)]
+        for one in herd:
+            one.cancel()
+
+
+async def test_a_lazy_start_waits_for_a_node_that_mounts_images_lazily() -> None:
+    cluster = FakeCluster(room=room_for(0, able=1, other=5), lazy_images="lazy/", not_lazy=("other",))
+    async with world(cluster, options=MANY) as plane:
+        lazily = SandboxSpec(image="lazy/a")
+        first = await plane.create(OWNER, lazily)
+        waiting = asyncio.create_task(plane.create(OWNER, lazily))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        # The same request without that passes it: it is another line.
+        await plane.create(OWNER, SPEC)
+        await plane.service.delete(OWNER, first.sandbox.id)
+        await waiting
+
+
+async def test_a_start_that_is_begun_anew_keeps_its_room() -> None:
+    room = room_for(1)
+    clock, queue = alone(room)
+    sandbox = of("alice", clock)
+    async with queue.turn(sandbox, queue.ticket(), lazily=True) as has_room:
+        assert has_room()
+        room.put(sandbox.id, "n1", (100, 0, 0, 0, 1))
+        waiting = enter(queue, of("bob", clock))
+        queue.again(sandbox.id)
+        room.remove(sandbox.id)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        room.put(sandbox.id, "n1", (100, 0, 0, 0, 1))
+    room.remove(sandbox.id)
+    await asyncio.sleep(1)
+    assert waiting.done()
+
+
 async def test_what_ends_while_it_waits_leaves_nothing() -> None:
     room = room_for(1)
     async with world(FakeCluster(room=room), options=MANY) as plane:
@@ -306,6 +358,7 @@ async def test_a_start_that_is_taken_over_goes_on_without_room() -> None:
     room = room_for(1)
     clock, queue = alone(room)
     async with queue.turn(of("bob", clock), queue.ticket()) as first:
+        assert first()
         taken_over = starting(1, clock)
         queue.on(Transition.of(None, taken_over, here=False))
         async with queue.turn(taken_over, queue.ticket()) as has_room:

@@ -13,7 +13,7 @@ from controlplane.lifecycle.record.transition import Transition
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template
-from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster, room_for
 from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, World, world
@@ -274,6 +274,55 @@ async def test_a_replica_that_does_not_plan_has_warm_ones_give_way_too() -> None
         assert not (await waiting.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
         await settle(30)
         assert (len(await ready(a)), len(cluster.started)) == (2, 4)
+
+
+async def test_warm_ones_make_room_on_a_node_for_a_create_and_are_not_refilled_meanwhile() -> None:
+    cluster = FakeCluster(room=room_for(0, a=3, b=2), stop_s=2.0)
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        await plane.service.pools.put("p", spec(4))
+        await settle()
+        mine = (await plane.create(OWNER, SandboxSpec(image=IMAGE))).sandbox
+        await settle()
+        assert len(await ready(plane)) == 4
+        cold = await asyncio.gather(*(plane.create(OWNER, SandboxSpec(image="other")) for _ in range(3)))
+        assert not any(one.sandbox.warm for one in cold)
+        assert len(await ready(plane)) == 1
+        for one in cold:
+            await plane.service.delete(OWNER, one.sandbox.id)
+        await settle(30)
+        assert len(await ready(plane)) == 1
+        assert "gave way to creates within the last minute" in str((await status(plane))["why"])
+        assert (await plane.service.alive(OWNER, mine.id)).state is State.RUNNING
+        await settle(60)
+        assert len(await ready(plane)) == 4
+        told = plane.deps.metrics.registry.get_sample_value("rollbox_unclaimed_gave_way_total", {"room": "nodes"})
+        assert told == 3
+
+
+async def test_what_is_about_to_leave_its_node_spares_warm_ones_and_claimed_ones_never_go() -> None:
+    cluster = FakeCluster(room=room_for(4), stop_s=10.0)
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        mine = [(await plane.create(OWNER, SandboxSpec(image="other"))).sandbox for _ in range(2)]
+        await plane.service.pools.put("p", spec(2))
+        await settle()
+        await plane.service.delete(OWNER, mine[0].id)
+        await plane.create(OWNER, SandboxSpec(image="other"))
+        assert len(await ready(plane)) == 2
+        await asyncio.gather(*(plane.create(OWNER, SandboxSpec(image="other")) for _ in range(2)))
+        with pytest.raises(Problem, match="no node has room"):
+            await plane.create(OWNER, SandboxSpec(image="other", start_timeout_ms=5_000))
+        assert (await plane.service.alive(OWNER, mine[1].id)).state is State.RUNNING
+
+
+async def test_a_start_that_no_warm_one_could_help_ends_none_of_them() -> None:
+    cluster = FakeCluster(room=room_for(0, a=2, b=2))
+    async with world(cluster, options=Options(starts_in_flight=16)) as plane:
+        await plane.service.pools.put("p", spec(4))
+        await settle()
+        elsewhere = SandboxSpec(image="other", node_selector={"zone": "x"}, start_timeout_ms=5_000)
+        with pytest.raises(Problem, match="labels"):
+            await plane.create(OWNER, elsewhere)
+        assert len(await ready(plane)) == 4
 
 
 @pytest.mark.parametrize(

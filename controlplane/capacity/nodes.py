@@ -1,0 +1,56 @@
+"""Nodes, which of them a start may come to, and what is free on each."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from controlplane.capacity.amounts import Amounts
+
+Selector = Mapping[str, str]
+ANYWHERE: Final[Collection[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """A node.
+
+    Attributes:
+        allocatable: what pods may request there.
+        closed: why it takes no start now; empty: it takes some.
+    """
+
+    name: str
+    allocatable: Amounts
+    labels: Mapping[str, str] = field(default_factory=dict)
+    closed: str = ""
+
+    def takes(self, selector: Selector, off: Collection[str] = ANYWHERE) -> bool:
+        """Whether a start may come to it.
+
+        Args:
+            selector: the start's node selector.
+            off: nodes that the start may not come to in spite of their labels.
+        """
+        return not self.closed and self.name not in off and (not selector or self.labelled(selector))
+
+    def labelled(self, selector: Selector) -> bool:
+        """Whether it has these labels."""
+        return all(self.labels.get(key) == value for key, value in selector.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What is free on a node.
+
+    Attributes:
+        free: its allocatable less what its pods and reservations request; negative where more is requested.
+        reserved: for starts whose pods are not seen on a node yet.
+        sandboxes: how many of the installation's are there.
+        pods: how many pods are there, sandboxes included.
+    """
+
+    node: NodeRoom
+    free: Amounts
+    reserved: Amounts
+    sandboxes: int
+    pods: int
