@@ -91,6 +91,7 @@ def _image_options(images: ImageSettings) -> ImageOptions:
         images.rewrites,
         PrivateRegistry(images.registry.host),
         budget=StoreLimit() if store is None else store.budget,
+        recorded_bytes=0 if store is None else store.recorded_bytes,
         past_full=images.registry.past_full,
     )
 

@@ -32,6 +32,11 @@ def from_rpc(error: aio.AioRpcError, peer: str, *, away: Code = "sandbox_unreach
     for key, value in pairs:
         if key == DETAILS_KEY and isinstance(value, bytes) and (problem := Problem.decode(value)):
             return problem
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        detail = f"{peer} does not know this call: it is of another version than its caller ({error.details()})"
+        return Problem(
+            "unsupported", f"{detail}. Try again once all parts of the installation have one version", peer=peer
+        )
     code = away if error.code() == grpc.StatusCode.UNAVAILABLE else _BARE.get(error.code(), "internal")
     return Problem(code, f"{peer} answered {error.code().name}: {error.details()}", peer=peer)
 

@@ -16,6 +16,7 @@ from controlplane.images.copies import (
     Copying,
     Found,
     Recorded,
+    in_tags,
     names_a_file,
     whose,
 )
@@ -34,6 +35,7 @@ from controlplane.images.manifest import (
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
 from controlplane.images.private import FORMS, Form, PrivateRegistry
+from controlplane.images.recorded import plan_recorded
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
 from controlplane.images.stored import Collected, Collector, RegistryImage, RegistryRoom
@@ -81,12 +83,14 @@ __all__ = [
     "digest_of",
     "entries_for",
     "folder",
+    "in_tags",
     "is_foreign",
     "is_index",
     "layers_of",
     "names_a_file",
     "own_reference",
     "parse",
+    "plan_recorded",
     "plan_removal",
     "target",
     "whose",

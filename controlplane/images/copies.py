@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-# Of what stands for an owner, as of what stands for a list: with a digest they fit into a tag.
+# Of what stands for an owner, as of what stands for a list.
 _HEX_DIGITS: Final = 24
+# Of what stands for an owner in the tags of its recorded copies, where a list has its place too.
+_TAG_DIGITS: Final = 16
 # What a conversion takes.
 MOST_FIRST: Final = 20_000
 MOST_FIRST_BYTES: Final = 1 << 20
@@ -65,6 +67,11 @@ class Recorded:
             kept[one] = None
         return cls(whose(owner), tuple(kept))
 
+    @property
+    def first_sha256(self) -> str:
+        """Of the list, as the mirror tells which one it has made a copy with."""
+        return hashlib.sha256("\0".join(self.first).encode()).hexdigest()
+
     def __str__(self) -> str:
         """Stands for both."""
         return f"{self.whose} {hashlib.sha256(repr(self.first).encode()).hexdigest()[:_HEX_DIGITS]}"
@@ -84,6 +91,11 @@ def names_a_file(path: str) -> bool:
 def whose(owner: str) -> str:
     """What stands for an owner in the private registry."""
     return hashlib.sha256(owner.encode()).hexdigest()[:_HEX_DIGITS]
+
+
+def in_tags(whose: str) -> str:
+    """What stands for an owner in the tags of its recorded copies, of what stands for it elsewhere."""
+    return whose[:_TAG_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)

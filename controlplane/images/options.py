@@ -24,6 +24,8 @@ class ImageOptions:
         rewrites: from where images are pulled.
         private: where images are copied to before nodes pull them; None: nodes pull them from where they are.
         budget: the most that it may have; with its collector alone.
+        recorded_bytes: the most that the recorded copies of an owner may have there; 0: no limit; with its collector
+            alone.
         past_full: where it is full, nodes pull an image that all owners may have from where it is.
     """
 
@@ -31,6 +33,7 @@ class ImageOptions:
     rewrites: Rewrites = field(default_factory=Rewrites)
     private: PrivateRegistry | None = None
     budget: StoreLimit = field(default_factory=StoreLimit)
+    recorded_bytes: int = 0
     past_full: bool = True
 
 

@@ -30,6 +30,9 @@ class RegistryImage:
         parts: the bytes of all that it has, by digest, as they are in the registry.
         used_ms: when it was put there or used, whichever is later (Unix ms).
         sources: of a copy: the digests that it was made of, which names of images mean.
+        recorded: it is a recorded copy, and none of all owners has the same content.
+        owners: of a recorded copy: what stands for those who had it made (``in_tags``); none: not told.
+        offered: of a recorded copy: starts of an owner are given it.
     """
 
     repository: str
@@ -37,6 +40,9 @@ class RegistryImage:
     parts: Mapping[str, int]
     used_ms: int
     sources: Sequence[str] = ()
+    recorded: bool = False
+    owners: Sequence[str] = ()
+    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,17 @@ class Collector(Protocol):
 
         Raises:
             Problem: conflict: it was used meanwhile; internal, upstream_timeout.
+        """
+        ...
+
+    async def recorded(self, owner: str) -> tuple[int, int]:
+        """How many recorded copies an owner has, and the bytes of all that these have. Cost: a list of all tags.
+
+        Args:
+            owner: what stands for it (``in_tags``).
+
+        Raises:
+            Problem: internal, upstream_timeout: nobody says; unsupported: the collector is of an older version.
         """
         ...
 

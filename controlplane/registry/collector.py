@@ -7,6 +7,7 @@ from typing import Final, Self, TypeVar
 
 from grpc import aio
 
+from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.images import Collected, RegistryImage, RegistryRoom
 from controlplane.registry.channel import channel_to
@@ -59,11 +60,14 @@ class CollectorClient:
                         dict(parts[at] for at in one.parts),
                         one.used_ms,
                         [_digest(source) for source in one.sources],
+                        recorded=one.recorded,
+                        owners=tuple(one.recorded_for),
+                        offered=one.offered,
                     )
                     for one in reply.images
                 )
         except aio.AioRpcError as error:
-            raise from_rpc(error, "the registry's collector") from error
+            raise _problem(error) from error
         finally:
             call.cancel()
         return images
@@ -78,6 +82,11 @@ class CollectorClient:
         request = collector_pb2.RemoveCopyRequest(repository=repository, digest=digest, unused_since_ms=unused_since_ms)
         return bool((await _asked(self._stub.RemoveCopy(request, timeout=LISTED_WITHIN_S))).there)
 
+    async def recorded(self, owner: str) -> tuple[int, int]:
+        """See ``Collector.recorded``."""
+        reply = await _asked(self._stub.Recorded(collector_pb2.RecordedRequest(owner=owner), timeout=LISTED_WITHIN_S))
+        return reply.copies, reply.bytes
+
     async def collect(self, *, urgent: bool = False) -> Collected:
         """See ``Collector.collect``."""
         request = collector_pb2.CollectRequest(urgent=urgent)
@@ -89,7 +98,11 @@ async def _asked(call: Awaitable[T]) -> T:
     try:
         return await call
     except aio.AioRpcError as error:
-        raise from_rpc(error, "the registry's collector") from error
+        raise _problem(error) from error
+
+
+def _problem(error: aio.AioRpcError) -> Problem:
+    return from_rpc(error, "the registry's collector", away="upstream_timeout")
 
 
 def _digest(sha256: bytes) -> str:

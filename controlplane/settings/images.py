@@ -12,6 +12,8 @@ from controlplane.settings.reader import PREFIX, Reader, SettingError
 # Of images that are made of sandboxes, for each owner; a guess: some hundred prepared repositories.
 COMMIT_BYTES: Final = 64 << 30
 MAX_COMMIT_BYTES: Final = 1 << 50
+# Of recorded copies, for each owner; a guess: the images of one run, each of some gigabytes.
+RECORDED_BYTES: Final = 64 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +63,28 @@ class StoreSettings:
         collector: host and port of what sees them.
         name: in its certificate.
         budget: the most that images may take.
+        recorded_bytes: the most that the recorded copies of an owner may take; 0: no limit.
     """
 
     collector: str
     name: str
     budget: StoreLimit
+    recorded_bytes: int
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: somebody else looks after the registry."""
         if not read.has("COLLECTOR"):
-            read.refuse(("COLLECTOR_NAME", "REGISTRY_BUDGET"), "it needs COLLECTOR, which sees the registry's files")
+            read.refuse(
+                ("COLLECTOR_NAME", "REGISTRY_BUDGET", "RECORDED_BYTES"),
+                "it needs COLLECTOR, which sees the registry's files",
+            )
             return None
         return cls(
             collector=read("COLLECTOR", rules.host_and_port),
             name=read("COLLECTOR_NAME", rules.domain),
             budget=read("REGISTRY_BUDGET", StoreLimit.parse, "80%"),
+            recorded_bytes=read("RECORDED_BYTES", rules.count(0, MAX_COMMIT_BYTES), str(RECORDED_BYTES)),
         )
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0f\x63ollector.proto\x12\x14rollbox.collector.v1\"\r\n\x0bRoomRequest\"U\n\tRoomReply\x12\x12\n\ndisk_bytes\x18\x01 \x01(\x04\x12\x12\n\nused_bytes\x18\x02 \x01(\x04\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\x13\n\x11ListStoredRequest\"u\n\x0fListStoredReply\x12/\n\x05parts\x18\x01 \x03(\x0b\x32 .rollbox.collector.v1.StoredPart\x12\x31\n\x06images\x18\x02 \x03(\x0b\x32!.rollbox.collector.v1.StoredImage\"0\n\nStoredPart\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"b\n\x0bStoredImage\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12\x0f\n\x07used_ms\x18\x03 \x01(\x04\x12\x0f\n\x07sources\x18\x05 \x03(\x0c\x12\r\n\x05parts\x18\x04 \x03(\r\"4\n\x0eUseCopyRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"\x1d\n\x0cUseCopyReply\x12\r\n\x05there\x18\x01 \x01(\x08\"P\n\x11RemoveCopyRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x17\n\x0funused_since_ms\x18\x03 \x01(\x04\" \n\x0fRemoveCopyReply\x12\r\n\x05there\x18\x01 \x01(\x08\" \n\x0e\x43ollectRequest\x12\x0e\n\x06urgent\x18\x01 \x01(\x08\"r\n\x0c\x43ollectReply\x12\x13\n\x0b\x66reed_bytes\x18\x01 \x01(\x04\x12\x13\n\x0b\x66reed_blobs\x18\x02 \x01(\x04\x12\x15\n\rended_uploads\x18\x03 \x01(\x04\x12\x12\n\nkept_blobs\x18\x04 \x01(\x04\x12\r\n\x05\x62lobs\x18\x05 \x01(\x04\x32\xbf\x03\n\tCollector\x12J\n\x04Room\x12!.rollbox.collector.v1.RoomRequest\x1a\x1f.rollbox.collector.v1.RoomReply\x12^\n\nListStored\x12\'.rollbox.collector.v1.ListStoredRequest\x1a%.rollbox.collector.v1.ListStoredReply0\x01\x12S\n\x07UseCopy\x12$.rollbox.collector.v1.UseCopyRequest\x1a\".rollbox.collector.v1.UseCopyReply\x12\\\n\nRemoveCopy\x12\'.rollbox.collector.v1.RemoveCopyRequest\x1a%.rollbox.collector.v1.RemoveCopyReply\x12S\n\x07\x43ollect\x12$.rollbox.collector.v1.CollectRequest\x1a\".rollbox.collector.v1.CollectReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0f\x63ollector.proto\x12\x14rollbox.collector.v1\"\r\n\x0bRoomRequest\"U\n\tRoomReply\x12\x12\n\ndisk_bytes\x18\x01 \x01(\x04\x12\x12\n\nused_bytes\x18\x02 \x01(\x04\x12\x12\n\nfree_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\"\x13\n\x11ListStoredRequest\"u\n\x0fListStoredReply\x12/\n\x05parts\x18\x01 \x03(\x0b\x32 .rollbox.collector.v1.StoredPart\x12\x31\n\x06images\x18\x02 \x03(\x0b\x32!.rollbox.collector.v1.StoredImage\"0\n\nStoredPart\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"\x9b\x01\n\x0bStoredImage\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12\x0f\n\x07used_ms\x18\x03 \x01(\x04\x12\x0f\n\x07sources\x18\x05 \x03(\x0c\x12\r\n\x05parts\x18\x04 \x03(\r\x12\x10\n\x08recorded\x18\x06 \x01(\x08\x12\x14\n\x0crecorded_for\x18\x07 \x03(\t\x12\x0f\n\x07offered\x18\x08 \x01(\x08\"4\n\x0eUseCopyRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"\x1d\n\x0cUseCopyReply\x12\r\n\x05there\x18\x01 \x01(\x08\"P\n\x11RemoveCopyRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x17\n\x0funused_since_ms\x18\x03 \x01(\x04\" \n\x0fRemoveCopyReply\x12\r\n\x05there\x18\x01 \x01(\x08\" \n\x0fRecordedRequest\x12\r\n\x05owner\x18\x01 \x01(\t\".\n\rRecordedReply\x12\x0e\n\x06\x63opies\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\" \n\x0e\x43ollectRequest\x12\x0e\n\x06urgent\x18\x01 \x01(\x08\"r\n\x0c\x43ollectReply\x12\x13\n\x0b\x66reed_bytes\x18\x01 \x01(\x04\x12\x13\n\x0b\x66reed_blobs\x18\x02 \x01(\x04\x12\x15\n\rended_uploads\x18\x03 \x01(\x04\x12\x12\n\nkept_blobs\x18\x04 \x01(\x04\x12\r\n\x05\x62lobs\x18\x05 \x01(\x04\x32\x97\x04\n\tCollector\x12J\n\x04Room\x12!.rollbox.collector.v1.RoomRequest\x1a\x1f.rollbox.collector.v1.RoomReply\x12^\n\nListStored\x12\'.rollbox.collector.v1.ListStoredRequest\x1a%.rollbox.collector.v1.ListStoredReply0\x01\x12S\n\x07UseCopy\x12$.rollbox.collector.v1.UseCopyRequest\x1a\".rollbox.collector.v1.UseCopyReply\x12\\\n\nRemoveCopy\x12\'.rollbox.collector.v1.RemoveCopyRequest\x1a%.rollbox.collector.v1.RemoveCopyReply\x12V\n\x08Recorded\x12%.rollbox.collector.v1.RecordedRequest\x1a#.rollbox.collector.v1.RecordedReply\x12S\n\x07\x43ollect\x12$.rollbox.collector.v1.CollectRequest\x1a\".rollbox.collector.v1.CollectReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,20 +42,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTSTOREDREPLY']._serialized_end=281
   _globals['_STOREDPART']._serialized_start=283
   _globals['_STOREDPART']._serialized_end=331
-  _globals['_STOREDIMAGE']._serialized_start=333
-  _globals['_STOREDIMAGE']._serialized_end=431
-  _globals['_USECOPYREQUEST']._serialized_start=433
-  _globals['_USECOPYREQUEST']._serialized_end=485
-  _globals['_USECOPYREPLY']._serialized_start=487
-  _globals['_USECOPYREPLY']._serialized_end=516
-  _globals['_REMOVECOPYREQUEST']._serialized_start=518
-  _globals['_REMOVECOPYREQUEST']._serialized_end=598
-  _globals['_REMOVECOPYREPLY']._serialized_start=600
-  _globals['_REMOVECOPYREPLY']._serialized_end=632
-  _globals['_COLLECTREQUEST']._serialized_start=634
-  _globals['_COLLECTREQUEST']._serialized_end=666
-  _globals['_COLLECTREPLY']._serialized_start=668
-  _globals['_COLLECTREPLY']._serialized_end=782
-  _globals['_COLLECTOR']._serialized_start=785
-  _globals['_COLLECTOR']._serialized_end=1232
+  _globals['_STOREDIMAGE']._serialized_start=334
+  _globals['_STOREDIMAGE']._serialized_end=489
+  _globals['_USECOPYREQUEST']._serialized_start=491
+  _globals['_USECOPYREQUEST']._serialized_end=543
+  _globals['_USECOPYREPLY']._serialized_start=545
+  _globals['_USECOPYREPLY']._serialized_end=574
+  _globals['_REMOVECOPYREQUEST']._serialized_start=576
+  _globals['_REMOVECOPYREQUEST']._serialized_end=656
+  _globals['_REMOVECOPYREPLY']._serialized_start=658
+  _globals['_REMOVECOPYREPLY']._serialized_end=690
+  _globals['_RECORDEDREQUEST']._serialized_start=692
+  _globals['_RECORDEDREQUEST']._serialized_end=724
+  _globals['_RECORDEDREPLY']._serialized_start=726
+  _globals['_RECORDEDREPLY']._serialized_end=772
+  _globals['_COLLECTREQUEST']._serialized_start=774
+  _globals['_COLLECTREQUEST']._serialized_end=806
+  _globals['_COLLECTREPLY']._serialized_start=808
+  _globals['_COLLECTREPLY']._serialized_end=922
+  _globals['_COLLECTOR']._serialized_start=925
+  _globals['_COLLECTOR']._serialized_end=1460
 # @@protoc_insertion_point(module_scope)

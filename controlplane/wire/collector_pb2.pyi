@@ -43,18 +43,24 @@ class StoredPart(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class StoredImage(_message.Message):
-    __slots__ = ("repository", "sha256", "used_ms", "sources", "parts")
+    __slots__ = ("repository", "sha256", "used_ms", "sources", "parts", "recorded", "recorded_for", "offered")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     USED_MS_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FOR_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_FIELD_NUMBER: _ClassVar[int]
     repository: str
     sha256: bytes
     used_ms: int
     sources: _containers.RepeatedScalarFieldContainer[bytes]
     parts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, repository: _Optional[str] = ..., sha256: _Optional[bytes] = ..., used_ms: _Optional[int] = ..., sources: _Optional[_Iterable[bytes]] = ..., parts: _Optional[_Iterable[int]] = ...) -> None: ...
+    recorded: bool
+    recorded_for: _containers.RepeatedScalarFieldContainer[str]
+    offered: bool
+    def __init__(self, repository: _Optional[str] = ..., sha256: _Optional[bytes] = ..., used_ms: _Optional[int] = ..., sources: _Optional[_Iterable[bytes]] = ..., parts: _Optional[_Iterable[int]] = ..., recorded: _Optional[bool] = ..., recorded_for: _Optional[_Iterable[str]] = ..., offered: _Optional[bool] = ...) -> None: ...
 
 class UseCopyRequest(_message.Message):
     __slots__ = ("repository", "digest")
@@ -85,6 +91,20 @@ class RemoveCopyReply(_message.Message):
     THERE_FIELD_NUMBER: _ClassVar[int]
     there: bool
     def __init__(self, there: _Optional[bool] = ...) -> None: ...
+
+class RecordedRequest(_message.Message):
+    __slots__ = ("owner",)
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    def __init__(self, owner: _Optional[str] = ...) -> None: ...
+
+class RecordedReply(_message.Message):
+    __slots__ = ("copies", "bytes")
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    copies: int
+    bytes: int
+    def __init__(self, copies: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CollectRequest(_message.Message):
     __slots__ = ("urgent",)

@@ -54,6 +54,11 @@ class CollectorStub:
                 request_serializer=collector__pb2.RemoveCopyRequest.SerializeToString,
                 response_deserializer=collector__pb2.RemoveCopyReply.FromString,
                 _registered_method=True)
+        self.Recorded = channel.unary_unary(
+                '/rollbox.collector.v1.Collector/Recorded',
+                request_serializer=collector__pb2.RecordedRequest.SerializeToString,
+                response_deserializer=collector__pb2.RecordedReply.FromString,
+                _registered_method=True)
         self.Collect = channel.unary_unary(
                 '/rollbox.collector.v1.Collector/Collect',
                 request_serializer=collector__pb2.CollectRequest.SerializeToString,
@@ -93,6 +98,13 @@ class CollectorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Recorded(self, request, context):
+        """What the recorded copies of an owner take. It waits for no collection.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Collect(self, request, context):
         """Collects, and returns when it is done: minutes. What a call that breaks off has left, the next one does.
         """
@@ -122,6 +134,11 @@ def add_CollectorServicer_to_server(servicer, server):
                     servicer.RemoveCopy,
                     request_deserializer=collector__pb2.RemoveCopyRequest.FromString,
                     response_serializer=collector__pb2.RemoveCopyReply.SerializeToString,
+            ),
+            'Recorded': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recorded,
+                    request_deserializer=collector__pb2.RecordedRequest.FromString,
+                    response_serializer=collector__pb2.RecordedReply.SerializeToString,
             ),
             'Collect': grpc.unary_unary_rpc_method_handler(
                     servicer.Collect,
@@ -237,6 +254,33 @@ class Collector:
             '/rollbox.collector.v1.Collector/RemoveCopy',
             collector__pb2.RemoveCopyRequest.SerializeToString,
             collector__pb2.RemoveCopyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recorded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.collector.v1.Collector/Recorded',
+            collector__pb2.RecordedRequest.SerializeToString,
+            collector__pb2.RecordedReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -125,15 +125,23 @@ def test_only_what_hashes_the_passwords_sees_them() -> None:
 
 
 def test_the_collector_sees_its_files_and_answers_the_control_plane_alone() -> None:
-    manifests = render(*ON, "registry.collectorPort=7000", "registry.budget=200Gi", "registry.whenFull=fail")
+    manifests = render(
+        *ON,
+        "registry.collectorPort=7000",
+        "registry.budget=200Gi",
+        "registry.whenFull=fail",
+        "registry.recordedGibibytesPerOwner=2",
+    )
     plane = environment(manifests, "rollbox-controlplane")
     name = HOST.partition(":")[0]
-    told = {one: plane[one] for one in ("COLLECTOR", "COLLECTOR_NAME", "REGISTRY_BUDGET", "REGISTRY_WHEN_FULL")}
+    asked = ("COLLECTOR", "COLLECTOR_NAME", "REGISTRY_BUDGET", "REGISTRY_WHEN_FULL", "RECORDED_BYTES")
+    told = {one: plane[one] for one in asked}
     assert told == {
         "COLLECTOR": f"{name}:7000",
         "COLLECTOR_NAME": name,
         "REGISTRY_BUDGET": "200Gi",
         "REGISTRY_WHEN_FULL": "fail",
+        "RECORDED_BYTES": str(2 << 30),
     }
     pod = named(manifests, "StatefulSet", "rollbox-registry")["spec"]["template"]["spec"]
     (collector,) = [one for one in pod["containers"] if one["name"] == "collector"]

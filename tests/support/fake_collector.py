@@ -28,6 +28,11 @@ class FakeCollector:
         own = parts or {digest: 200}
         self.images[repository, digest] = RegistryImage(repository, digest, own, used_ms)
 
+    def recorded_for(self, repository: str, digest: str, *owners: str, offered: bool) -> None:
+        """Says that a copy that it has is a recorded one of these owners."""
+        image = self.images[repository, digest]
+        self.images[repository, digest] = replace(image, recorded=True, owners=owners, offered=offered)
+
     def made_of(self, repository: str, digest: str, source: str) -> None:
         """Says what a copy that it has was made of."""
         self.images[repository, digest] = replace(self.images[repository, digest], sources=[source])
@@ -37,7 +42,7 @@ class FakeCollector:
 
     def _asked(self) -> None:
         if self.away:
-            raise Problem("sandbox_unreachable", "the registry's collector answered UNAVAILABLE")
+            raise Problem("upstream_timeout", "the registry's collector answered UNAVAILABLE")
 
     async def room(self) -> RegistryRoom:
         self._asked()
@@ -46,6 +51,11 @@ class FakeCollector:
     async def stored(self) -> list[RegistryImage]:
         self._asked()
         return list(self.images.values())
+
+    async def recorded(self, owner: str) -> tuple[int, int]:
+        self._asked()
+        own = [one for one in self.images.values() if owner in one.owners]
+        return len(own), sum({part: size for one in own for part, size in one.parts.items()}.values())
 
     async def use(self, repository: str, digest: str) -> bool:
         self._asked()

@@ -12,7 +12,8 @@ registry has room, and which copies are used; ``group_uses`` tells it which ones
 Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a node understands it, and the record has
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
 
-``recordings`` runs commands in sandboxes of their owners, and makes recorded copies of what these opened.
+``recordings`` runs commands in sandboxes of their owners, and makes recorded copies of what these opened;
+``recorded_share`` refuses those of an owner that has as many as it may.
 ``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
@@ -26,6 +27,7 @@ from controlplane.lifecycle.images.mirrored import Mirrored
 from controlplane.lifecycle.images.ownership import Ownership
 from controlplane.lifecycle.images.pins import Images, Pin
 from controlplane.lifecycle.images.progress import ConversionProgress
+from controlplane.lifecycle.images.recorded_share import RecordedShare
 from controlplane.lifecycle.images.recordings import Recordings, RecordWish, Run
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.rights import Rights
@@ -45,6 +47,7 @@ __all__ = [
     "Ownership",
     "Pin",
     "RecordWish",
+    "RecordedShare",
     "Recordings",
     "RegistryStore",
     "Rights",

@@ -15,6 +15,7 @@ from controlplane.lifecycle.images.conversion_order import MOST_WAITING
 from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
 from controlplane.lifecycle.images.copies import Copies, Copy
 from controlplane.lifecycle.images.forms import Known
+from controlplane.lifecycle.images.recorded_share import RecordedShare
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.verdicts import TRIALS, Verdicts
 from controlplane.telemetry import Metrics
@@ -43,6 +44,7 @@ class Conversions:
         private: where it is kept.
         copies: asks the mirror, once for all who wait.
         store: is told of copies that are used.
+        share: what the recorded copies of an owner may take.
         clock: the time of day.
         metrics: counts conversions.
     """
@@ -54,10 +56,12 @@ class Conversions:
         copies: Copies,
         *,
         store: RegistryStore,
+        share: RecordedShare,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._store = store
+        self._share = share
         self._mirror = mirror
         self._private = private
         self._copies = copies
@@ -100,6 +104,14 @@ class Conversions:
         conversion = self._wanted(source, owner, awaited=True)
         conversion.again = conversion.again or again
         return conversion
+
+    async def check_recorded(self, owner: str) -> None:
+        """Checks that an owner may have one more recorded copy.
+
+        Raises:
+            Problem: quota_exceeded; why nobody knows.
+        """
+        await self._share.check(owner, whose(owner))
 
     def recorded(self, source: Reference, owner: str, recorded: Recorded) -> Conversion:
         """The conversion that makes an owner's recorded copy; as ``awaited``."""
@@ -178,6 +190,9 @@ class Conversions:
 
     async def _make(self, conversion: Conversion) -> None:
         source = conversion.source
+        if conversion.recorded is not None:
+            # Once more: those that were let in with it are made by now.
+            await self._share.check(conversion.owners[0], conversion.whose)
         # Without credentials: the plain copy is there, and a conversion reads that one.
         async with self._copies.joined(source.untagged(), None, "estargz", conversion.recorded) as copy:
             conversion.copy = copy

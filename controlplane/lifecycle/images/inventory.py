@@ -137,12 +137,14 @@ class Inventory:
             record: has these found: runs a command in a sandbox of this owner, from the converted copy of all owners.
 
         Raises:
-            Problem: permission_denied, unsupported: before the first progress; why it is not offered.
+            Problem: permission_denied, unsupported, quota_exceeded: before the first progress; why it is not offered.
         """
         self._ownership.check(owner, name)
         self._lazily.check_converts()
         if record is not None:
             self._cluster.check_record()
+        if first or record is not None:
+            await self._lazily.check_recorded(owner)
         yield ConversionProgress("copying")
         copying = asyncio.ensure_future(self._copied(owner, name))
         try:

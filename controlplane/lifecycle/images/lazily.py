@@ -92,6 +92,15 @@ class LazyStarts:
             detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
             raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")
 
+    async def check_recorded(self, owner: str) -> None:
+        """Checks that an owner may have one more recorded copy, before anything is done for it.
+
+        Raises:
+            Problem: quota_exceeded; why nobody knows.
+        """
+        if self._conversions is not None:
+            await self._conversions.check_recorded(owner)
+
     async def conversion(self, owner: str, pin: Pin, first: Sequence[str] = ()) -> Conversion | Pin:
         """The conversion of an image whose plain copy is there; the converted copy where it is offered already.
 

@@ -28,6 +28,7 @@ from controlplane.lifecycle.images import (
     LazyStarts,
     Mirrored,
     Ownership,
+    RecordedShare,
     Recordings,
     RegistryStore,
     Rights,
@@ -392,7 +393,8 @@ def _conversions(
     private = options.images.private
     if private is None or copies is None or deps.mirror is None:
         return None
-    return Conversions(deps.mirror, private, copies, store=store, clock=deps.clock, metrics=deps.metrics)
+    share = RecordedShare(deps.collector, options.images.recorded_bytes)
+    return Conversions(deps.mirror, private, copies, store=store, share=share, clock=deps.clock, metrics=deps.metrics)
 
 
 def _registry_cleanup(
@@ -401,8 +403,9 @@ def _registry_cleanup(
     private = options.images.private
     if private is None or deps.collector is None:
         return None
-    budget, metrics = options.images.budget, deps.metrics
-    return RegistryCleanup(deps.collector, private, needs, budget, store=store, clock=deps.clock, metrics=metrics)
+    return RegistryCleanup(
+        deps.collector, private, needs, options.images, store=store, clock=deps.clock, metrics=deps.metrics
+    )
 
 
 def _rights(deps: Dependencies, group: asyncio.TaskGroup) -> Rights | None:

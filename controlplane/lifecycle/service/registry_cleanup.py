@@ -2,12 +2,13 @@
 
 The plan is ``images.budget``'s, as for nodes: this names what is needed, and has the registry's collector remove the
 rest. Nothing but copies of others' images is removed, since these can be made again. What a copy and any other image
-share stays with that one.
+share stays with that one. Recorded copies that nobody is given any more, or that are too much of one owner, go also
+while the registry has room (``images.recorded``).
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -19,12 +20,12 @@ from controlplane.errors import Problem
 from controlplane.images import (
     Budget,
     Collector,
+    ImageOptions,
     PrivateRegistry,
     RegistryImage,
     RegistryRoom,
-    Removal,
     StoredImage,
-    StoreLimit,
+    plan_recorded,
     plan_removal,
 )
 from controlplane.lifecycle.images import RegistryStore
@@ -53,6 +54,8 @@ LOOK_AGAIN_S: Final = 5.0
 FULL: Final = "full registry"
 
 Alone = Callable[[str], AbstractAsyncContextManager[bool]]
+# What of the needed needs an image, which has this name.
+Why = Callable[[Needed, str, RegistryImage], Sequence[str]]
 
 
 class RegistryCleanup:
@@ -62,7 +65,7 @@ class RegistryCleanup:
         collector: sees the registry's files.
         private: the registry.
         needs: knows what is needed.
-        limit: of the registry.
+        options: what the registry may have, and each owner's recorded copies in it.
         store: says when the registry is full.
         clock: the time of day.
         metrics: counts bytes, removals and collections.
@@ -73,7 +76,7 @@ class RegistryCleanup:
         collector: Collector,
         private: PrivateRegistry,
         needs: Needs,
-        limit: StoreLimit,
+        options: ImageOptions,
         *,
         store: RegistryStore,
         clock: Clock,
@@ -82,7 +85,8 @@ class RegistryCleanup:
         self._collector = collector
         self._private = private
         self._needs = needs
-        self._limit = limit
+        self._limit = options.budget
+        self._recorded_bytes = options.recorded_bytes
         self._store = store
         self._clock = clock
         self._metrics = metrics
@@ -147,15 +151,32 @@ class RegistryCleanup:
         copies = sum(one.repository.startswith(self._private.copies) for one in images)
         self._metrics.registry_images(copies, len(images) - copies)
         # After the registry was read: what is needed by then is not removed, whenever it came.
-        await self._remove_some(room, images, urgent=urgent)
+        needed = await self._needs.now()
+        left = await self._remove_recorded(needed, {self._name(one): one for one in images})
+        await self._remove_some(needed, room, left, urgent=urgent)
         return urgent
 
-    async def _remove_some(self, room: RegistryRoom, images: Sequence[RegistryImage], *, urgent: bool) -> None:
-        budget = self._budget(room, images, urgent=urgent)
+    async def _remove_recorded(
+        self, needed: Needed, by_name: Mapping[str, RegistryImage]
+    ) -> Mapping[str, RegistryImage]:
+        """Removes recorded copies that nobody is given, or that are too much of one owner; what stays."""
+
+        def why(needed: Needed, name: str, image: RegistryImage) -> Sequence[str]:
+            # By its own digest: its owner's starts are given another copy of the same source.
+            return needed.why(NodeImage("", (name,), image.digest, 0))
+
+        goes = plan_recorded(
+            by_name, lambda name, one: why(needed, name, one), self._recorded_bytes, self._clock.now_ms()
+        )
+        await self._remove_all({name: by_name[name] for name in goes[:MOST_REMOVED]}, why)
+        return {name: one for name, one in by_name.items() if name not in set(goes)}
+
+    async def _remove_some(
+        self, needed: Needed, room: RegistryRoom, by_name: Mapping[str, RegistryImage], *, urgent: bool
+    ) -> None:
+        budget = self._budget(room, by_name.values(), urgent=urgent)
         if budget is None:
             return
-        needed = await self._needs.now()
-        by_name = {self._name(one): one for one in images}
         entries = []
         for position, (name, one) in enumerate(by_name.items()):
             if not position % TURN_AFTER:
@@ -165,15 +186,21 @@ class RegistryCleanup:
         if plan.total_bytes > budget.limit_bytes:
             about = {"bytes": plan.total_bytes, "limit_bytes": budget.limit_bytes, "needed_bytes": plan.needed_bytes}
             self._log.info("the private registry has more than it may", removals=len(plan.removals), **about)
-        for position, removal in enumerate(plan.removals[:MOST_REMOVED]):
-            if position and position % READ_AGAIN_AFTER == 0:
+        goes = [one.digest for one in plan.removals[:MOST_REMOVED]]
+        await self._remove_all({name: by_name[name] for name in goes}, self._why)
+
+    async def _remove_all(self, goes: Mapping[str, RegistryImage], why: Why) -> None:
+        """Removes images, but for those that are needed by now."""
+        needed = None
+        for position, (name, one) in enumerate(goes.items()):
+            if needed is None or position % READ_AGAIN_AFTER == 0:
                 needed = await self._needs.now()
-            if self._why(needed, removal.digest, by_name[removal.digest]):
+            if why(needed, name, one):
                 self._metrics.image_removed("registry", "in_use")
             else:
-                await self._remove(by_name[removal.digest], removal)
+                await self._remove(name, one)
 
-    def _budget(self, room: RegistryRoom, images: Sequence[RegistryImage], *, urgent: bool) -> Budget | None:
+    def _budget(self, room: RegistryRoom, images: Iterable[RegistryImage], *, urgent: bool) -> Budget | None:
         budget = self._limit.budget(room.disk_bytes)
         if budget is None or not urgent:
             return budget
@@ -192,8 +219,8 @@ class RegistryCleanup:
     def _name(self, image: RegistryImage) -> str:
         return f"{self._private.host}/{image.repository}@{image.digest}"
 
-    async def _remove(self, image: RegistryImage, removal: Removal) -> None:
-        about = {"image": removal.digest, "bytes": removal.freed_bytes}
+    async def _remove(self, name: str, image: RegistryImage) -> None:
+        about = {"image": name, "bytes": sum(image.parts.values()), "recorded": image.recorded}
         try:
             there = await self._collector.remove(image.repository, image.digest, image.used_ms)
         except Problem as problem:

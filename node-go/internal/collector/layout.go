@@ -22,8 +22,11 @@ func parseHash(text string) (hash, bool) {
 	return hash(raw), true
 }
 
+// Of repositories for converted copies.
+const convertedFolder = "estargz"
+
 // Repositories whose images are copies, which can be made again.
-var copyFolders = []string{"mirror/", "estargz/"}
+var copyFolders = []string{"mirror/", convertedFolder + "/"}
 
 func isCopy(repository string) bool {
 	for _, one := range copyFolders {

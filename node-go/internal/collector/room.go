@@ -104,6 +104,11 @@ type Stored struct {
 	Parts      []hash
 	// What a copy was made of, as its marker says.
 	Sources []hash
+	// Whether it is a recorded copy and nothing else; what stands for its owners, where it is told; and whether starts of
+	// one are given it.
+	Recorded bool
+	Owners   []string
+	Offered  bool
 }
 
 // List returns all images, and the sizes of their parts. Of copies those that have a name; of all others every manifest.
@@ -135,6 +140,7 @@ func (c *Collector) List(ctx context.Context) ([]Stored, map[hash]int64, error) 
 				return nil, nil, err
 			}
 			image := Stored{Repository: one.name, Digest: h, Used: used, Sources: sources}
+			image.lists(leads[one.name][h])
 			for part := range all.blobs {
 				if about, there := seen.blobs[part]; there {
 					sizes[part] = about.size

@@ -51,7 +51,7 @@ func (c *Collector) scan(ctx context.Context) (*scan, error) {
 	}
 	c.step()
 	// Repositories before blobs: what is pushed meanwhile has its blobs first.
-	if err := s.walk(ctx, ""); err != nil {
+	if err := s.walk(ctx, "", s.readRepository); err != nil {
 		return nil, err
 	}
 	c.step()
@@ -72,7 +72,8 @@ func (s *scan) size() (total int64) {
 	return total
 }
 
-func (s *scan) walk(ctx context.Context, name string) error {
+// walk visits all repositories below a folder.
+func (s *scan) walk(ctx context.Context, name string, visit func(string) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (s *scan) walk(ctx context.Context, name string) error {
 		case strings.HasPrefix(entry.Name(), "_"):
 			is = true
 		default:
-			if err := s.walk(ctx, filepath.Join(name, entry.Name())); err != nil {
+			if err := s.walk(ctx, filepath.Join(name, entry.Name()), visit); err != nil {
 				return err
 			}
 		}
@@ -95,26 +96,24 @@ func (s *scan) walk(ctx context.Context, name string) error {
 	if !is {
 		return nil
 	}
-	found, err := s.readRepository(name)
-	if err == nil {
-		s.repositories = append(s.repositories, found)
-	}
-	return err
+	return visit(name)
 }
 
-func (s *scan) readRepository(name string) (*repository, error) {
-	found := &repository{name: name, tags: map[string]hash{}}
-	var err error
+func (s *scan) readRepository(name string) (err error) {
+	found := &repository{name: name}
 	// Tags first: what a tag stands for is there before it.
 	if found.tags, err = tagsOf(s.layout.tags(name)); err != nil {
-		return nil, err
+		return err
 	}
 	at := s.layout.repository(name)
 	if found.revisions, err = linksOf(filepath.Join(at, "_manifests/revisions/sha256")); err != nil {
-		return nil, err
+		return err
 	}
-	found.layers, err = linksOf(filepath.Join(at, "_layers/sha256"))
-	return found, err
+	if found.layers, err = linksOf(filepath.Join(at, "_layers/sha256")); err != nil {
+		return err
+	}
+	s.repositories = append(s.repositories, found)
+	return nil
 }
 
 func tagsOf(folder string) (map[string]hash, error) {

@@ -42,7 +42,10 @@ func (s *Server) ListStored(_ *wire.ListStoredRequest, stream grpc.ServerStreami
 	positions := make(map[hash]uint32, len(sizes))
 	next := &wire.ListStoredReply{}
 	for _, one := range images {
-		told := &wire.StoredImage{Repository: one.Repository, Sha256: one.Digest[:], UsedMs: uint64(one.Used.UnixMilli())}
+		told := &wire.StoredImage{
+			Repository: one.Repository, Sha256: one.Digest[:], UsedMs: uint64(one.Used.UnixMilli()), Recorded: one.Recorded,
+			RecordedFor: one.Owners, Offered: one.Offered,
+		}
 		for _, source := range one.Sources {
 			told.Sources = append(told.Sources, source[:])
 		}
@@ -83,6 +86,18 @@ func (s *Server) RemoveCopy(_ context.Context, asked *wire.RemoveCopyRequest) (*
 		return nil, failed(err)
 	}
 	return &wire.RemoveCopyReply{There: there}, nil
+}
+
+// Recorded tells what the recorded copies of an owner take.
+func (s *Server) Recorded(ctx context.Context, asked *wire.RecordedRequest) (*wire.RecordedReply, error) {
+	if len(asked.GetOwner()) != ownerDigits {
+		return nil, problem.New(problem.InvalidArgument, "owner %.100q is not %d digits", asked.GetOwner(), ownerDigits)
+	}
+	copies, total, err := s.Collector.RecordedBy(ctx, asked.GetOwner())
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &wire.RecordedReply{Copies: uint64(copies), Bytes: uint64(total)}, nil
 }
 
 // Collect collects.

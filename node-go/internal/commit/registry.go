@@ -289,7 +289,7 @@ func (r *registry) failed(err error) error {
 	case http.StatusNotFound:
 		return problem.New(problem.ImageNotFound, "the private registry does not have the image that the sandbox was started from any more (%s)", r.base.DigestStr())
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return problem.New(problem.Internal, "the private registry %s does not take the account of this release: %w", r.address, err)
+		return problem.New(problem.Internal, "the private registry %s does not take the account of this release, as while an upgrade of it is under way: %w", r.address, err)
 	}
 	return problem.New(problem.UpstreamTimeout, "the private registry %s: %w", r.address, err)
 }

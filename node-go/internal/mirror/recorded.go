@@ -19,6 +19,9 @@ const (
 	mostPath       = 4096
 	// The distribution specification's.
 	mostTag = 128
+	// Of what stands for an owner, and of what stands for a list of theirs, in the tag of a copy.
+	ownerDigits = 16
+	listDigits  = 12
 )
 
 var ownerKey = regexp.MustCompile(`^[0-9a-f]{24}$`)
@@ -54,18 +57,26 @@ func (r request) of(whose string) (request, error) {
 	if !ownerKey.MatchString(whose) {
 		return r, invalid("whose: %.100q is not 24 hexadecimal digits", whose)
 	}
-	if r.whose = whose; len(r.verdict()) > mostTag {
+	if r.whose = whose; max(len(r.verdict()), len(r.marker())) > mostTag {
 		return r, invalid("architectures: %d are too many for a recorded copy", len(r.architectures))
 	}
 	return r, nil
 }
 
-// listOf stands for a list of an owner; it has as many digits as what stands for an owner.
+// listOf stands for a list of an owner. Who makes two lists that have the same digits gets one copy for both.
 func listOf(whose string, first []string) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, whose)
 	for _, one := range first {
 		fmt.Fprintf(sum, "%q\n", one)
 	}
-	return fmt.Sprintf("%x", sum.Sum(nil))[:24]
+	return fmt.Sprintf("%x", sum.Sum(nil))[:listDigits]
+}
+
+// sumOf tells which list a copy was made with; empty: none.
+func sumOf(first []string) string {
+	if len(first) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(first, "\x00"))))
 }

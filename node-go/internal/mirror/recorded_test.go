@@ -3,6 +3,7 @@ package mirror
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -169,6 +170,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 		"too many bytes": func(asked *wire.CopyRequest) { asked.First = long },
 		"nobody's":       func(asked *wire.CopyRequest) { asked.Whose = "" },
 		"no digits":      func(asked *wire.CopyRequest) { asked.Whose = "../../../../../../../../" },
+		"archs of a tag": func(asked *wire.CopyRequest) { asked.Architectures = []string{"aaaaaaaaaa", "bbbbbbbbbb"} },
 		"no list":        func(asked *wire.CopyRequest) { asked.First = nil },
 		"a plain copy": func(asked *wire.CopyRequest) {
 			asked.Form, asked.Target, asked.Through = wire.ImageForm_PLAIN, "mirror/app", ""
@@ -183,5 +185,24 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 		if _, err := checked(asked, copier.Options); problem.From(err).Code != problem.InvalidArgument {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// The collector reads from a tag whose a copy is, and the control plane from the answer which list it has.
+func TestATagSaysWhoseACopyIsAndFitsIntoARegistry(t *testing.T) {
+	asked, copier, _, _ := lazily(t)
+	asked.Source = "localhost/team/app@sha256:" + strings.Repeat("a", 64)
+	asked.Whose, asked.First = alice, []string{"/a", "/b"}
+	asked.Architectures = []string{"ppc64le", "amd64", "arm64"}
+	wish, err := checked(asked, copier.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "copy-" + strings.Repeat("a", 64) + "-estargz-amd64-arm64-ppc64le-" + alice[:16] + "-"
+	if list, ok := strings.CutPrefix(wish.marker(), want); !ok || len(list) != 12 || len(wish.marker()) > mostTag {
+		t.Error(wish.marker())
+	}
+	if sum := sumOf(asked.First); sum != fmt.Sprintf("%x", sha256.Sum256([]byte("/a\x00/b"))) || sumOf(nil) != "" {
+		t.Error(sum)
 	}
 }

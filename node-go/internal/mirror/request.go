@@ -55,12 +55,13 @@ type request struct {
 func (r request) key() string { return r.target.String() + " " + r.marker() }
 
 // marker is the tag under which the private registry has a finished copy. Tags that users chose begin with another word.
-// Each list of an owner has a recorded copy of its own, so what runs from one outlives the next.
+// Each list of an owner has a recorded copy of its own, so what runs from one outlives the next. The collector reads from
+// it whose the copy is.
 func (r request) marker() string {
 	if r.whose == "" {
 		return "copy-" + r.what()
 	}
-	return "copy-" + r.what() + "-" + listOf(r.whose, r.first)
+	return "copy-" + r.what() + "-" + r.whose[:ownerDigits] + "-" + listOf(r.whose, r.first)
 }
 
 // verdict is the tag under which the private registry has whether a sandbox has started from a converted copy; of an

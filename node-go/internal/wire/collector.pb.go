@@ -273,12 +273,16 @@ func (x *StoredPart) GetSizeBytes() uint64 {
 }
 
 type StoredImage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Repository    string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`        // without the registry's host
-	Sha256        []byte                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`                // of its manifest or index
-	UsedMs        uint64                 `protobuf:"varint,3,opt,name=used_ms,json=usedMs,proto3" json:"used_ms,omitempty"` // when it was put there or used, whichever is later
-	Sources       [][]byte               `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`              // of a copy: the SHA-256 of what it was made of
-	Parts         []uint32               `protobuf:"varint,4,rep,packed,name=parts,proto3" json:"parts,omitempty"`          // positions among all parts of all replies, from 0
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Repository string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`        // without the registry's host
+	Sha256     []byte                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`                // of its manifest or index
+	UsedMs     uint64                 `protobuf:"varint,3,opt,name=used_ms,json=usedMs,proto3" json:"used_ms,omitempty"` // when it was put there or used, whichever is later
+	Sources    [][]byte               `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`              // of a copy: the SHA-256 of what it was made of
+	Parts      []uint32               `protobuf:"varint,4,rep,packed,name=parts,proto3" json:"parts,omitempty"`          // positions among all parts of all replies, from 0
+	// Of a recorded copy, in which the files of an owner's list come first, and nothing else of the same content.
+	Recorded      bool     `protobuf:"varint,6,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	RecordedFor   []string `protobuf:"bytes,7,rep,name=recorded_for,json=recordedFor,proto3" json:"recorded_for,omitempty"` // what stands for its owners (16 hexadecimal digits each); none: not told
+	Offered       bool     `protobuf:"varint,8,opt,name=offered,proto3" json:"offered,omitempty"`                           // a verdict names it: starts of an owner are given it; else it is superseded, or was never tried
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +350,27 @@ func (x *StoredImage) GetParts() []uint32 {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *StoredImage) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
+func (x *StoredImage) GetRecordedFor() []string {
+	if x != nil {
+		return x.RecordedFor
+	}
+	return nil
+}
+
+func (x *StoredImage) GetOffered() bool {
+	if x != nil {
+		return x.Offered
+	}
+	return false
 }
 
 type UseCopyRequest struct {
@@ -548,6 +573,102 @@ func (x *RemoveCopyReply) GetThere() bool {
 	return false
 }
 
+type RecordedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"` // what stands for it: 16 hexadecimal digits
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordedRequest) Reset() {
+	*x = RecordedRequest{}
+	mi := &file_collector_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordedRequest) ProtoMessage() {}
+
+func (x *RecordedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_collector_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordedRequest.ProtoReflect.Descriptor instead.
+func (*RecordedRequest) Descriptor() ([]byte, []int) {
+	return file_collector_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RecordedRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+type RecordedReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Copies        uint64                 `protobuf:"varint,1,opt,name=copies,proto3" json:"copies,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of all that they have, what they share counted once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordedReply) Reset() {
+	*x = RecordedReply{}
+	mi := &file_collector_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordedReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordedReply) ProtoMessage() {}
+
+func (x *RecordedReply) ProtoReflect() protoreflect.Message {
+	mi := &file_collector_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordedReply.ProtoReflect.Descriptor instead.
+func (*RecordedReply) Descriptor() ([]byte, []int) {
+	return file_collector_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RecordedReply) GetCopies() uint64 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
+func (x *RecordedReply) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type CollectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Urgent        bool                   `protobuf:"varint,1,opt,name=urgent,proto3" json:"urgent,omitempty"` // the registry is full: what was put there a few minutes ago goes too if no image has it
@@ -557,7 +678,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_collector_proto_msgTypes[10]
+	mi := &file_collector_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +690,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_collector_proto_msgTypes[10]
+	mi := &file_collector_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +703,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_collector_proto_rawDescGZIP(), []int{10}
+	return file_collector_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CollectRequest) GetUrgent() bool {
@@ -605,7 +726,7 @@ type CollectReply struct {
 
 func (x *CollectReply) Reset() {
 	*x = CollectReply{}
-	mi := &file_collector_proto_msgTypes[11]
+	mi := &file_collector_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +738,7 @@ func (x *CollectReply) String() string {
 func (*CollectReply) ProtoMessage() {}
 
 func (x *CollectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_collector_proto_msgTypes[11]
+	mi := &file_collector_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +751,7 @@ func (x *CollectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectReply.ProtoReflect.Descriptor instead.
 func (*CollectReply) Descriptor() ([]byte, []int) {
-	return file_collector_proto_rawDescGZIP(), []int{11}
+	return file_collector_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CollectReply) GetFreedBytes() uint64 {
@@ -690,7 +811,7 @@ const file_collector_proto_rawDesc = "" +
 	"StoredPart\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"\x8e\x01\n" +
+	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\"\xe7\x01\n" +
 	"\vStoredImage\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
@@ -698,7 +819,10 @@ const file_collector_proto_rawDesc = "" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x12\x17\n" +
 	"\aused_ms\x18\x03 \x01(\x04R\x06usedMs\x12\x18\n" +
 	"\asources\x18\x05 \x03(\fR\asources\x12\x14\n" +
-	"\x05parts\x18\x04 \x03(\rR\x05parts\"H\n" +
+	"\x05parts\x18\x04 \x03(\rR\x05parts\x12\x1a\n" +
+	"\brecorded\x18\x06 \x01(\bR\brecorded\x12!\n" +
+	"\frecorded_for\x18\a \x03(\tR\vrecordedFor\x12\x18\n" +
+	"\aoffered\x18\b \x01(\bR\aoffered\"H\n" +
 	"\x0eUseCopyRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
@@ -713,7 +837,12 @@ const file_collector_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12&\n" +
 	"\x0funused_since_ms\x18\x03 \x01(\x04R\runusedSinceMs\"'\n" +
 	"\x0fRemoveCopyReply\x12\x14\n" +
-	"\x05there\x18\x01 \x01(\bR\x05there\"(\n" +
+	"\x05there\x18\x01 \x01(\bR\x05there\"'\n" +
+	"\x0fRecordedRequest\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\"=\n" +
+	"\rRecordedReply\x12\x16\n" +
+	"\x06copies\x18\x01 \x01(\x04R\x06copies\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"(\n" +
 	"\x0eCollectRequest\x12\x16\n" +
 	"\x06urgent\x18\x01 \x01(\bR\x06urgent\"\xaa\x01\n" +
 	"\fCollectReply\x12\x1f\n" +
@@ -724,14 +853,15 @@ const file_collector_proto_rawDesc = "" +
 	"\rended_uploads\x18\x03 \x01(\x04R\fendedUploads\x12\x1d\n" +
 	"\n" +
 	"kept_blobs\x18\x04 \x01(\x04R\tkeptBlobs\x12\x14\n" +
-	"\x05blobs\x18\x05 \x01(\x04R\x05blobs2\xbf\x03\n" +
+	"\x05blobs\x18\x05 \x01(\x04R\x05blobs2\x97\x04\n" +
 	"\tCollector\x12J\n" +
 	"\x04Room\x12!.rollbox.collector.v1.RoomRequest\x1a\x1f.rollbox.collector.v1.RoomReply\x12^\n" +
 	"\n" +
 	"ListStored\x12'.rollbox.collector.v1.ListStoredRequest\x1a%.rollbox.collector.v1.ListStoredReply0\x01\x12S\n" +
 	"\aUseCopy\x12$.rollbox.collector.v1.UseCopyRequest\x1a\".rollbox.collector.v1.UseCopyReply\x12\\\n" +
 	"\n" +
-	"RemoveCopy\x12'.rollbox.collector.v1.RemoveCopyRequest\x1a%.rollbox.collector.v1.RemoveCopyReply\x12S\n" +
+	"RemoveCopy\x12'.rollbox.collector.v1.RemoveCopyRequest\x1a%.rollbox.collector.v1.RemoveCopyReply\x12V\n" +
+	"\bRecorded\x12%.rollbox.collector.v1.RecordedRequest\x1a#.rollbox.collector.v1.RecordedReply\x12S\n" +
 	"\aCollect\x12$.rollbox.collector.v1.CollectRequest\x1a\".rollbox.collector.v1.CollectReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3"
 
 var (
@@ -746,7 +876,7 @@ func file_collector_proto_rawDescGZIP() []byte {
 	return file_collector_proto_rawDescData
 }
 
-var file_collector_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_collector_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_collector_proto_goTypes = []any{
 	(*RoomRequest)(nil),       // 0: rollbox.collector.v1.RoomRequest
 	(*RoomReply)(nil),         // 1: rollbox.collector.v1.RoomReply
@@ -758,8 +888,10 @@ var file_collector_proto_goTypes = []any{
 	(*UseCopyReply)(nil),      // 7: rollbox.collector.v1.UseCopyReply
 	(*RemoveCopyRequest)(nil), // 8: rollbox.collector.v1.RemoveCopyRequest
 	(*RemoveCopyReply)(nil),   // 9: rollbox.collector.v1.RemoveCopyReply
-	(*CollectRequest)(nil),    // 10: rollbox.collector.v1.CollectRequest
-	(*CollectReply)(nil),      // 11: rollbox.collector.v1.CollectReply
+	(*RecordedRequest)(nil),   // 10: rollbox.collector.v1.RecordedRequest
+	(*RecordedReply)(nil),     // 11: rollbox.collector.v1.RecordedReply
+	(*CollectRequest)(nil),    // 12: rollbox.collector.v1.CollectRequest
+	(*CollectReply)(nil),      // 13: rollbox.collector.v1.CollectReply
 }
 var file_collector_proto_depIdxs = []int32{
 	4,  // 0: rollbox.collector.v1.ListStoredReply.parts:type_name -> rollbox.collector.v1.StoredPart
@@ -768,14 +900,16 @@ var file_collector_proto_depIdxs = []int32{
 	2,  // 3: rollbox.collector.v1.Collector.ListStored:input_type -> rollbox.collector.v1.ListStoredRequest
 	6,  // 4: rollbox.collector.v1.Collector.UseCopy:input_type -> rollbox.collector.v1.UseCopyRequest
 	8,  // 5: rollbox.collector.v1.Collector.RemoveCopy:input_type -> rollbox.collector.v1.RemoveCopyRequest
-	10, // 6: rollbox.collector.v1.Collector.Collect:input_type -> rollbox.collector.v1.CollectRequest
-	1,  // 7: rollbox.collector.v1.Collector.Room:output_type -> rollbox.collector.v1.RoomReply
-	3,  // 8: rollbox.collector.v1.Collector.ListStored:output_type -> rollbox.collector.v1.ListStoredReply
-	7,  // 9: rollbox.collector.v1.Collector.UseCopy:output_type -> rollbox.collector.v1.UseCopyReply
-	9,  // 10: rollbox.collector.v1.Collector.RemoveCopy:output_type -> rollbox.collector.v1.RemoveCopyReply
-	11, // 11: rollbox.collector.v1.Collector.Collect:output_type -> rollbox.collector.v1.CollectReply
-	7,  // [7:12] is the sub-list for method output_type
-	2,  // [2:7] is the sub-list for method input_type
+	10, // 6: rollbox.collector.v1.Collector.Recorded:input_type -> rollbox.collector.v1.RecordedRequest
+	12, // 7: rollbox.collector.v1.Collector.Collect:input_type -> rollbox.collector.v1.CollectRequest
+	1,  // 8: rollbox.collector.v1.Collector.Room:output_type -> rollbox.collector.v1.RoomReply
+	3,  // 9: rollbox.collector.v1.Collector.ListStored:output_type -> rollbox.collector.v1.ListStoredReply
+	7,  // 10: rollbox.collector.v1.Collector.UseCopy:output_type -> rollbox.collector.v1.UseCopyReply
+	9,  // 11: rollbox.collector.v1.Collector.RemoveCopy:output_type -> rollbox.collector.v1.RemoveCopyReply
+	11, // 12: rollbox.collector.v1.Collector.Recorded:output_type -> rollbox.collector.v1.RecordedReply
+	13, // 13: rollbox.collector.v1.Collector.Collect:output_type -> rollbox.collector.v1.CollectReply
+	8,  // [8:14] is the sub-list for method output_type
+	2,  // [2:8] is the sub-list for method input_type
 	2,  // [2:2] is the sub-list for extension type_name
 	2,  // [2:2] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
@@ -792,7 +926,7 @@ func file_collector_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_collector_proto_rawDesc), len(file_collector_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Collector_ListStored_FullMethodName = "/rollbox.collector.v1.Collector/ListStored"
 	Collector_UseCopy_FullMethodName    = "/rollbox.collector.v1.Collector/UseCopy"
 	Collector_RemoveCopy_FullMethodName = "/rollbox.collector.v1.Collector/RemoveCopy"
+	Collector_Recorded_FullMethodName   = "/rollbox.collector.v1.Collector/Recorded"
 	Collector_Collect_FullMethodName    = "/rollbox.collector.v1.Collector/Collect"
 )
 
@@ -46,6 +47,8 @@ type CollectorClient interface {
 	UseCopy(ctx context.Context, in *UseCopyRequest, opts ...grpc.CallOption) (*UseCopyReply, error)
 	// Removes a copy, unless it was used meanwhile. Its bytes are free after the next collection.
 	RemoveCopy(ctx context.Context, in *RemoveCopyRequest, opts ...grpc.CallOption) (*RemoveCopyReply, error)
+	// What the recorded copies of an owner take. It waits for no collection.
+	Recorded(ctx context.Context, in *RecordedRequest, opts ...grpc.CallOption) (*RecordedReply, error)
 	// Collects, and returns when it is done: minutes. What a call that breaks off has left, the next one does.
 	Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (*CollectReply, error)
 }
@@ -107,6 +110,16 @@ func (c *collectorClient) RemoveCopy(ctx context.Context, in *RemoveCopyRequest,
 	return out, nil
 }
 
+func (c *collectorClient) Recorded(ctx context.Context, in *RecordedRequest, opts ...grpc.CallOption) (*RecordedReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordedReply)
+	err := c.cc.Invoke(ctx, Collector_Recorded_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *collectorClient) Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (*CollectReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CollectReply)
@@ -130,6 +143,8 @@ type CollectorServer interface {
 	UseCopy(context.Context, *UseCopyRequest) (*UseCopyReply, error)
 	// Removes a copy, unless it was used meanwhile. Its bytes are free after the next collection.
 	RemoveCopy(context.Context, *RemoveCopyRequest) (*RemoveCopyReply, error)
+	// What the recorded copies of an owner take. It waits for no collection.
+	Recorded(context.Context, *RecordedRequest) (*RecordedReply, error)
 	// Collects, and returns when it is done: minutes. What a call that breaks off has left, the next one does.
 	Collect(context.Context, *CollectRequest) (*CollectReply, error)
 	mustEmbedUnimplementedCollectorServer()
@@ -153,6 +168,9 @@ func (UnimplementedCollectorServer) UseCopy(context.Context, *UseCopyRequest) (*
 }
 func (UnimplementedCollectorServer) RemoveCopy(context.Context, *RemoveCopyRequest) (*RemoveCopyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveCopy not implemented")
+}
+func (UnimplementedCollectorServer) Recorded(context.Context, *RecordedRequest) (*RecordedReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recorded not implemented")
 }
 func (UnimplementedCollectorServer) Collect(context.Context, *CollectRequest) (*CollectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Collect not implemented")
@@ -243,6 +261,24 @@ func _Collector_RemoveCopy_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Collector_Recorded_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CollectorServer).Recorded(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Collector_Recorded_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CollectorServer).Recorded(ctx, req.(*RecordedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Collector_Collect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CollectRequest)
 	if err := dec(in); err != nil {
@@ -279,6 +315,10 @@ var Collector_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveCopy",
 			Handler:    _Collector_RemoveCopy_Handler,
+		},
+		{
+			MethodName: "Recorded",
+			Handler:    _Collector_Recorded_Handler,
 		},
 		{
 			MethodName: "Collect",

@@ -14,7 +14,7 @@ from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
 from controlplane.cluster.kubernetes.refusals import Refusal, Refused
 from controlplane.cluster.protocol import Committed
-from controlplane.errors import Problem
+from controlplane.errors import Code, Problem
 from controlplane.images import PrivateRegistry
 from controlplane.settings import PushSettings
 from controlplane.wire import node_pb2
@@ -133,3 +133,23 @@ async def test_an_agent_that_says_nothing_has_failed(agents: Agents, push: PushS
     with pytest.raises(Problem) as failed:
         await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit(POD, "n1", TARGET, 1)
     assert failed.value.code == "internal"
+
+
+@pytest.mark.parametrize("code", ["invalid_argument", "unauthenticated", "permission_denied"])
+async def test_an_agent_that_does_not_understand_a_commit_is_to_be_asked_again(push: PushSettings, code: Code) -> None:
+    class Other(Agents):
+        async def commit(
+            self, node: str, request: node_pb2.CommitRequest
+        ) -> AsyncGenerator[node_pb2.CommitProgress, None]:
+            if node:
+                raise Problem(code, "registry: credentials are needed")
+            yield node_pb2.CommitProgress()
+
+    offered = commits(Api(f"127.0.0.1:5443/mirror/a@{DIGEST}"), Other(), push)
+    with pytest.raises(Problem, match="credentials are needed.*different versions while an upgrade") as caught:
+        await offered.commit(POD, "n1", TARGET, 1000)
+    assert (caught.value.code, caught.value.entry.retry, caught.value.retry_after_ms) == (
+        "upstream_timeout",
+        "later",
+        30_000,
+    )

@@ -137,3 +137,16 @@ async def test_a_command_that_fails_is_no_fault_of_the_agent(agents: NodeAgents)
 
     with pytest.raises(Problem, match="too long"):
         await agents.opened("n1", "sb-1", fails)
+
+
+class Older(node_pb2_grpc.NodeServicer):
+    """An agent that records nothing."""
+
+
+@pytest.mark.parametrize("agent", [Older()])
+async def test_an_agent_of_an_older_version_is_named_as_one(agents: NodeAgents) -> None:
+    with pytest.raises(
+        Problem, match="the agent of node n1 does not know this call: it is of another version"
+    ) as caught:
+        await agents.opened("n1", "sb-1", Command())
+    assert (caught.value.code, caught.value.details["node"]) == ("unsupported", "n1")

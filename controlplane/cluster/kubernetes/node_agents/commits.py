@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -21,6 +21,8 @@ from controlplane.wire import node_pb2
 
 # A sandbox that stands still for a minute is taken for one that hangs.
 STILL_MS: Final = 45_000
+# An upgrade replaces the agent of a node within about so long.
+RETRY_MS: Final = 30_000
 
 
 class NodeCommits:
@@ -75,11 +77,12 @@ class NodeCommits:
             still_ms=STILL_MS,
             squash=squash,
         )
-        async with aclosing(self._agents.commit(node, request)) as told:
-            async for one in told:
-                if one.HasField("committed"):
-                    made = one.committed
-                    return Committed(target, made.digest, made.size_bytes, _skipped(made))
+        with _understood(node):
+            async with aclosing(self._agents.commit(node, request)) as told:
+                async for one in told:
+                    if one.HasField("committed"):
+                        made = one.committed
+                        return Committed(target, made.digest, made.size_bytes, _skipped(made))
         raise Problem("internal", f"the agent of node {node} did not say what it has made of {sandbox_id}")
 
     async def _image(self, pod: str) -> str:
@@ -99,6 +102,21 @@ class NodeCommits:
             detail = f"{sandbox_id} was started from {image}, not from the private registry {self._registry.host}"
             raise Problem("unsupported", detail, value="a sandbox that was created since there is a private registry")
         return reference
+
+
+@contextmanager
+def _understood(node: str) -> Iterator[None]:
+    """An agent that does not understand what it is asked is of another version: no caller has written the request."""
+    try:
+        yield
+    except Problem as problem:
+        if problem.code not in ("invalid_argument", "unauthenticated", "permission_denied"):
+            raise
+        detail = (
+            f"the agent of node {node} refuses the commit: {problem.detail}. Agents, mirror and control plane have "
+            "different versions while an upgrade is under way: try again once it is over"
+        )
+        raise Problem("upstream_timeout", detail, retry_after_ms=RETRY_MS, node=node) from problem
 
 
 async def _registry(push: PushSettings, base: str, target: str) -> node_pb2.Registry:

@@ -17,6 +17,7 @@ from controlplane.lifecycle.service.boots import OWNER as BOOTS
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import Pull
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.fake_collector import FakeCollector
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
 from tests.support.fake_registry import FakeRegistry, digest
 from tests.support.world import OWNER, World, world
@@ -36,11 +37,20 @@ async def plane(
     starts: int = 64,
     sidecars: FakeSidecars | None = None,
     arches: tuple[str, ...] = ("amd64",),
+    collector: FakeCollector | None = None,
+    recorded_bytes: int = 0,
 ) -> AsyncIterator[World]:
-    options = Options(starts_in_flight=starts, images=ImageOptions("auto", private=PRIVATE))
+    images = ImageOptions("auto", private=PRIVATE, recorded_bytes=recorded_bytes)
+    options = Options(starts_in_flight=starts, images=images)
     cluster = FakeCluster(lazy_images=PRIVATE.converted if lazy else "", arches=frozenset(arches))
     async with world(
-        cluster, sidecars, options, registry=FakeRegistry(), mirror=mirror, keyrings=FakeKeyrings()
+        cluster,
+        sidecars,
+        options,
+        registry=FakeRegistry(),
+        mirror=mirror,
+        keyrings=FakeKeyrings(),
+        collector=collector,
     ) as running:
         yield running
 

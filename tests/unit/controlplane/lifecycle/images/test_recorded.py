@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from controlplane.cluster import Death
 from controlplane.errors import Problem
-from controlplane.images import Converted, Recorded, names_a_file, parse, whose
+from controlplane.images import Converted, Recorded, in_tags, names_a_file, parse, whose
 from controlplane.images.copies import MOST_FIRST, MOST_FIRST_BYTES
 from controlplane.lifecycle.images.recordings import MOST_OF_OWNER
 from controlplane.lifecycle.images.verdicts import FAILED_MS, KNOWN_MS
 from controlplane.model import SandboxSpec, State
 from tests.support.fake_cluster import FakeSidecars
+from tests.support.fake_collector import FakeCollector
 from tests.support.fake_mirror import FakeMirror
 from tests.support.fake_registry import digest
 from tests.support.world import OWNER, World
@@ -282,3 +283,56 @@ async def test_without_node_agents_recording_is_refused_before_anything_is_done(
         refused = await running.api("POST", "/v1/images/convert", body={"image": "python:3", "record": "true"})
         assert (refused.status, refused.code) == (422, "unsupported")
         assert mirror.conversions == []
+
+
+LIMIT = 1000
+TAG = in_tags(whose(OWNER))
+
+
+def kept(size: int, owner: str = TAG) -> FakeCollector:
+    """A registry with one recorded copy of an owner, which is needed by nobody and young."""
+    made = FakeCollector(disk_bytes=10**9)
+    made.put("estargz/docker.io/library/mine", digest("mine"), 10**15, mine=size)
+    made.recorded_for("estargz/docker.io/library/mine", digest("mine"), owner, offered=True)
+    return made
+
+
+async def test_an_owner_that_has_as_much_as_it_may_is_refused_before_anything_is_done() -> None:
+    mirror, sidecars = FakeMirror(), FakeSidecars()
+    async with plane(mirror, sidecars=sidecars, collector=kept(LIMIT), recorded_bytes=LIMIT) as running:
+        for wish in ({"first": ["/a"]}, {"record": "true"}):
+            refused = await running.api("POST", "/v1/images/convert", body={"image": "python:3", **wish})
+            assert (refused.status, refused.code) == (429, "quota_exceeded")
+            details = refused.json["details"]
+            assert (details["knob"], details["used"]) == ("registry.recordedGibibytesPerOwner", str(LIMIT))
+            assert f"{OWNER} has {LIMIT} bytes of at most {LIMIT} in 1 of them" in refused.json["detail"]
+        assert (mirror.conversions, sidecars.runs) == ([], [])
+        # The copy of all owners is nobody's.
+        answer = await running.api("POST", "/v1/images/convert", body={"image": "python:3"})
+        assert json.loads(answer.body.splitlines()[-1])["state"] == "offered"
+
+
+@pytest.mark.parametrize("collector", [kept(LIMIT - 1), kept(LIMIT, in_tags(whose("bob")))])
+async def test_what_others_have_is_not_its_own(collector: FakeCollector) -> None:
+    async with plane(FakeMirror(), collector=collector, recorded_bytes=LIMIT) as running:
+        assert (await converted(running, "/a"))["ran"] == recorded("/a")
+
+
+async def test_of_lists_that_were_let_in_together_the_later_ones_are_refused() -> None:
+    mirror, collector = FakeMirror(converts_s=60), kept(LIMIT - 1)
+    async with plane(mirror, collector=collector, recorded_bytes=LIMIT) as running:
+        calls = [asyncio.create_task(converted(running, f"/{one}")) for one in "ab"]
+        await asyncio.sleep(30)
+        collector.put("estargz/docker.io/library/more", digest("more"), 10**15, more=1)
+        collector.recorded_for("estargz/docker.io/library/more", digest("more"), TAG, offered=False)
+        first, second = await asyncio.gather(*calls)
+        assert first["state"] == "offered"
+        assert second["problem"]["code"] == "quota_exceeded"
+
+
+async def test_without_an_answer_of_the_collector_no_recorded_copy_is_begun() -> None:
+    collector = kept(0)
+    collector.away = True
+    async with plane(FakeMirror(), collector=collector, recorded_bytes=LIMIT) as running:
+        refused = await running.api("POST", "/v1/images/convert", body={"image": "python:3", "first": ["/a"]})
+        assert (refused.status, refused.code) == (504, "upstream_timeout")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -33,10 +34,12 @@ async def plane(
     *,
     budget: str = "50%",
     past_full: bool = True,
+    recorded_bytes: int = 0,
     keyrings: FakeKeyrings | None = None,
     cluster: FakeCluster | None = None,
 ) -> AsyncIterator[World]:
     images = ImageOptions("auto", private=PRIVATE, budget=StoreLimit.parse(budget), past_full=past_full)
+    images = replace(images, recorded_bytes=recorded_bytes)
     async with world(
         cluster,
         options=Options(starts_in_flight=16, images=images),
@@ -189,6 +192,38 @@ async def test_a_copy_that_was_there_is_noted_as_used_and_copied_again_if_it_was
         assert sandbox.image_ran == ran
         assert collector.used == [(mirrored("python"), ran)] * 2
         assert len(mirror.asked) == 2
+
+
+# -- recorded copies --------------------------------------------------------------------------------------------------
+
+
+async def test_recorded_copies_that_later_lists_took_the_place_of_go_although_there_is_room() -> None:
+    collector, lazy = FakeCollector(), "estargz/docker.io/library/"
+    for name in ("common", "superseded", "offered", "young"):
+        collector.put(f"{lazy}{name}", digest(name), YOUNG if name == "young" else 1, **{name: 10})
+    for name in ("superseded", "offered", "young"):
+        collector.recorded_for(f"{lazy}{name}", digest(name), "a" * 16, offered=name == "offered")
+    async with plane(collector) as running:
+        sandbox = (await running.create(OWNER, SandboxSpec(image="runs:1"))).sandbox
+        # The same source as what runs, which needs a copy of its own and no other one.
+        collector.made_of(f"{lazy}superseded", digest("superseded"), sandbox.image_digest)
+        ran = f"{lazy}runs", sandbox.image_ran
+        collector.put(*ran, 1, runs=10)
+        collector.recorded_for(*ran, "a" * 16, offered=False)
+        await asyncio.sleep(A_LOOK_S)
+        assert left(collector) == ["common", "offered", "runs", "young"]
+        assert counted(running)['rollbox_image_removals_total{outcome="removed",store="registry"}'] == 1
+
+
+async def test_of_an_owner_that_has_too_much_recorded_copies_go_down_to_its_mark() -> None:
+    collector = FakeCollector()
+    for number in range(6):
+        repository = f"estargz/docker.io/library/a{number}"
+        collector.put(repository, digest(f"a{number}"), number, **{f"a{number}": 20})
+        collector.recorded_for(repository, digest(f"a{number}"), "a" * 16, offered=True)
+    async with plane(collector, recorded_bytes=100):
+        await asyncio.sleep(A_LOOK_S)
+        assert left(collector) == ["a2", "a3", "a4", "a5"]
 
 
 # -- full -------------------------------------------------------------------------------------------------------------
