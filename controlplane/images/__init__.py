@@ -5,7 +5,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 """
 
 from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, StoreLimit, plan_removal
-from controlplane.images.challenge import Challenge, challenges
+from controlplane.images.challenge import Challenge, challenges, token_in
 from controlplane.images.checkpoints import Checkpoint
 from controlplane.images.commits import folder, is_foreign, own_reference, target
 from controlplane.images.copies import (
@@ -93,5 +93,6 @@ __all__ = [
     "plan_recorded",
     "plan_removal",
     "target",
+    "token_in",
     "whose",
 ]

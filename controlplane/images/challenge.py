@@ -1,12 +1,18 @@
-"""How a registry wants to be asked: the ``WWW-Authenticate`` header (RFC 9110, section 11.6.1)."""
+"""How a registry wants to be asked: the ``WWW-Authenticate`` header (RFC 9110, section 11.6.1), and its tokens.
 
+Tokens: https://distribution.github.io/distribution/spec/auth/token/.
+"""
+
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 # Longer headers are a mistake or an attack; a real one has about 200 characters.
 MAX_HEADER_CHARS: Final = 8192
+# The lifetime of a token that tells none, by the specification.
+LIFETIME_S: Final = 60
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
 _SCHEME: Final = re.compile(rf"({_WORD})(?=\s|,|$)")
@@ -44,3 +50,19 @@ def challenges(header: str) -> Sequence[Challenge]:
         else:
             break
     return [Challenge(scheme, parameters) for scheme, parameters in found]
+
+
+def token_in(body: bytes) -> tuple[str, int]:
+    """The token in the answer of a registry's service of tokens, and for how long it holds (s).
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        told: dict[str, Any] = json.loads(body)
+        token, lifetime = told.get("token") or told.get("access_token"), told.get("expires_in")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ValueError("its tokens' service answers no JSON object") from error
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+        raise ValueError("its tokens' service gives no token")
+    return token, lifetime if isinstance(lifetime, int) and 0 < lifetime < 86_400 else LIFETIME_S

@@ -4,21 +4,19 @@ Token flow: https://distribution.github.io/distribution/spec/auth/token/, which 
 """
 
 import base64
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from yarl import URL
 
 from controlplane.clock import Clock
-from controlplane.images import Challenge, Credentials, Keyring, Reference, challenges
+from controlplane.images import Challenge, Credentials, Keyring, Reference, challenges, token_in
 from controlplane.registry.outcome import Outcome, RegistryProblem
 from controlplane.registry.transport import Transport
 
 MAX_TOKEN_BYTES: Final = 256 * 1024
-# The lifetime of a token that tells none, by the specification; and how long before its end one is not used any more.
-LIFETIME_S: Final = 60
+# How long before its end a token is not used any more.
 MARGIN_MS: Final = 10_000
 # Tokens are for one repository each.
 MOST_KEPT: Final = 4096
@@ -86,7 +84,10 @@ class Authorizations:
         if answer.status != HTTPStatus.OK:
             outcome: Outcome = "limited" if answer.status == HTTPStatus.TOO_MANY_REQUESTS else "away"
             raise RegistryProblem(outcome, registry, f"its tokens' service answers {answer.status}")
-        token, lifetime_s = _read(registry, answer.body)
+        try:
+            token, lifetime_s = token_in(answer.body)
+        except ValueError as error:
+            raise RegistryProblem("broken", registry, str(error)) from error
         return f"Bearer {token}", self._clock.now_ms() + lifetime_s * 1000 - MARGIN_MS
 
 
@@ -98,17 +99,6 @@ def _realm(registry: str, text: str) -> URL:
     except ValueError:
         pass
     raise RegistryProblem("broken", registry, "it names no address for tokens")
-
-
-def _read(registry: str, body: bytes) -> tuple[str, int]:
-    try:
-        told: dict[str, Any] = json.loads(body)
-        token, lifetime = told.get("token") or told.get("access_token"), told.get("expires_in")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise RegistryProblem("broken", registry, "its tokens' service answers no JSON object") from error
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
-        raise RegistryProblem("broken", registry, "its tokens' service gives no token")
-    return token, lifetime if isinstance(lifetime, int) and 0 < lifetime < 86_400 else LIFETIME_S
 
 
 def _basic(credentials: Credentials) -> str:

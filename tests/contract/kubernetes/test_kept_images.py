@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
+from controlplane.cluster.kubernetes.node_agents.tokens import ISSUER, SERVICE, minted, signed
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry
 from controlplane.settings import PushSettings
@@ -29,44 +30,100 @@ CREATED_MS = 1_700_000_000_123
 
 
 class Registry:
-    """A registry with an account and a certificate, as the chart's is."""
+    """A registry with an account and a certificate, as the chart's is, or one that takes tokens alone."""
 
-    def __init__(self, address: str, http: aiohttp.ClientSession, push: PushSettings) -> None:
+    def __init__(
+        self, address: str, http: aiohttp.ClientSession, push: PushSettings, shown: Callable[[str], str]
+    ) -> None:
         self.address = address
         self.http = http
         self.push = push
+        self.shown = shown
+        self.tokens: list[str] = []
 
     async def image(self, repository: str, layers: Sequence[bytes], *tags: str) -> str:
         """Pushes an image with these tags, and that of its own; its digest."""
         config = json.dumps({"created": CREATED, "rootfs": {"diff_ids": [digest(one) for one in layers]}}).encode()
+        account = {"Authorization": self.shown(repository)}
         for blob in (config, *layers):
-            begun = await self.http.post(f"https://{self.address}/v2/{repository}/blobs/uploads/")
+            begun = await self.http.post(f"https://{self.address}/v2/{repository}/blobs/uploads/", headers=account)
             end = f"{begun.headers['Location']}&digest={digest(blob)}"
-            assert (await self.http.put(end, data=blob)).status == 201
+            assert (await self.http.put(end, data=blob, headers=account)).status == 201
         parts = [{"mediaType": LAYER, "digest": digest(one), "size": len(one)} for one in layers]
         about = {"mediaType": CONFIG, "digest": digest(config), "size": len(config)}
         body = {"schemaVersion": 2, "mediaType": MANIFEST, "config": about, "layers": parts}
         manifest = json.dumps(body).encode()
         for tag in (f"id-{digest(manifest).partition(':')[2]}", *tags):
             url = f"https://{self.address}/v2/{repository}/manifests/{tag}"
-            assert (await self.http.put(url, data=manifest, headers={"Content-Type": MANIFEST})).status == 201
+            assert (
+                await self.http.put(url, data=manifest, headers={"Content-Type": MANIFEST, **account})
+            ).status == 201
         return digest(manifest)
 
 
-@pytest.fixture
-async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
-    tls = Authority().write(tmp_path / "tls", "localhost")
-    (tmp_path / "htpasswd").write_text(HTPASSWD)
+BASIC = aiohttp.encode_basic_auth("user", "password")
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, auth: Mapping[str, Any], shown: Callable[[str], str]) -> AsyncIterator[Registry]:
+    tls = tmp_path / "tls"
     (tmp_path / "account").write_text("user:password")
     at = f"127.0.0.1:{free_port('127.0.0.1')}"
-    served = {"addr": at, "tls": {"certificate": str(tls / "tls.crt"), "key": str(tls / "tls.key")}}
-    auth = {"htpasswd": {"realm": "r", "path": str(tmp_path / "htpasswd")}}
     address = f"localhost:{at.rpartition(':')[2]}"
     trusted = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=tls / "ca.crt"))
-    account = {"Authorization": aiohttp.encode_basic_auth("user", "password")}
-    with registry_server(tmp_path, at, http=served, auth=auth):
-        async with aiohttp.ClientSession(connector=trusted, headers=account) as http:
-            yield Registry(address, http, PushSettings(address, tmp_path / "account", tls / "ca.crt", address, tls))
+    by_tls = {"addr": at, "tls": {"certificate": str(tls / "tls.crt"), "key": str(tls / "tls.key")}}
+    with registry_server(tmp_path, at, http=by_tls, auth=auth):
+        async with aiohttp.ClientSession(connector=trusted) as http:
+            push = PushSettings(address, tmp_path / "account", tls / "ca.crt", address, tls)
+            yield Registry(address, http, push, shown)
+
+
+@asynccontextmanager
+async def by_account(tmp_path: Path) -> AsyncIterator[Registry]:
+    Authority().write(tmp_path / "tls", "localhost")
+    (tmp_path / "htpasswd").write_text(HTPASSWD)
+    auth = {"htpasswd": {"realm": "r", "path": str(tmp_path / "htpasswd")}}
+    async with served(tmp_path, auth, lambda _: BASIC) as registry:
+        yield registry
+
+
+@asynccontextmanager
+async def by_token(tmp_path: Path, *, lives_s: int = 300) -> AsyncIterator[Registry]:
+    """A registry that takes no account, with a service that gives tokens for one."""
+    tls, keys = Authority().write(tmp_path / "tls", "localhost"), Authority().write(tmp_path / "keys", "tokens")
+    asked: list[str] = []
+
+    async def give(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != BASIC or request.query["service"] != SERVICE:
+            return web.Response(status=401)
+        asked.append(request.query["scope"])
+        kind, name, actions = request.query["scope"].split(":")
+        access = [{"type": kind, "name": name, "actions": actions.split(",")}]
+        return web.json_response({"token": signed(keys, access), "expires_in": lives_s})
+
+    def pushing(repository: str) -> str:
+        return f"Bearer {minted(keys, {repository: ('pull', 'push')})}"
+
+    app = web.Application()
+    app.router.add_get("/token", give)
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(tls / "tls.crt", tls / "tls.key")
+    server = TestServer(app, scheme="https", host="localhost")
+    await server.start_server(ssl=own)
+    try:
+        realm = {"realm": str(server.make_url("/token")), "service": SERVICE, "issuer": ISSUER}
+        auth = {"token": {**realm, "rootcertbundle": str(keys / "tls.crt")}}
+        async with served(tmp_path, auth, pushing) as registry:
+            registry.tokens = asked
+            yield registry
+    finally:
+        await server.close()
+
+
+@pytest.fixture(params=[by_account, by_token], ids=["account", "tokens"])
+async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+    async with request.param(tmp_path) as made:
+        yield made
 
 
 async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) -> None:
@@ -266,3 +323,40 @@ async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, t
     with pytest.raises(Problem) as failed:
         await KeptImages(PrivateRegistry(HOST), away).list(f"{HOST}/commits/alice")
     assert failed.value.code == "upstream_timeout"
+
+
+async def test_a_token_is_asked_for_once_for_each_repository_and_for_what_is_removed(tmp_path: Path) -> None:
+    async with by_token(tmp_path) as registry:
+        kept = KeptImages(PrivateRegistry(HOST), registry.push)
+        pushed = {await registry.image(f"commits/alice/{name}", [b"base", name.encode()], "v1") for name in "ab"}
+        for _ in range(2):
+            found = await kept.list(f"{HOST}/commits/alice")
+            assert {one.digest for one in found} == pushed
+        await kept.remove(found[0])
+        listing, *rest = registry.tokens
+        assert listing == "registry:catalog:*"
+        assert sorted(rest[:2]) == ["repository:commits/alice/a:pull", "repository:commits/alice/b:pull"]
+        assert rest[2:] == [f"repository:{found[0].name.partition('/')[2]}:delete"]
+        assert [one.digest for one in await kept.list(f"{HOST}/commits/alice")] == [found[1].digest]
+
+
+async def test_a_token_that_ends_soon_is_not_shown_again(tmp_path: Path) -> None:
+    async with by_token(tmp_path, lives_s=1) as registry:
+        kept = KeptImages(PrivateRegistry(HOST), registry.push)
+        pushed = await registry.image("commits/alice/repo", [b"base", b"a"], "v1")
+        for _ in range(2):
+            assert await kept.digest(f"{HOST}/commits/alice/repo:v1") == pushed
+        assert registry.tokens == ["repository:commits/alice/repo:pull"] * 2
+
+
+@pytest.mark.parametrize("realm", ["http://localhost:1/token", "https:///token", "", "://"])
+async def test_a_token_is_not_asked_for_without_tls(tmp_path: Path, realm: str) -> None:
+    Authority().write(tmp_path / "tls", "localhost")
+    keys = Authority().write(tmp_path / "keys", "tokens")
+    auth = {
+        "token": {"realm": realm or "x", "service": SERVICE, "issuer": ISSUER, "rootcertbundle": str(keys / "tls.crt")}
+    }
+    async with served(tmp_path, auth, lambda _: "") as registry:
+        with pytest.raises(Problem, match="no address with TLS") as refused:
+            await KeptImages(PrivateRegistry(HOST), registry.push).list(f"{HOST}/commits/alice")
+        assert refused.value.code == "upstream_timeout"

@@ -18,6 +18,7 @@ from typing import Final
 
 import aiohttp
 
+from controlplane.cluster.kubernetes.node_agents.registry_account import RegistryAccount, Tokens
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
@@ -64,6 +65,7 @@ class KeptImages:
         self._push = push
         self._contents: Remembered[_Content] = Remembered(MOST_REMEMBERED)
         self._checkpoints: Remembered[str] = Remembered(MOST_REMEMBERED)
+        self._tokens: Tokens = Remembered(MOST_REMEMBERED)
 
     async def list(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``.
@@ -166,11 +168,11 @@ class KeptImages:
         async with aiohttp.ClientSession(
             f"https://{self._push.address}/v2/",
             connector=aiohttp.TCPConnector(ssl=trusted, limit=ASKED_AT_ONCE),
-            headers={"Authorization": aiohttp.encode_basic_auth(username, password)},
             timeout=aiohttp.ClientTimeout(total=WITHIN_S),
         ) as session:
             try:
-                yield RegistryApi(session)
+                known = RegistryAccount(session, username, password, self._push.authority_file, self._tokens)
+                yield RegistryApi(session, known)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
                 detail = (
                     f"the private registry {self._push.address} does not tell what was made of sandboxes: {error!r}"

@@ -3,11 +3,14 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
 import aiohttp
+
+from controlplane.cluster.kubernetes.node_agents.registry_account import RegistryAccount, read_within
 
 # Manifests and configurations; an image with the most layers that nodes take has a tenth of it.
 MAX_BYTES: Final = 4 << 20
@@ -17,10 +20,16 @@ _MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd
 
 
 class RegistryApi:
-    """A registry's API, over a session that has its address and the account."""
+    """A registry's API.
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    Args:
+        session: has its address.
+        account: what it is shown; None: nothing.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, account: RegistryAccount | None = None) -> None:
         self._session = session
+        self._account = account
 
     async def repositories(self, folder: str) -> Sequence[str]:
         """Those below a folder. All of one first part come one after the other, whatever a registry sorts by."""
@@ -87,15 +96,27 @@ class RegistryApi:
             ValueError: the answer is too long.
             aiohttp.ClientError: the registry does not answer, or with another status.
         """
-        async with self._session.request(method, path, headers={"Accept": f"{_MANIFESTS}, */*"}) as answer:
-            text = await answer.content.read(MAX_BYTES + 1)
-            while not answer.content.at_eof() and len(text) <= MAX_BYTES:
-                text += await answer.content.read(MAX_BYTES + 1)
-            if answer.status not in none:
-                answer.raise_for_status()
-            if len(text) > MAX_BYTES:
-                raise ValueError(f"{path} has more than {MAX_BYTES} bytes")
-            return answer.status, answer.headers, text
+        value = "" if self._account is None else self._account.known(method, path)
+        async with self._sent(method, path, value) as answer:
+            if answer.status != HTTPStatus.UNAUTHORIZED or self._account is None:
+                return await _read(path, answer, none)
+            asked = answer.headers.getall("WWW-Authenticate", ())
+        value = await self._account.answer(method, path, asked)
+        async with self._sent(method, path, value) as answer:
+            return await _read(path, answer, none)
+
+    def _sent(self, method: str, path: str, value: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        shown = {"Authorization": value} if value else {}
+        return self._session.request(method, path, headers={"Accept": f"{_MANIFESTS}, */*", **shown})
+
+
+async def _read(path: str, answer: aiohttp.ClientResponse, none: Sequence[int]) -> tuple[int, Any, bytes]:
+    text = await read_within(answer, MAX_BYTES)
+    if answer.status not in none:
+        answer.raise_for_status()
+    if text is None:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes")
+    return answer.status, answer.headers, text
 
 
 def _after(name: str) -> str:

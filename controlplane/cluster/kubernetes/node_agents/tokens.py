@@ -36,13 +36,27 @@ def minted(folder: Path, rights: Mapping[str, Sequence[str]]) -> str:
     Raises:
         TypeError: the key is of another kind.
     """
+    return signed(
+        folder, [{"type": "repository", "name": name, "actions": [*actions]} for name, actions in rights.items()]
+    )
+
+
+def signed(folder: Path, access: Sequence[Mapping[str, object]]) -> str:
+    """A token with these rights, as the specification has them; see ``minted``.
+
+    Args:
+        folder: of ``tls.key`` (P-256) and ``tls.crt``.
+        access: each with ``type``, ``name`` and ``actions``.
+
+    Raises:
+        TypeError: the key is of another kind.
+    """
     key = load_pem_private_key((folder / "tls.key").read_bytes(), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError(f"{folder / 'tls.key'} is no key on an elliptic curve")
     certificate = load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     chain = [base64.b64encode(certificate.public_bytes(Encoding.DER)).decode()]
     now = int(time.time())
-    access = [{"type": "repository", "name": name, "actions": [*actions]} for name, actions in rights.items()]
     claims = {
         "iss": ISSUER,
         "sub": ISSUER,
@@ -51,7 +65,7 @@ def minted(folder: Path, rights: Mapping[str, Sequence[str]]) -> str:
         "nbf": now - EARLY_S,
         "exp": now + LIVES_S,
         "jti": uuid4().hex,
-        "access": access,
+        "access": [*access],
     }
     said = f"{_part({'typ': 'JWT', 'alg': 'ES256', 'x5c': chain})}.{_part(claims)}"
     r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(SHA256())))
