@@ -87,6 +87,14 @@ IMAGES = Board(
                     "Bps",
                 ),
                 Panel(
+                    "Commits to an external registry",
+                    [
+                        Query(rate("rollbox_mirror_commit_requests_total", by="outcome"), "{{outcome}}"),
+                        Query("sum(rollbox_mirror_commit_uploads{$N})", "uploads under way"),
+                    ],
+                    "ops",
+                ),
+                Panel(
                     "Waits for a registry's rate limit", [Query(rate("rollbox_mirror_pauses_total"), "pauses")], "ops"
                 ),
             ),

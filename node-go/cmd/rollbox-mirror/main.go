@@ -61,7 +61,7 @@ func run() error {
 		return err
 	}
 	copier := newCopier(settings, private, account, mirror.NewMetrics(registry))
-	commits, err := newGate(settings, private, account)
+	commits, err := newGate(settings, private, account, gate.NewMetrics(registry))
 	if err != nil {
 		return err
 	}
@@ -99,11 +99,13 @@ func ofRegistry(settings mirror.Settings) (http.RoundTripper, authn.Authenticato
 }
 
 // newGate returns the server of agents' commits; nil: they go elsewhere.
-func newGate(settings mirror.Settings, private http.RoundTripper, account authn.Authenticator) (*http.Server, error) {
+func newGate(
+	settings mirror.Settings, private http.RoundTripper, account authn.Authenticator, metrics *gate.Metrics,
+) (*http.Server, error) {
 	if settings.Commits == "" {
 		return nil, nil
 	}
-	handler, err := gate.New(settings.Registry, settings.CommitsCertificate, account, private)
+	handler, err := gate.New(settings.Registry, settings.CommitsCertificate, account, private, metrics)
 	if err != nil {
 		return nil, &mirror.SettingError{Variable: "ROLLBOX_MIRROR_COMMITS_CERTIFICATE", Value: settings.CommitsCertificate, Rule: err.Error()}
 	}

@@ -30,12 +30,15 @@ type Gate struct {
 	judge    *judge
 	upstream *upstream
 	uploads  *uploads
+	metrics  *Metrics
 }
 
 // New returns a gate to a registry (host and port).
 //
 // Args: certificate is the file of what tokens are signed by; account and next are of the registry.
-func New(registry, certificate string, account authn.Authenticator, next http.RoundTripper) (*Gate, error) {
+func New(
+	registry, certificate string, account authn.Authenticator, next http.RoundTripper, metrics *Metrics,
+) (*Gate, error) {
 	at, err := name.NewRegistry(registry)
 	if err != nil {
 		return nil, err
@@ -44,29 +47,35 @@ func New(registry, certificate string, account authn.Authenticator, next http.Ro
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{judge, &upstream{registry: at, account: account, next: next, clients: map[string]client{}}, newUploads()}, nil
+	behind := &upstream{registry: at, account: account, next: next, clients: map[string]client{}}
+	return &Gate{judge, behind, newUploads(metrics.uploads), metrics}, nil
 }
 
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.metrics.requests.WithLabelValues(g.answer(w, r)).Inc()
+}
+
+// answer returns what became of a request.
+func (g *Gate) answer(w http.ResponseWriter, r *http.Request) string {
 	text, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	token, err := g.judge.read(text)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q,service=%q", "https://"+r.Host+"/", service))
 		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a token of the control plane is needed")
-		return
+		return unauthorized
 	}
 	if r.URL.Path == "/v2/" {
 		w.WriteHeader(http.StatusOK)
-		return
+		return passed
 	}
 	asked, fits := understood(r)
 	if !fits {
 		refuse(w, http.StatusBadRequest, "UNSUPPORTED", "nothing that a commit has to ask")
-		return
+		return unsupported
 	}
 	if !token.allow(asked.repository, asked.actions...) || asked.from != "" && !token.allow(asked.from, "pull") {
 		refuse(w, http.StatusForbidden, "DENIED", "the token is for other repositories")
-		return
+		return denied
 	}
 	if asked.kind == beginning {
 		// Before the registry is asked: what it has begun is there until it is purged.
@@ -74,36 +83,34 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !fits {
 			w.Header().Set("Retry-After", "10")
 			refuse(w, http.StatusServiceUnavailable, "TOOMANYREQUESTS", "there are too many uploads under way")
-			return
+			return busy
 		}
 		defer g.uploads.drop(number)
 		asked.upload = number
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), token.until)
 	defer cancel()
-	g.pass(w, r.WithContext(ctx), asked, token.rights)
+	return g.pass(w, r.WithContext(ctx), asked, token.rights)
 }
 
-// pass asks the registry, and tells what it says.
-func (g *Gate) pass(w http.ResponseWriter, r *http.Request, asked wish, allowed rights) {
+// pass asks the registry, tells what it says, and returns what became of the request.
+func (g *Gate) pass(w http.ResponseWriter, r *http.Request, asked wish, allowed rights) string {
 	at, there := g.place(r, asked)
 	if !there {
 		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "no upload to this repository has this number")
-		return
+		return unknown
 	}
 	client, err := g.upstream.with(r.Context(), allowed)
 	if err != nil {
-		g.failed(w, asked, err)
-		return
+		return g.failed(w, asked, err)
 	}
 	body := r.Body
 	if asked.kind == content {
 		body = http.MaxBytesReader(w, r.Body, maxManifest)
 	}
-	request, err := http.NewRequestWithContext(r.Context(), r.Method, at.String(), body)
+	request, err := http.NewRequestWithContext(r.Context(), r.Method, at.String(), counted{body, g.metrics.sent})
 	if err != nil {
-		g.failed(w, asked, err)
-		return
+		return g.failed(w, asked, err)
 	}
 	request.ContentLength = r.ContentLength
 	if r.ContentLength == 0 {
@@ -112,11 +119,10 @@ func (g *Gate) pass(w http.ResponseWriter, r *http.Request, asked wish, allowed 
 	carry(request.Header, r.Header, goesOn)
 	answer, err := client.Do(request)
 	if err != nil {
-		g.failed(w, asked, err)
-		return
+		return g.failed(w, asked, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	g.tell(w, answer, asked)
+	return g.tell(w, answer, asked)
 }
 
 // place returns where a request goes to at the registry; false: it is of no upload that is under way.
@@ -137,17 +143,16 @@ func (g *Gate) place(r *http.Request, asked wish) (url.URL, bool) {
 }
 
 // tell passes an answer on; an upload gets its number in the place of where it is.
-func (g *Gate) tell(w http.ResponseWriter, answer *http.Response, asked wish) {
+func (g *Gate) tell(w http.ResponseWriter, answer *http.Response, asked wish) string {
 	if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
 		// Of the account: the agent has to hear that its own token is not meant.
 		refuse(w, http.StatusForbidden, "DENIED", "the registry does not take the account of this release for "+asked.repository)
-		return
+		return account
 	}
 	if answer.StatusCode == http.StatusAccepted && asked.kind != content {
 		at, err := answer.Location()
 		if err != nil {
-			g.failed(w, asked, fmt.Errorf("it does not say where an upload is: %w", err))
-			return
+			return g.failed(w, asked, fmt.Errorf("it does not say where an upload is: %w", err))
 		}
 		g.uploads.moved(asked.upload, *at)
 		w.Header().Set("Location", "/v2/"+asked.repository+"/blobs/uploads/"+asked.upload)
@@ -158,22 +163,24 @@ func (g *Gate) tell(w http.ResponseWriter, answer *http.Response, asked wish) {
 	w.WriteHeader(answer.StatusCode)
 	// What breaks off is found by its length or its digest.
 	_, _ = io.Copy(w, answer.Body)
+	return passed
 }
 
 // failed tells that the registry was not reached, in words that name no address but its own.
-func (g *Gate) failed(w http.ResponseWriter, asked wish, err error) {
+func (g *Gate) failed(w http.ResponseWriter, asked wish, err error) string {
 	var answered *transport.Error
 	if errors.As(err, &answered) && (answered.StatusCode == http.StatusUnauthorized || answered.StatusCode == http.StatusForbidden) {
 		refuse(w, http.StatusForbidden, "DENIED", "the registry does not take the account of this release for "+asked.repository)
-		return
+		return account
 	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	var more *http.MaxBytesError
+	if errors.As(err, &more) {
 		refuse(w, http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a manifest has %d bytes at most", maxManifest))
-		return
+		return large
 	}
 	slog.Warn("the registry was not asked for a node", "repository", asked.repository, "error", err)
 	refuse(w, http.StatusBadGateway, "UNAVAILABLE", "the registry "+g.upstream.registry.RegistryStr()+" was not reached, or broke off")
+	return away
 }
 
 func carry(to, from http.Header, names []string) {

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollbox.dev/node/internal/gate/gatetest"
 )
@@ -44,11 +45,13 @@ type world struct {
 	mu     sync.Mutex
 	shown  []string // what the registry was shown, with what it was asked
 	meddle func(w http.ResponseWriter, r *http.Request) bool
+
+	metrics *prometheus.Registry
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t}
+	w := &world{t: t, metrics: prometheus.NewRegistry()}
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	w.behind = httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
@@ -68,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	w.key = gatetest.New(t)
 	account := &authn.Basic{Username: "push", Password: "secret"}
 	var err error
-	if w.gate, err = New(strings.TrimPrefix(w.behind.URL, "http://"), w.key.Certificate, account, http.DefaultTransport); err != nil {
+	if w.gate, err = New(strings.TrimPrefix(w.behind.URL, "http://"), w.key.Certificate, account, http.DefaultTransport, NewMetrics(w.metrics)); err != nil {
 		t.Fatal(err)
 	}
 	w.server = httptest.NewTLSServer(w.gate)
@@ -262,7 +265,7 @@ func TestAnUploadIsOfOneRepositoryAndEnds(t *testing.T) {
 }
 
 func TestUploadsAreBoundedAndLapse(t *testing.T) {
-	known, now := newUploads(), time.Now()
+	known, now := newUploads(prometheus.NewGauge(prometheus.GaugeOpts{Name: "uploads"})), time.Now()
 	known.now = func() time.Time { return now }
 	var first string
 	for number := range mostUploads {

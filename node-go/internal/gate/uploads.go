@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -28,9 +30,12 @@ type uploads struct {
 	mu    sync.Mutex
 	known map[string]upload
 	now   func() time.Time
+	count prometheus.Gauge
 }
 
-func newUploads() *uploads { return &uploads{known: map[string]upload{}, now: time.Now} }
+func newUploads(count prometheus.Gauge) *uploads {
+	return &uploads{known: map[string]upload{}, now: time.Now, count: count}
+}
 
 // begin returns the number of an upload, which begins when it has moved somewhere; false: there are too many, or too many
 // of the token with this id.
@@ -45,6 +50,7 @@ func (u *uploads) begin(token, repository string) (string, bool) {
 			own++
 		}
 	}
+	defer func() { u.count.Set(float64(len(u.known))) }()
 	if len(u.known) >= mostUploads || own >= mostOfToken {
 		return "", false
 	}
@@ -81,12 +87,17 @@ func (u *uploads) drop(number string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.known[number].at == nil {
-		delete(u.known, number)
+		u.forget(number)
 	}
 }
 
 func (u *uploads) end(number string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.forget(number)
+}
+
+func (u *uploads) forget(number string) {
 	delete(u.known, number)
+	u.count.Set(float64(len(u.known)))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollbox.dev/node/internal/gate"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/telemetry/telemetrytest"
 	"rollbox.dev/node/internal/wire"
@@ -14,6 +15,8 @@ import (
 func TestWhatIsToldIsWhatTheTableSays(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics := NewMetrics(registry)
+	// Of the same process.
+	gate.NewMetrics(registry)
 	for _, ends := range []struct {
 		result *wire.Copied
 		err    error

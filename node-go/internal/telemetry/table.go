@@ -25,6 +25,27 @@ var (
 		Name: "rollbox_mirror_pauses_total",
 		Help: "Waits of copies for a registry that limits how often it is asked.",
 	}
+	// MirrorCommitRequests: Requests of node agents that put images of sandboxes into an external registry, by outcome.
+	MirrorCommitRequests = Family{
+		Part: "mirror",
+		Name: "rollbox_mirror_commit_requests_total",
+		Help: "Requests of node agents that put images of sandboxes into an external registry, by outcome.",
+		Labels: []Label{
+			{"outcome", []string{"passed", "unauthorized", "denied", "unsupported", "busy", "unknown", "account", "large", "away"}},
+		},
+	}
+	// MirrorCommitSentBytes: Bytes of images of sandboxes that went through to an external registry.
+	MirrorCommitSentBytes = Family{
+		Part: "mirror",
+		Name: "rollbox_mirror_commit_sent_bytes_total",
+		Help: "Bytes of images of sandboxes that went through to an external registry.",
+	}
+	// MirrorCommitUploads: Uploads of images of sandboxes to an external registry that are under way.
+	MirrorCommitUploads = Family{
+		Part: "mirror",
+		Name: "rollbox_mirror_commit_uploads",
+		Help: "Uploads of images of sandboxes to an external registry that are under way.",
+	}
 	// SnapshotterLayers: Layers that were asked for lazily: mounted (lazy), or fetched whole (full), and then why.
 	SnapshotterLayers = Family{
 		Part: "snapshotter",
@@ -128,6 +149,9 @@ var All = []*Family{
 	&MirrorCopies,
 	&MirrorSentBytes,
 	&MirrorPauses,
+	&MirrorCommitRequests,
+	&MirrorCommitSentBytes,
+	&MirrorCommitUploads,
 	&SnapshotterLayers,
 	&SnapshotterRemounts,
 	&SnapshotterReadFailures,
