@@ -58,6 +58,7 @@ class PreflightBody(BaseModel):
         may_have: so many of it can run together now.
         may_have_alone: so many when nothing else runs.
         warm: ready in pools for it, now; others may claim them first.
+        requests: what each of its sandboxes has set aside of its limits, in words.
         image: on the machines (``here``), in its registry (``elsewhere``), or not known before it is pulled.
         estimate_ms: until those that may be had are ready; null: not known yet.
     """
@@ -67,6 +68,7 @@ class PreflightBody(BaseModel):
     may_have: int
     may_have_alone: int
     warm: int
+    requests: str
     image: ImageState
     needs: list[NeedBody]
     blockers: list[BlockerBody]
@@ -76,7 +78,8 @@ class PreflightBody(BaseModel):
 @router.post("/preflight", summary="What a run needs against quota, capacity, image and policies; starts nothing")
 async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> PreflightBody:
     """True of this moment: nothing is set aside."""
-    forecast, image = await service.forecast(owner, await service.started_from(owner, run.sandbox), run.count)
+    spec, requests = service.filled(await service.started_from(owner, run.sandbox))
+    forecast, image = await service.forecast(owner, spec, run.count)
     needs = [
         NeedBody(
             resource=need.resource,
@@ -97,6 +100,7 @@ async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> Pr
         may_have=forecast.may_have,
         may_have_alone=forecast.most,
         warm=forecast.warm,
+        requests=requests,
         image=image,
         needs=needs,
         blockers=blockers,

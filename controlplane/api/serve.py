@@ -14,6 +14,7 @@ from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
+from controlplane.model import Overcommit
 from controlplane.settings import PREFIX, ImageSettings, KubernetesSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
 
@@ -61,6 +62,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             commit_bytes=settings.images.commit_bytes,
             node_images=_node_images(settings),
             pending_pods=getattr(settings.backend, "pending_pods", 0),
+            overcommit=Overcommit(settings.overcommit_cpu, settings.overcommit_memory),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))

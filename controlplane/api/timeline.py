@@ -33,6 +33,7 @@ class TimelineBody(BaseModel):
         advice: what to do about the end; empty while there is none.
         retry: of the end's cause, as in a problem; None while there is no end.
         timings_ms: how long each phase of the start took.
+        requests: what it has set aside of its limits, in words.
         parent: the checkpoint that it was started from; null: it was started from another image.
     """
 
@@ -49,11 +50,19 @@ class TimelineBody(BaseModel):
     expires_at_ms: int
     idle_timeout_ms: int | None
     lease: str | None
+    requests: str
     parent: ParentBody | None
 
     @classmethod
-    def of(cls, sandbox: Sandbox, place: Description, refusal: Problem | None = None) -> Self:
-        """From the record; ``refusal`` is the scheduler's reason if no node takes the sandbox."""
+    def of(cls, sandbox: Sandbox, place: Description, requests: str, refusal: Problem | None = None) -> Self:
+        """From the record.
+
+        Args:
+            sandbox: the record.
+            place: what is true of all sandboxes there.
+            requests: what it has set aside, in words.
+            refusal: the reason if no node takes the sandbox.
+        """
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
         return cls(
@@ -73,6 +82,7 @@ class TimelineBody(BaseModel):
             expires_at_ms=sandbox.expires_at_ms,
             idle_timeout_ms=spec.idle_timeout_ms,
             lease=None if spec.lease is None else spec.lease.name,
+            requests=requests,
             parent=ParentBody.of(sandbox, place),
         )
 
@@ -81,4 +91,5 @@ class TimelineBody(BaseModel):
 async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineBody:
     """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
-    return TimelineBody.of(sandbox, service.description, service.refusal(sandbox))
+    requests = service.filled(sandbox.spec)[1]
+    return TimelineBody.of(sandbox, service.description, requests, service.refusal(sandbox))

@@ -7,6 +7,7 @@ from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
 from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
+from controlplane.model import Overcommit
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
 
@@ -25,6 +26,7 @@ class Options:
         node_images: the most that sandboxes' images may take on each node.
         pending_pods: how many starts of each replica may have pods that fit on no node, for which nodes are added;
             0: no node can be added.
+        overcommit: what is set aside for sandboxes whose create gives limits alone.
     """
 
     starts_in_flight: int = 4
@@ -35,6 +37,7 @@ class Options:
     node_images: StoreLimit = field(default_factory=StoreLimit)
     images: ImageOptions = field(default_factory=ImageOptions)
     pending_pods: int = 0
+    overcommit: Overcommit = field(default_factory=Overcommit)
 
 
 @dataclass(frozen=True, slots=True)

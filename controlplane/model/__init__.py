@@ -1,5 +1,6 @@
 """The control plane's data model: a create's request (``SandboxSpec``), the record (``Sandbox``), its end. No I/O."""
 
+from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
 from controlplane.model.sandbox import UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
@@ -13,6 +14,7 @@ __all__ = [
     "Lease",
     "Limits",
     "Moment",
+    "Overcommit",
     "Pulled",
     "Quota",
     "Range",

@@ -3,10 +3,13 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from itertools import product
 from operator import attrgetter
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.config import JsonDict
 
 from controlplane.images import parse
 
@@ -97,10 +100,18 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Range(Closed):
-    """What is set aside (``request``) and what may be used at most (``limit``)."""
+def _left_out(schema: JsonDict) -> None:
+    # Within the platform it is 0 until the installation's share is known; nobody may send that.
+    schema.pop("default")
 
-    request: int = Field(gt=0)
+
+class Range(Closed):
+    """What is set aside (``request``) and what may be used at most (``limit``).
+
+    Without a request the installation sets a share of the limit aside, see ``Overcommit``.
+    """
+
+    request: int = Field(default=0, gt=0, exclude_if=lambda request: not request, json_schema_extra=_left_out)
     limit: int = Field(gt=0)
 
     @model_validator(mode="after")
@@ -212,6 +223,17 @@ class SandboxSpec(Template):
         unasked = {"idle_timeout_ms"} if self.idle_timeout_ms is None else set()
         text = canonical.model_dump_json(exclude={"lease", *unasked}) + self.settings_digest
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def forms_asked_for(self) -> Iterator[Self]:
+        """The specs that may have been asked for, where this one is on record: defaults were added to it."""
+        unasked = Range.model_construct
+        for cpu, memory, idle in product((True, False), repeat=3):
+            update: dict[str, object] = {} if idle else {"idle_timeout_ms": None}
+            if not cpu:
+                update["cpu_millicores"] = unasked(request=0, limit=self.cpu_millicores.limit)
+            if not memory:
+                update["memory_bytes"] = unasked(request=0, limit=self.memory_bytes.limit)
+            yield self.model_copy(update=update)
 
     def template(self) -> Self:
         """The spec with defaults for all fields that a claim can set on a warm sandbox."""

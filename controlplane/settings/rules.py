@@ -58,6 +58,17 @@ def socket_path(text: str) -> Path:
     return path
 
 
+def share(text: str) -> int:
+    """A share from 0.001 to 1, in thousandths.
+
+    Raises:
+        ValueError: it is none; the message is the rule.
+    """
+    if not re.fullmatch(r"(0\.\d{1,3}|1|1\.0{1,3})", text) or not (thousandths := round(float(text) * 1000)):
+        raise ValueError("must be from 0.001 to 1, with three decimals at most")
+    return thousandths
+
+
 def api_keys(text: str) -> dict[str, str]:
     """``owner:key`` pairs, separated by commas or line breaks; returns key -> owner.
 

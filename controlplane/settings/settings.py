@@ -40,6 +40,8 @@ class Settings:
         idle_timeout_ms: after which an unused sandbox without an idle timeout of its own ends; 0 = never.
         images: how images' names are resolved and where images are pulled from.
         operators: owners that may change pools and quotas; if none are named, the only owner, where there is just one.
+        overcommit_cpu, overcommit_memory: shares of limits, in thousandths, that are requested where a create gives
+            limits alone.
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
 
@@ -58,6 +60,8 @@ class Settings:
     idle_timeout_ms: int = IDLE_TIMEOUT_MS
     operators: frozenset[str] = frozenset()
     images: ImageSettings = field(default_factory=ImageSettings)
+    overcommit_cpu: int = 50
+    overcommit_memory: int = 125
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -88,6 +92,8 @@ class Settings:
             operators=_operators(read, keys),
             images=_images(read, keys),
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
+            overcommit_cpu=read("OVERCOMMIT_CPU", rules.share, "0.05"),
+            overcommit_memory=read("OVERCOMMIT_MEMORY", rules.share, "0.125"),
         )
 
 

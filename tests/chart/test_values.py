@@ -40,6 +40,11 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("dns.shards=0", "'/dns/shards': minimum"),
         ("sandboxes.namespace=Not_A_Name", "'/sandboxes/namespace'"),
         ("sandboxes.tolerations[0].effect=Never", "'/sandboxes/tolerations/0/effect'"),
+        ("sandboxes.overcommit.cpu=0", "'/sandboxes/overcommit/cpu': minimum"),
+        ("sandboxes.overcommit.memory=2", "'/sandboxes/overcommit/memory': maximum"),
+        ("sandboxes.overcommit.memory=1.5", "'/sandboxes/overcommit/memory'"),
+        ("sandboxes.overcommit.memory=0.1234", "'/sandboxes/overcommit/memory'"),
+        ("sandboxes.overcommit.disk=1", "'/sandboxes/overcommit': additional properties 'disk'"),
         ("sandboxes.quota.pods=-1", "'/sandboxes/quota/pods'"),
         ("sandboxes.images.digests=maybe", "'/sandboxes/images/digests': value must be one of"),
         ("sandboxes.images.rewrites[0]=docker.io", "'/sandboxes/images/rewrites/0'"),
@@ -83,6 +88,25 @@ def test_only_where_nodes_can_be_added_sandboxes_have_pending_pods(values: tuple
     ]
     told = {one["name"]: one.get("value") for one in container["env"]}
     assert told["ROLLBOX_CONTROLPLANE_PENDING_PODS"] == pending
+
+
+@pytest.mark.parametrize(
+    ("values", "shares"),
+    [
+        ((), ("0.05", "0.125")),
+        (("sandboxes.overcommit.cpu=1", "sandboxes.overcommit.memory=0.5"), ("1", "0.5")),
+        (("sandboxes.overcommit=null",), ("0.05", "0.125")),  # as in an upgrade with the values of an older chart
+    ],
+)
+def test_the_control_plane_is_told_what_to_request_of_limits_alone(
+    values: tuple[str, ...], shares: tuple[str, str]
+) -> None:
+    (container,) = named(render(*values), "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    found = tuple(told[f"ROLLBOX_CONTROLPLANE_OVERCOMMIT_{resource}"] for resource in ("CPU", "MEMORY"))
+    assert found == shares
 
 
 def test_sandboxes_do_not_share_the_release_namespace() -> None:

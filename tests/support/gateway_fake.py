@@ -458,8 +458,9 @@ def _record(sandbox_id: str, body: dict[str, Any]) -> dict[str, Any]:
         "image": body["image"],
         "state": "running",
         "labels": body.get("labels", {}),
-        "cpu_millicores": body["cpu_millicores"],
-        "memory_bytes": body["memory_bytes"],
+        # What was not requested the installation sets aside.
+        "cpu_millicores": {"request": 100, **body["cpu_millicores"]},
+        "memory_bytes": {"request": 64 << 20, **body["memory_bytes"]},
         "pids_limit": body.get("pids_limit", 512),
         "created_at_ms": 1,
         "ready_at_ms": 2,

@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.record.timeline import noted
-from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model import Overcommit, Sandbox, SandboxSpec
 from controlplane.model.spec import MIN_START_MS
 from controlplane.model.states import Event, apply
 from controlplane.store import Full, Known, Withdrawn
@@ -24,7 +24,14 @@ def new_id() -> str:
 
 
 def candidate(
-    owner: str, spec: SandboxSpec, key: str | None, *, now_ms: int, idle_timeout_ms: int, by_ms: int | None = None
+    owner: str,
+    spec: SandboxSpec,
+    key: str | None,
+    *,
+    now_ms: int,
+    idle_timeout_ms: int,
+    overcommit: Overcommit,
+    by_ms: int | None = None,
 ) -> Sandbox:
     """The sandbox that is asked for, before it is on record.
 
@@ -34,6 +41,7 @@ def candidate(
         key: the idempotency key.
         now_ms: when it was asked for (Unix ms).
         idle_timeout_ms: of sandboxes that ask for none; 0: never.
+        overcommit: what is set aside for sandboxes that give limits alone.
         by_ms: the caller's deadline (Unix ms), where less is left than the spec says.
 
     Raises:
@@ -46,7 +54,7 @@ def candidate(
         id=new_id(),
         owner=owner,
         # On record is what it was promised, whatever the default becomes; the fingerprint is of what was asked for.
-        spec=_promised(spec, idle_timeout_ms, max(MIN_START_MS, left_ms)),
+        spec=overcommit.filled(_promised(spec, idle_timeout_ms, max(MIN_START_MS, left_ms))),
         created_at_ms=now_ms,
         expires_at_ms=now_ms + spec.ttl_ms,
         fingerprint=spec.fingerprint(),

@@ -48,8 +48,14 @@ class WarmStarts:
             Problem: unsupported, capacity_unavailable (the installation is full), the store's; FencedError.
         """
         self._deps.cluster.check(spec)
-        now_ms = self._deps.clock.now_ms()
-        wish = candidate(pool_owner(pool), spec, None, now_ms=now_ms, idle_timeout_ms=self._options.idle_timeout_ms)
+        wish = candidate(
+            pool_owner(pool),
+            spec,
+            None,
+            now_ms=self._deps.clock.now_ms(),
+            idle_timeout_ms=self._options.idle_timeout_ms,
+            overcommit=self._options.overcommit,
+        )
         # What is started together must not end together.
         ttl_ms = round(WARM_TTL_MS * random.uniform(0.8, 1.2))  # noqa: S311
         # Not the platform's idle timeout: it is there to be idle.

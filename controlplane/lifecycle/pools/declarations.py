@@ -11,6 +11,7 @@ from controlplane.cluster import Cluster
 from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem
 from controlplane.lifecycle.pools.declared import Declared, declared, fault
+from controlplane.model import Overcommit
 from controlplane.model.pool import POOL_NAME, PoolChange, PoolSpec
 
 MAX_POOLS: Final = 1_000
@@ -32,12 +33,19 @@ class PoolDeclarations:
         documents: where pools are declared.
         cluster: checks whether it can run a template.
         max_sandboxes: of the whole installation; 0: no limit.
+        overcommit: what is set aside for sandboxes that give limits alone.
         now: returns the current status of a pool; None where another replica plans.
     """
 
     def __init__(
-        self, documents: Documents, cluster: Cluster, max_sandboxes: int, now: Callable[[str], dict[str, Any] | None]
+        self,
+        documents: Documents,
+        cluster: Cluster,
+        max_sandboxes: int,
+        overcommit: Overcommit,
+        now: Callable[[str], dict[str, Any] | None],
     ) -> None:
+        self._overcommit = overcommit
         self._documents = documents
         self._cluster = cluster
         self._max_sandboxes = max_sandboxes
@@ -103,7 +111,7 @@ class PoolDeclarations:
             detail = f"the name {name[:64]!r} must be 1 to 63 of a-z, 0-9 and '-', alphanumeric at both ends"
             raise Problem("invalid_argument", detail, field="name")
         try:
-            self._cluster.check(spec.spec())
+            self._cluster.check(self._overcommit.filled(spec.spec()))
         except Problem as problem:
             # Other failures may pass: a cluster without a free node may have one later.
             if problem.entry.fault == "caller":

@@ -1,11 +1,12 @@
 """Reads a pool's declaration from its document; an invalid one is kept too, with what is wrong with it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic import ValidationError
 
 from controlplane.cluster.documents import Document
+from controlplane.model import Overcommit
 from controlplane.model.pool import PoolSpec
 
 MAX_TROUBLE_CHARS: Final = 300
@@ -36,6 +37,16 @@ def declared(document: Document) -> Declared:
     except ValidationError as error:
         trouble = fault(error)
     return Declared(document.name, document.version, None, trouble[:MAX_TROUBLE_CHARS])
+
+
+def filled(one: Declared, overcommit: Overcommit) -> Declared:
+    """The declaration with what is set aside for its sandboxes, where it gives limits alone."""
+    if one.spec is None:
+        return one
+    spec = overcommit.filled(one.spec.spec())
+    amounts = {"cpu_millicores": spec.cpu_millicores, "memory_bytes": spec.memory_bytes}
+    template = one.spec.template.model_copy(update=amounts)
+    return replace(one, spec=one.spec.model_copy(update={"template": template}))
 
 
 def fault(error: ValidationError) -> str:

@@ -16,13 +16,13 @@ from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
-from controlplane.lifecycle.pools.declared import Declared, declared
+from controlplane.lifecycle.pools.declared import Declared, declared, filled
 from controlplane.lifecycle.pools.planner import share
 from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
 from controlplane.lifecycle.record.ledger import PLATFORM
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.model import Sandbox, State
+from controlplane.model import Overcommit, Sandbox, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED, Metrics
 
@@ -60,6 +60,7 @@ class Pools:
         warm: starts and retires the sandboxes of pools.
         templates: gets the templates of all pools, for creates.
         metrics: counts what gives way.
+        overcommit: what is set aside for sandboxes that give limits alone.
         replica: this process's name in the store.
     """
 
@@ -72,8 +73,10 @@ class Pools:
         warm: WarmStarts,
         templates: Templates,
         metrics: Metrics,
+        overcommit: Overcommit,
         replica: str,
     ) -> None:
+        self._overcommit = overcommit
         self._documents = documents
         self._store = store
         self._clock = clock
@@ -140,7 +143,7 @@ class Pools:
     def declare(self, documents: Sequence[Document]) -> None:
         """Takes in the declarations of all pools."""
         now_ms = self._clock.now_ms()
-        there = {one.name: declared(one) for one in documents}
+        there = {one.name: filled(declared(one), self._overcommit) for one in documents}
         for one in there.values():
             self._declare(one, now_ms)
         for name in self._pools.keys() - there.keys():

@@ -212,9 +212,8 @@ class Observer:
 
 def _whole_spec(sandbox: Sandbox) -> bool:
     """Whether the cluster's copy of the spec is complete: the environment is left out of it."""
-    # The fingerprint is of the spec as requested; the record may have the installation's default idle timeout.
-    asked = sandbox.spec.model_copy(update={"idle_timeout_ms": None})
-    return sandbox.fingerprint in (sandbox.spec.fingerprint(), asked.fingerprint())
+    # The fingerprint is of the spec as requested; the record has the installation's defaults too.
+    return any(sandbox.fingerprint == asked.fingerprint() for asked in sandbox.spec.forms_asked_for())
 
 
 def _leased(record: Sandbox, seen: Observed) -> Sandbox:

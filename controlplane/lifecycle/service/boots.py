@@ -14,7 +14,7 @@ from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import RecordWish, Run
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.model import Range, Sandbox, SandboxSpec
+from controlplane.model import Overcommit, Range, Sandbox, SandboxSpec
 from controlplane.store import Admission, Admitted, Full
 
 # No owner with an API key has a colon in its name.
@@ -103,7 +103,9 @@ class Boots:
     @asynccontextmanager
     async def _started(self, owner: str, spec: SandboxSpec, why_over: str) -> AsyncIterator[Sandbox]:
         """A sandbox whose start is over; it is ended with the block, also where that is broken off."""
-        wish = candidate(owner, spec, None, now_ms=self._deps.clock.now_ms(), idle_timeout_ms=0)
+        wish = candidate(
+            owner, spec, None, now_ms=self._deps.clock.now_ms(), idle_timeout_ms=0, overcommit=Overcommit()
+        )
         admission = await self._admissions.start(wish, self._quotas.limits(owner))
         if not isinstance(admission, Admitted):
             raise _no_room(admission)

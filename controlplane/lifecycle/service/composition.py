@@ -172,6 +172,7 @@ class Core:
             warm=warm,
             templates=templates,
             metrics=deps.metrics,
+            overcommit=options.overcommit,
             replica=deps.store.replica,
         )
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)

@@ -138,7 +138,7 @@ class Creates:
         if self.draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._ownership.check(owner, spec.image)
-        self._deps.cluster.check(spec)
+        self._deps.cluster.check(self._options.overcommit.filled(spec))
         wish = self._candidate(owner, spec, key, by_ms)
         wish = wish if key is None else replace(wish, callers=(caller,))
         try:
@@ -188,8 +188,15 @@ class Creates:
             raise
 
     def _candidate(self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None) -> Sandbox:
-        now_ms, idle_timeout_ms = self._deps.clock.now_ms(), self._options.idle_timeout_ms
-        return candidate(owner, spec, key, now_ms=now_ms, idle_timeout_ms=idle_timeout_ms, by_ms=by_ms)
+        return candidate(
+            owner,
+            spec,
+            key,
+            now_ms=self._deps.clock.now_ms(),
+            idle_timeout_ms=self._options.idle_timeout_ms,
+            overcommit=self._options.overcommit,
+            by_ms=by_ms,
+        )
 
     async def _admitted(self, wish: Sandbox, cold_reason: str = "") -> tuple[Sandbox, bool]:
         async def attempt(limits: Limits) -> Answer:

@@ -49,7 +49,9 @@ class Sandboxes:
         self._deps = deps
         self._options = options
         self._core = core
-        self.pools = PoolDeclarations(deps.documents, deps.cluster, options.max_sandboxes, core.pools.status)
+        self.pools = PoolDeclarations(
+            deps.documents, deps.cluster, options.max_sandboxes, options.overcommit, core.pools.status
+        )
         creates, owner_calls = core.creates, core.owner_calls
         self.deadline_ms, self.create, self.ready = creates.deadline_ms, creates.create, creates.ready
         self.abandon = core.abandonments.abandon
@@ -130,8 +132,13 @@ class Sandboxes:
         """What is free on the nodes, and what waits for room at this replica, of all owners."""
         return capacity(self._deps.cluster, self._core.starter, self._options.pending_pods)
 
+    def filled(self, spec: SandboxSpec) -> tuple[SandboxSpec, str]:
+        """The spec with what is set aside where it gives limits alone, and that in words."""
+        filled = self._options.overcommit.filled(spec)
+        return filled, self._options.overcommit.words(filled)
+
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
-        """What becomes of a run; see ``Preflight.forecast``."""
+        """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""
         return await self._core.preflight.forecast(owner, spec, count)
 
     def mint(self, sandbox: Sandbox) -> Token:

@@ -19,6 +19,9 @@
 {{- /* The values are absent in an upgrade with --reuse-values from a chart without them. */}}
 {{- $capacity := .Values.capacity | default dict }}
 - {name: ROLLBOX_CONTROLPLANE_PENDING_PODS, value: {{ ternary (dig "pendingPods" 64 $capacity) 0 (dig "nodesCanBeAdded" true $capacity) | int64 | quote }}}
+{{- $overcommit := .Values.sandboxes.overcommit | default dict }}
+- {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_CPU, value: {{ dig "cpu" 0.05 $overcommit | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_MEMORY, value: {{ dig "memory" 0.125 $overcommit | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_IDLE_TIMEOUT_MS, value: {{ mul 1000 .Values.controlplane.idleTimeoutSeconds | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}

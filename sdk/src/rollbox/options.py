@@ -68,8 +68,8 @@ class Resources:
     """What a sandbox gets of its node. With the image they are the template, by which pools and creates match.
 
     Attributes:
-        cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
-        memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
+        cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m"; of a limit alone a share is requested.
+        memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30; the same.
         pids: most processes and threads at a time; None is the installation's default.
         disk: bytes or a size; None is the installation's default.
         gpu: how many whole devices.
@@ -98,8 +98,8 @@ class Resources:
             InvalidArgument: a value is not one that this resource can have.
         """
         body: dict[str, Any] = {
-            "cpu_millicores": cpu_range(self.cpu)._asdict(),
-            "memory_bytes": memory_range(self.memory)._asdict(),
+            "cpu_millicores": cpu_range(self.cpu).to_json(),
+            "memory_bytes": memory_range(self.memory).to_json(),
         }
         if self.pids is not None:
             body["pids_limit"] = request.count("pids", self.pids)

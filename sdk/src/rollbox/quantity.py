@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 from rollbox.errors import InvalidArgument
 
 Cpu: TypeAlias = float | str | tuple[float | str, float | str]
-"""Cores: a limit, or (request, limit); "500m" is half a core."""
+"""Cores: a limit, or (request, limit); "500m" is half a core. Of a limit alone the installation requests a share."""
 
 Memory: TypeAlias = int | str | tuple[int | str, int | str]
-"""Bytes or "512Mi": a limit, or (request, limit)."""
+"""Bytes or "512Mi": a limit, or (request, limit). Of a limit alone the installation requests a share."""
 
 Size: TypeAlias = int | str
 """Bytes or "2Gi"."""
@@ -33,6 +33,17 @@ class Range(NamedTuple):
 
     request: int
     limit: int
+
+
+class Wanted(NamedTuple):
+    """What a create asks for: a request (None: the installation's share of the limit), and the limit."""
+
+    request: int | None
+    limit: int
+
+    def to_json(self) -> dict[str, int]:
+        """Write the wire form."""
+        return {"limit": self.limit} if self.request is None else {"request": self.request, "limit": self.limit}
 
 
 def parse_memory(value: Size, name: str = "memory") -> int:
@@ -91,23 +102,22 @@ def parse_cpu(value: float | str) -> int:
     return round(cores * 1000)
 
 
-def cpu_range(value: Cpu) -> Range:
+def cpu_range(value: Cpu) -> Wanted:
     """Read a limit or (request, limit) of cpu into millicores; InvalidArgument for anything else."""
-    return _range("cpu", value, parse_cpu, parse_cpu(DEFAULT_CPU[0]))
+    return _range("cpu", value, parse_cpu)
 
 
-def memory_range(value: Memory) -> Range:
+def memory_range(value: Memory) -> Wanted:
     """Read a limit or (request, limit) of memory into bytes; InvalidArgument for anything else."""
-    return _range("memory", value, parse_memory, parse_memory(DEFAULT_MEMORY[0]))
+    return _range("memory", value, parse_memory)
 
 
-def _range(name: str, value: object, parse: Callable[..., int], default_request: int) -> Range:
+def _range(name: str, value: object, parse: Callable[..., int]) -> Wanted:
     if not isinstance(value, tuple | list):
-        limit = parse(value)
-        return Range(min(default_request, limit), limit)
+        return Wanted(None, parse(value))
     if len(value) != 2:
         raise InvalidArgument(f"{name} {value!r} has {len(value)} parts; give a limit or (request, limit)")
-    found = Range(parse(value[0]), parse(value[1]))
-    if found.request > found.limit:
+    request, limit = parse(value[0]), parse(value[1])
+    if request > limit:
         raise InvalidArgument(f"{name} request {value[0]!r} is more than its limit {value[1]!r}")
-    return found
+    return Wanted(request, limit)

@@ -136,6 +136,7 @@ class Preflight:
         may_have_alone: how many when nothing else runs.
         warm: how many ready ones pools have for it.
         image: "here" (on the machines), "elsewhere" (in its registry), or "unknown" before it is pulled.
+        requests: what each sandbox of the run has set aside of its limits, in words; empty: not told.
         estimate_ms: until `may_have` of them are ready; None: not known yet.
     """
 
@@ -148,6 +149,7 @@ class Preflight:
     needs: list[Need] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
     estimate_ms: int | None = None
+    requests: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Preflight:
@@ -168,11 +170,12 @@ class Preflight:
             raise self.blockers[0].error()
 
     def __str__(self) -> str:
-        """Format as one line for what can run and how soon, and one for each blocker."""
+        """Format as one line for what can run and how soon, one for what each has, and one for each blocker."""
         soon = "" if self.estimate_ms is None else f", ready in about {self.estimate_ms / 1000:.1f} s"
         warm = f" ({min(self.warm, self.may_have)} of them are warm)" if self.warm else ""
         alone = "" if self.fits else f"; {self.may_have_alone} when nothing else runs"
         told = [f"{self.count} wanted: {self.may_have} may run together now{warm}{soon}{alone}"]
+        told += [f"each has set aside {self.requests}"] if self.requests else []
         return "\n".join(told + [f"{one.code}: {one.detail}" for one in self.blockers])
 
 

@@ -78,8 +78,9 @@ class Sandbox:
         Args:
             image: name of any container image; its own variables, directory and user apply unless given here.
             checkpoint: in place of an image: what `commit(checkpoint=True)` has returned, or its id.
-            cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m".
-            memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30.
+            cpu: cores, a limit or (request, limit): 2, (0.1, 2), "500m". Of a limit alone the installation requests a
+                share (`sandboxes.overcommit` of the chart), so that more sandboxes share a node.
+            memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30; the same.
             pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it counts
                 for each user of the sandbox; Kubernetes without gVisor has no such limit and refuses the option.
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.

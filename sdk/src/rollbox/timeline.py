@@ -34,6 +34,7 @@ class Timeline:
         timings_ms: how long each phase of the start took.
         lease: the name of the client's lease that keeps it alive; None: it outlives its client.
         parent: the checkpoint that it was started from; None: of no checkpoint.
+        requests: what it has set aside of its limits, in words; empty: not told.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Timeline:
     idle_timeout_ms: int | None = None
     lease: str | None = None
     parent: Parent | None = None
+    requests: str = ""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Timeline:

@@ -33,7 +33,7 @@ async def test_a_create_says_what_it_was_given(client: Client, fake: FakeGateway
     assert fake.bodies == [
         {
             "image": "python",
-            "cpu_millicores": {"request": 100, "limit": 1000},
+            "cpu_millicores": {"limit": 1000},
             "memory_bytes": {"request": 2**30, "limit": 2**31},
             "env": {"A": "b"},
             "cwd": "/w",

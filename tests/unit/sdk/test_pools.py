@@ -22,7 +22,7 @@ def test_a_pools_template_is_that_of_a_create() -> None:
     assert body == {
         "template": {
             "image": "python",
-            "cpu_millicores": {"request": 100, "limit": 2000},
+            "cpu_millicores": {"limit": 2000},
             "memory_bytes": {"request": 256 << 20, "limit": 2 << 30},
         },
         "min_warm": 2,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox.errors import InvalidArgument
-from rollbox.quantity import Range, cpu_range, memory_range, parse_cpu, parse_memory
+from rollbox.quantity import Wanted, cpu_range, memory_range, parse_cpu, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_any_text_is_a_size_or_an_invalid_argument(text: str) -> None:
 @given(st.integers(1, 2**40), st.integers(1, 2**40))
 def test_a_request_is_never_above_its_limit(one: int, other: int) -> None:
     low, high = sorted((one, other))
-    assert memory_range((low, high)) == Range(low, high)
-    assert memory_range(high).request <= high
+    assert memory_range((low, high)) == Wanted(low, high)
     if low != high:
         with pytest.raises(InvalidArgument, match="more than its limit"):
             memory_range((high, low))
 
 
-def test_a_single_value_is_the_limit() -> None:
-    assert cpu_range(2) == Range(100, 2000)
-    assert cpu_range("50m") == Range(50, 50)
-    assert memory_range("2Gi") == Range(256 * 2**20, 2 * 2**30)
+def test_a_single_value_is_the_limit_and_the_installation_says_the_request() -> None:
+    assert cpu_range(2) == Wanted(None, 2000)
+    assert memory_range("2Gi") == Wanted(None, 2 * 2**30)
+    assert cpu_range("50m").to_json() == {"limit": 50}
+    assert memory_range(("1Mi", "2Mi")).to_json() == {"request": 1 << 20, "limit": 2 << 20}
 
 
 def test_three_parts_are_refused() -> None:

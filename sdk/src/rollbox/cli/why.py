@@ -115,6 +115,7 @@ def _own_story(timeline: Timeline) -> list[str]:
             f"{timeline.id}: {timeline.state}, {timeline.image}",
             timeline.summary,
             f"ends: {_clock(timeline.expires_at_ms)} at the latest; {idle}; {lease}",
+            *([f"has set aside {timeline.requests}"] if timeline.requests else []),
         ]
     return [
         f"{timeline.id}: {timeline.state}, {timeline.image}",

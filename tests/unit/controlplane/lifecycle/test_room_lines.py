@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controlplane.capacity import NOTHING
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.starting.room_lines import MOST_KINDS, RoomLines, Waiter
-from controlplane.model import SandboxSpec
+from controlplane.model import Overcommit, SandboxSpec
 from controlplane.model.spec import Range
 
 WAITERS = st.lists(
@@ -19,7 +19,7 @@ WAITERS = st.lists(
 
 def waiter(number: int, owner: str, cpu: int, *, of_pool: bool) -> Waiter:
     spec = SandboxSpec(image="a", cpu_millicores=Range(request=cpu, limit=1000))
-    made = candidate(owner, spec, None, now_ms=0, idle_timeout_ms=0)
+    made = candidate(owner, spec, None, now_ms=0, idle_timeout_ms=0, overcommit=Overcommit())
     return Waiter(replace(made, id=f"sb-{number}", pool="p" if of_pool else ""), NOTHING, number)
 
 

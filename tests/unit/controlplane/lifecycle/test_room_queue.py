@@ -16,7 +16,7 @@ from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.pending import PROMISE_MS
 from controlplane.lifecycle.starting.room_lines import MOST_KINDS
 from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 from controlplane.telemetry import Metrics
 from tests.support.fake_cluster import FakeCluster, room_for
@@ -247,7 +247,7 @@ async def test_when_it_is_not_known_any_more_what_is_free_the_scheduler_decides(
 
 
 def starting(number: int, clock: VirtualClock) -> Sandbox:
-    made = candidate("bob", SPEC, None, now_ms=clock.now_ms(), idle_timeout_ms=0)
+    made = candidate("bob", SPEC, None, now_ms=clock.now_ms(), idle_timeout_ms=0, overcommit=Overcommit())
     return replace(made, id=f"sb-{number}", state=State.STARTING)
 
 
@@ -303,7 +303,7 @@ def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomQueue]:
 
 def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUEUED) -> Sandbox:
     spec = SandboxSpec(image="a", cpu_millicores=Range(request=cpu, limit=cpu))
-    made = candidate(owner, spec, None, now_ms=clock.now_ms(), idle_timeout_ms=0)
+    made = candidate(owner, spec, None, now_ms=clock.now_ms(), idle_timeout_ms=0, overcommit=Overcommit())
     return replace(made, state=state)
 
 
