@@ -15,6 +15,6 @@ def assert_screen(name: str, printed: str) -> None:
     """Fail unless a text is the kept one, byte for byte."""
     kept = SCREENS / name
     if os.environ.get("ROLLBOX_TEST_WRITE_SCREENS"):
-        kept.parent.mkdir(exist_ok=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(printed, encoding="utf-8")
     assert kept.read_text(encoding="utf-8") == printed, f"{kept} differs; ROLLBOX_TEST_WRITE_SCREENS=1 writes it anew"

@@ -299,7 +299,8 @@ class Client:
         Raises:
             SandboxNotFound: there is no record of the sandbox.
         """
-        return Timeline.from_json(await self.gateway.call_api("GET", "sandboxes", sandbox_id, "timeline"))
+        path = ("sandboxes", sandbox_id, "timeline")
+        return Timeline.from_json(await self.gateway.call_api("GET", *path, sandbox_id=sandbox_id))
 
     async def error_context(self, error: SandboxError) -> ErrorContext:
         """Combine an error with the timeline of its sandbox, for logs; never raises a SandboxError.

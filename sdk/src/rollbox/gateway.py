@@ -255,6 +255,7 @@ class Gateway:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         deadline: Deadline | None = None,
+        sandbox_id: str | None = None,
     ) -> Any:  # noqa: ANN401
         """Call a route below /v1 with the API key, with retries; returns the JSON of the answer.
 
@@ -265,6 +266,7 @@ class Gateway:
             body: sent as JSON.
             headers: beside those of every request.
             deadline: for creates: each attempt sends the time that is left, and none starts after it.
+            sandbox_id: of which sandbox the call is; errors that name none name this one.
 
         Raises:
             SandboxError: the problem that the gateway answered with, or why there is no answer.
@@ -272,7 +274,7 @@ class Gateway:
         url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
         data = None if body is None else json.dumps(body).encode()
         where = url.with_query(query) if query else url
-        answer = await self._call(method, where, data, headers=headers, deadline=deadline)
+        answer = await self._call(method, where, data, headers=headers, deadline=deadline, sandbox_id=sandbox_id)
         return answer.body
 
     async def healthy(self) -> None:

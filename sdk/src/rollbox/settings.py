@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from rollbox import contexts
 from rollbox.errors import InvalidArgument, Unauthenticated
 
-_START = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL and ROLLBOX_API_KEY."
+_START = (
+    "Start one on this machine with `rollbox up`, or set ROLLBOX_URL and ROLLBOX_API_KEY, "
+    "or keep an address with `rollbox config set`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,10 @@ class Settings:
 
 
 def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Find the gateway: arguments, then ROLLBOX_URL and ROLLBOX_API_KEY, then the file that `rollbox up` writes.
+    """Find the gateway: arguments, ROLLBOX_URL and ROLLBOX_API_KEY, the context, the file that `rollbox up` writes.
 
-    A key from the file is used only with the address from the file, so a local key is never sent elsewhere.
+    A context is the one that ROLLBOX_CONTEXT or `rollbox config use` names. A key from a file is used only with the
+    address from that file, so it is never sent elsewhere.
 
     Args:
         url: address of the gateway, http or https.
@@ -35,23 +40,43 @@ def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping
         environ: the process environment; tests pass their own.
 
     Raises:
-        InvalidArgument: there is no address, or it is not an http(s) address, or the file cannot be read, or the key
+        InvalidArgument: there is no address, or it is not an http(s) address, or a file cannot be read, or the key
             could not be sent (a newline at its end, most often).
         Unauthenticated: there is an address but no key for it.
-    Cost: reads at most two small files.
+    Cost: reads at most three small files.
     """
     env = os.environ if environ is None else environ
     given_url = url or env.get("ROLLBOX_URL")
     given_key = api_key or env.get("ROLLBOX_API_KEY")
     if given_url and given_key:
         return Settings(_checked(given_url), _sendable(given_key), "arguments" if url else "ROLLBOX_URL")
-    written = _written(env)
+    written = _of_context(env) or _written(env)
     if written is None and not given_url:
         places = ", ".join(str(path) for path in _places(env))
         raise InvalidArgument(f"no gateway address: ROLLBOX_URL is not set and there is none of {places}", hint=_START)
     if written and (not given_url or given_url.rstrip("/") == written.url):
         return Settings(written.url, _sendable(given_key or written.api_key), written.source)
     raise Unauthenticated(f"no API key for {given_url}: ROLLBOX_API_KEY is not set")
+
+
+def checked(url: str, api_key: str) -> Settings:
+    """Check an address and a key that are to be kept.
+
+    Raises:
+        InvalidArgument: one of them is none.
+    """
+    if not api_key:
+        raise InvalidArgument("the API key is empty")
+    return Settings(_checked(url), _sendable(api_key))
+
+
+def _of_context(env: Mapping[str, str]) -> Settings | None:
+    path = contexts.path_of(env)
+    chosen = None if path is None else contexts.read(path).chosen(env, path)
+    if chosen is None:
+        return None
+    name, context = chosen
+    return Settings(_checked(context.url), _sendable(context.key(env)), f"context {name} of {path}")
 
 
 def _places(env: Mapping[str, str]) -> list[Path]:

@@ -2,7 +2,8 @@
 
 import json
 
-from typer.testing import CliRunner
+import pytest
+from typer.testing import CliRunner, Result
 
 from rollbox import Client, Usage, sync
 from rollbox.cli import app
@@ -21,13 +22,20 @@ def test_usage_without_await(apart: FakeGateway) -> None:
     assert sync.Sandbox.create("python").usage() == USED
 
 
+def rollbox_top(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["top", *arguments])
+
+
 def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
     for _ in range(2):
         CliRunner().invoke(app, ["create", "python"])
     result = CliRunner().invoke(app, ["top"])
-    heading, *lines = result.stdout.splitlines()
+    head, _, table = result.stdout.partition("\n\n")
+    assert head.splitlines()[0].split() == ["sandboxes", "2", "running"]
+    heading, *lines = table.splitlines()
     assert heading.split() == ["id", "cpu", "cpu", "time", "memory", "disk", "processes"]
     assert [line.split()[0] for line in lines] == ["sb-1", "sb-2"]
+    assert rollbox_top("--label", "run=none").stdout.startswith("sandboxes    none")
     assert lines[0].split() == ["sb-1", "0%", "1.2s", "3Mi", "/", "2Gi", "5Gi", "2", "/", "512"]
 
 
@@ -38,3 +46,17 @@ def test_top_prints_json_once_and_tells_what_could_not_be_asked(apart: FakeGatew
     result = CliRunner().invoke(app, ["top", "sb-1", "sb-9"])
     assert result.exit_code == 2
     assert "sandbox_not_found" in result.stdout
+
+
+def test_top_asks_a_few_sandboxes_only_and_tells_pools_and_tails(apart: FakeGateway) -> None:
+    CliRunner().invoke(app, ["pool", "set", "py", "python", "--warm", "2"])
+    for _ in range(3):
+        CliRunner().invoke(app, ["create", "python"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rollbox.cli.top._MOST_ASKED", 2)
+        shown = rollbox_top().stdout
+        told = json.loads(rollbox_top("--json").stdout)
+    assert "the 2 youngest of 3 that run" in shown
+    assert shown.splitlines()[4].split()[:2] == ["pool", "ready"]
+    assert (told["states"], len(told["sandboxes"]), told["pools"][0]["name"]) == ({"running": 3}, 2, "py")
+    assert told["cold_starts_ms"]["count"] == 3

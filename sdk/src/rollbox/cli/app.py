@@ -3,6 +3,7 @@
 import gc
 import importlib
 import inspect
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,8 +12,9 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from rollbox._version import __version__
-from rollbox.cli import output
+from rollbox.cli import completion, output
 from rollbox.cli.values import taken_as_they_are
+from rollbox.contexts import CHOICE
 
 # Module and function (or group) of each command, in the order of the help. Only the module of the command that runs is
 # imported; help imports them all.
@@ -42,6 +44,8 @@ _COMMANDS = {
     "preflight": "quota:preflight",
     "capacity": "capacity:capacity",
     "doctor": "doctor:doctor",
+    "config": "config:app",
+    "completion": "completion:completion",
     "group": "group:app",
     "image": "image:app",
     "pool": "pool:app",
@@ -151,8 +155,15 @@ def rollbox(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
+    context: str | None = typer.Option(
+        None, "--context", metavar="NAME", help="Call the gateway of this context, whatever the environment says."
+    ),
 ) -> None:
     """Isolated sandboxes for untrusted code."""
+    if context is not None:
+        os.environ[CHOICE] = context
+        for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY"):
+            os.environ.pop(name, None)
 
 
 def main() -> None:
@@ -162,6 +173,7 @@ def main() -> None:
     left at the end goes with the process. Both together are a fifth of the processor time of a command.
     """
     gc.set_threshold(_COLLECT_AFTER)
+    completion.prepare()
     try:
         app()
     finally:

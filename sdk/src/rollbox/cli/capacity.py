@@ -6,35 +6,44 @@ import time
 from typing import TYPE_CHECKING
 
 from rollbox.cli import output
-from rollbox.cli.options import Json
+from rollbox.cli.options import Json, Watch
 from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
     from rollbox.capacity import Amounts, Capacity
+    from rollbox.client import Client
 
 _NODES = ("node", "sandboxes", "pods", "free cpu", "free memory", "free gpu", "more fit", "takes starts")
 _WAITING = ("sandbox", "of", "cpu", "memory", "waited", "refused in", "about", "why")
 
 
-def capacity(*, json: Json = False) -> None:
+def capacity(*, watch: Watch = False, json: Json = False) -> None:
     """Show what is free on the nodes, and which starts wait for room (operators)."""
-    seen = output.run(lambda client: client.capacity(), what="fetching the capacity", as_json=json)
+
+    async def call(client: Client) -> Capacity:
+        return await client.capacity()
+
+    seen = output.shown(
+        call, _tables, lambda seen: seen.to_json(), what="fetching the capacity", as_json=json, watch=watch
+    )
     if json:
-        output.data(seen.to_json())
         return
     if seen.known:
-        output.table(_NODES, _nodes(seen))
         there = f"{_count(seen.sandboxes, 'sandbox', 'es')} on {_count(seen.nodes_in_all, 'node')}"
         more = f"{there}; {seen.fits} more of the default size fit"
         output.message(more)
     else:
         output.message("what is free is not known here: an engine sets nothing aside, or pods cannot be listed")
-    if seen.waiting:
-        output.table(_WAITING, _waiting(seen))
     if seen.waiting_in_all:
         added = f"{seen.pending_pods} of each control plane may be Pending" if seen.pending_pods else "no node is added"
         waiting = "1 start waits" if seen.waiting_in_all == 1 else f"{seen.waiting_in_all} starts wait"
         output.message(f"{waiting} for room; {added}")
+
+
+def _tables(seen: Capacity) -> str:
+    tables = [output.written(_NODES, _nodes(seen))] if seen.known else []
+    tables += [output.written(_WAITING, _waiting(seen), told=True)] if seen.waiting else []
+    return "\n\n".join(tables)
 
 
 def _nodes(seen: Capacity) -> list[tuple[str, ...]]:

@@ -133,8 +133,8 @@ def _print(checks: list[Check]) -> None:
         textwrap.fill, width=columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     for check, mark in zip(checks, marks, strict=True):
-        typer.echo(wrap(f"{mark:<7}  {check.name:<{wide}}  {check.detail}"))
+        output.line(wrap(f"{mark:<7}  {check.name:<{wide}}  {check.detail}"))
         if check.fix and not check.ok:
-            typer.echo(wrap(f"{indent}-> {check.fix}"))
+            output.line(wrap(f"{indent}-> {check.fix}"))
     missing = [check.name for check, mark in zip(checks, marks, strict=True) if mark == "missing"]
     typer.echo(f"\nnot ready: {', '.join(missing)}" if missing else "\nready: nothing that is needed is missing")

@@ -30,6 +30,9 @@ class _Place(TypedDict):
     timeout: float | None
 
 
+Raw = Annotated[bool, typer.Option("--raw", help="Let its output control this terminal, as with -t.")]
+
+
 def exec_(
     sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")],
     command: Annotated[list[str], typer.Argument(metavar="CMD", help="After `--`: the command and its arguments.")],
@@ -48,6 +51,7 @@ def exec_(
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Forward standard input.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Run it on a terminal like this one.")] = False,
     stdin: Annotated[str | None, typer.Option(metavar="-", help="`-` is the same as `-i`.")] = None,
+    raw: Raw = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, at the end.")] = False,
 ) -> None:
     """Run a command in a sandbox; its output is streamed, and the exit code is that of the command (124 deadline,
@@ -76,14 +80,14 @@ def exec_(
         except InvalidArgument as error:
             raise _with_shell_hint(error, command) from error
         async with process:
-            return await streaming.run(process, stdin=interactive, terminal=tty)
+            return await streaming.run(process, stdin=interactive, terminal=tty, raw=raw)
 
     result = output.run(call, what=f"running {command[0]} in {sandbox_id}", as_json=json, quiet=not whole)
     if json:
         output.data(result.to_json())
     else:
         if whole:
-            _print(result)
+            _print(result, raw=raw)
         print_end(result)
     raise typer.Exit(exit_code(result))
 
@@ -114,9 +118,12 @@ def octal(name: str, text: str) -> int:
         raise InvalidArgument(f"{name} {text!r} is not an octal number, like 077") from None
 
 
-def _print(result: ExecResult) -> None:
+def _print(result: ExecResult, *, raw: bool) -> None:
+    from rollbox.cli.harmless import Harmless
+
     for stream, data in ((sys.stdout, result.stdout_bytes), (sys.stderr, result.stderr_bytes)):
-        stream.buffer.write(data)
+        harmless = Harmless()
+        stream.buffer.write(data if raw or not stream.isatty() else harmless(data) + harmless.rest())
         stream.flush()
     for name, kept, total in (
         ("stdout", result.stdout_bytes, result.stdout_total_bytes),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollbox import labels as label_rules
 from rollbox.cli import output
-from rollbox.cli.options import Json, Wait, WaitTimeout
+from rollbox.cli.options import Json, Labels, Wait, WaitTimeout, Watch
 from rollbox.cli.sandboxes import print_failures, span
 from rollbox.errors import NotFound
 
@@ -29,22 +30,23 @@ _MEMBER_COLUMNS = ("sample", "id", "state", "source", "age", "expires in", "why 
 def list_(
     *,
     ended: Annotated[bool, typer.Option("--all", "-a", help="Count ended ones too.")] = False,
+    label: Labels = None,
+    watch: Watch = False,
     json: Json = False,
 ) -> None:
     """List your groups, oldest first."""
-    from rollbox.group import GROUP_LABEL
 
-    async def call(client: Client) -> list[SandboxRecord]:
-        return await client.list(all=ended)
+    async def call(client: Client) -> dict[str, list[SandboxRecord]]:
+        return _groups(await client.list(label_rules.parse(label or ()), all=ended))
 
-    groups: dict[str, list[SandboxRecord]] = {}
-    for record in sorted(output.run(call, what="listing groups", as_json=json), key=lambda one: one.created_at_ms):
-        if name := record.labels.get(GROUP_LABEL):
-            groups.setdefault(name, []).append(record)
-    if json:
-        output.data([_summary(name, records) for name, records in groups.items()])
-    else:
-        output.table(_COLUMNS, [_row(name, records) for name, records in groups.items()])
+    output.shown(
+        call,
+        lambda groups: output.written(_COLUMNS, [_row(name, records) for name, records in groups.items()]),
+        lambda groups: [_summary(name, records) for name, records in groups.items()],
+        what="listing groups",
+        as_json=json,
+        watch=watch,
+    )
 
 
 @app.command()
@@ -62,7 +64,7 @@ def show(name: Name, json: Json = False) -> None:
     if json:
         output.data({"name": name, "members": [{"sample": _sample(one), "sandbox": one.to_json()} for one in members]})
     else:
-        output.table(_MEMBER_COLUMNS, [_member_row(one) for one in members])
+        output.table(_MEMBER_COLUMNS, [_member_row(one) for one in members], told=True)
 
 
 @app.command()
@@ -84,6 +86,16 @@ def delete(name: Name, wait: Wait = False, wait_timeout: WaitTimeout = None, jso
         if not report.deleted and not report.failed:
             output.message(f"there was no sandbox of a group {name}")
     print_failures(report, as_json=json)
+
+
+def _groups(records: Iterable[SandboxRecord]) -> dict[str, list[SandboxRecord]]:
+    from rollbox.group import GROUP_LABEL
+
+    groups: dict[str, list[SandboxRecord]] = {}
+    for record in sorted(records, key=lambda one: one.created_at_ms):
+        if name := record.labels.get(GROUP_LABEL):
+            groups.setdefault(name, []).append(record)
+    return groups
 
 
 def _latest(records: Iterable[SandboxRecord]) -> list[SandboxRecord]:

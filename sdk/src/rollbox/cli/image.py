@@ -67,7 +67,7 @@ def prefetch(
     report = output.run(call, what="pulling images", as_json=json, quiet=True)
     if not json:
         for image, there in report.here.items():
-            typer.echo(f"{image}  here on {', '.join(sorted(there))}")
+            output.line(f"{image}  here on {', '.join(sorted(there))}")
         for (image, node), error in report.failed.items():
             output.message(f"{image}  failed{f' on {node}' if node else ''}: {error.code}: {error.detail}")
     for error in report.failed.values():
@@ -140,7 +140,7 @@ def convert(
         if record is not None:
             more = ", and more, which do not" if done.more else ""
             output.message(f"{done.files} files that the command opened come first{more}")
-        typer.echo(f"{image}  {done.digest}  runs as {done.ran}")
+        output.line(f"{image}  {done.digest}  runs as {done.ran}")
 
 
 def _what_comes_first(first: Path | None, record: str | None, timeout: float) -> ConvertOptions:
@@ -185,7 +185,7 @@ def scrub_git(
         output.data(report.to_json())
         return
     for one in (report, *report.submodules):
-        typer.echo(f"{one.path}  {one.commit}  {one.objects} objects")
+        output.line(f"{one.path}  {one.commit}  {one.objects} objects")
 
 
 _MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")]

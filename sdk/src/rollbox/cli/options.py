@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every two seconds, until Ctrl-C.")]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
 ]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import typer
 
 from rollbox._problem import SandboxError
+from rollbox.errors import InvalidArgument, SandboxNotFound
+from rollbox.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -22,7 +25,17 @@ if TYPE_CHECKING:
     from rollbox.gateway import Gateway
 
 _C = TypeVar("_C")
+_Given_co = TypeVar("_Given_co", covariant=True)
 _T = TypeVar("_T")
+
+
+class _Runner(Protocol[_Given_co]):
+    """`run` or `run_on_gateway`."""
+
+    def __call__(
+        self, call: Callable[[_Given_co], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False
+    ) -> _T: ...
+
 
 EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
 INTERRUPTED = 130
@@ -31,6 +44,9 @@ BROKEN_PIPE = 141
 _SPINNER_AFTER_S = 2.0
 # A person waits: report soon that no gateway answers, instead of retrying through a restart as programs do.
 _TRIES = 3
+_WATCH_S = 2.0
+_LEAST_WIDTH = 5
+_LEAST_TOLD = 8
 
 
 def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False) -> _T:
@@ -52,8 +68,16 @@ def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = F
     return _run(lambda: client_of(retries=RetryPolicy(tries=_TRIES)), call, what, as_json=as_json, quiet=quiet)
 
 
-def run_on_gateway(call: Callable[[Gateway], Awaitable[_T]], *, what: str, as_json: bool = False) -> _T:
+def run_on_gateway(
+    call: Callable[[Gateway], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False
+) -> _T:
     """As `run`, for a call that needs none of what a client knows beside its gateway.
+
+    Args:
+        call: gets the gateway.
+        what: as for `run`.
+        as_json: as for `run`.
+        quiet: as for `run`.
 
     Raises:
         Exit: as `run`.
@@ -66,7 +90,7 @@ def run_on_gateway(call: Callable[[Gateway], Awaitable[_T]], *, what: str, as_js
 
     gateway_of = gateway_class()
     opened = partial(gateway_of, retries=RetryPolicy(tries=_TRIES))
-    return _run(lambda: aclosing(opened(settings.resolve())), call, what, as_json=as_json)
+    return _run(lambda: aclosing(opened(settings.resolve())), call, what, as_json=as_json, quiet=quiet)
 
 
 def _run(
@@ -85,7 +109,11 @@ def _run(
         if calling is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calling.cancel)
         async with opened() as client, nullcontext() if quiet else _spinner(what):
-            return await call(client)
+            try:
+                return await call(client)
+            except SandboxNotFound as error:
+                await _suggest(cast("Gateway", getattr(client, "gateway", client)), error)
+                raise
 
     try:
         return asyncio.run(called())
@@ -94,6 +122,24 @@ def _run(
     except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
         message(f"interrupted while {what}")
         raise typer.Exit(INTERRUPTED if isinstance(interruption, KeyboardInterrupt) else TERMINATED) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question whether one of the known names was meant that is like this one; "" for none."""
+    from difflib import get_close_matches
+
+    there = [*known]
+    longer = [one for one in there if name and one.startswith(name)]
+    found = longer if len(longer) == 1 else get_close_matches(name, there, n=1, cutoff=0.75)
+    return f"Did you mean {found[0]}?" if found else ""
+
+
+async def _suggest(gateway: Gateway, error: SandboxNotFound) -> None:
+    """Add to the error the id of a sandbox that was meant, where one of the owner's is alike."""
+    with suppress(SandboxError):
+        there = [record.id for record in await gateway.list(None, ended=False)]
+        if error.sandbox_id and (meant := nearest(error.sandbox_id, there)):
+            error.hint = f"{meant} {error.hint}"
 
 
 @contextmanager
@@ -148,7 +194,7 @@ def message(text: str, *, style: str = "") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style=style))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(printable_lines(text), style=style))
 
 
 def data(value: object) -> None:
@@ -156,11 +202,136 @@ def data(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows on stdout, one line each however narrow the terminal: nothing is cut, so all can be copied."""
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        typer.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+def line(text: str) -> None:
+    """Print a line for a person on stdout; names in it that would control a terminal are made harmless."""
+    typer.echo(printable_lines(text))
+
+
+def table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, told: bool = False) -> None:
+    """Print rows on stdout, one line each: into a pipe nothing is cut, on a terminal they fit its width (`fitted`)."""
+    typer.echo(written(columns, rows, told=told))
+
+
+def written(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, told: bool = False) -> str:
+    """Write rows as `table` prints them.
+
+    Args:
+        columns: their names.
+        rows: of as many cells.
+        told: the last column has sentences: on a terminal they go on in further lines, and nothing of them is cut.
+    """
+    cells = [columns, *(tuple(map(printable, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if on_terminal():
+        widths = fitted(widths, shutil.get_terminal_size().columns, least=_LEAST_TOLD if told else _LEAST_WIDTH)
+    lines = (line for row in cells for line in _lines(row, widths, told=told))
+    return "\n".join("  ".join(map(_cell, line, widths)).rstrip() for line in lines)
+
+
+def _lines(row: tuple[str, ...], widths: list[int], *, told: bool) -> Iterator[tuple[str, ...]]:
+    if not told or len(row[-1]) <= widths[-1]:
+        yield row
+        return
+    from textwrap import wrap
+
+    first, *more = wrap(row[-1], widths[-1])
+    yield (*row[:-1], first)
+    yield from ((*("" for _ in row[:-1]), text) for text in more)
+
+
+def fitted(widths: list[int], columns: int, *, least: int = _LEAST_WIDTH) -> list[int]:
+    """Make columns of a table narrower until it fits, the widest first.
+
+    The first column, which has the name or id, stays; none gets narrower than 5, and the last one not than `least`. A
+    terminal that is too narrow for that breaks the lines.
+
+    Args:
+        widths: of the columns, with two blanks between them.
+        columns: of the terminal.
+        least: of the last column.
+    """
+    found = [*widths]
+    over = sum(found) + 2 * (len(found) - 1) - columns
+    while over > 0:
+        least_of = [*(_LEAST_WIDTH for _ in found[:-1]), least]
+        room = [at for at in range(1, len(found)) if found[at] > least_of[at]]
+        if not room:
+            break
+        at = max(room, key=lambda one: found[one])
+        widest = found[at]
+        narrower = max([least_of[at], widest - over, *(found[one] for one in room if found[one] < widest)])
+        over -= widest - narrower
+        found[at] = narrower
+    return found
+
+
+def on_terminal() -> bool:
+    """Whether stdout is a terminal."""
+    return sys.stdout.isatty()
+
+
+def shown(
+    call: Callable[[_C], Awaitable[_T]],
+    text: Callable[[_T], str],
+    to_json: Callable[[_T], object],
+    *,
+    what: str,
+    as_json: bool,
+    watch: bool = False,
+    on: _Runner[_C] | None = None,
+) -> _T:
+    """Print what a call returns: once, or with `watch` anew every two seconds until Ctrl-C.
+
+    Args:
+        call: gets the client, or what `on` gives it.
+        text: writes it for people.
+        to_json: writes it for programs.
+        what: as for `run`.
+        as_json: print JSON; with `watch` one line each time.
+        watch: go on; for people only on a terminal.
+        on: `run_on_gateway` for a call that needs no more; None is `run`.
+
+    Raises:
+        Exit: as `run`; or people want to watch without a terminal.
+    """
+    runs = cast("_Runner[_C]", run) if on is None else on
+    if not watch:
+        found = runs(call, what=what, as_json=as_json)
+        told = "" if as_json else text(found)
+        data(to_json(found)) if as_json else typer.echo(told, nl=bool(told))
+        return found
+    if not as_json and not on_terminal():
+        hint = "With --json it prints a line each time, into a pipe too."
+        fail(InvalidArgument("--watch redraws a terminal, and stdout is none", hint=hint))
+    return runs(
+        lambda client: _watched(lambda: call(client), text, to_json, as_json=as_json),
+        what=what,
+        as_json=as_json,
+        quiet=True,
+    )
+
+
+async def _watched(
+    call: Callable[[], Awaitable[_T]], text: Callable[[_T], str], to_json: Callable[[_T], object], *, as_json: bool
+) -> NoReturn:
+    import asyncio
+
+    if as_json:
+        while True:
+            typer.echo(json.dumps(to_json(await call())))
+            sys.stdout.flush()
+            await asyncio.sleep(_WATCH_S)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(Text(text(await call()), no_wrap=True, overflow="ellipsis"), refresh=True)
+            await asyncio.sleep(_WATCH_S)
+
+
+def _cell(text: str, wide: int) -> str:
+    return text.ljust(wide) if len(text) <= wide else f"{text[: wide - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 @asynccontextmanager

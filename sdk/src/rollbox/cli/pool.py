@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json, ResourceArguments, with_resources
+from rollbox.cli.options import Json, ResourceArguments, Watch, with_resources
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,13 +21,20 @@ _COLUMNS = ("pool", "image", "ready", "starting", "wanted", "min", "max", "claim
 
 
 @app.command("list")
-def list_(json: Json = False) -> None:
+def list_(watch: Watch = False, json: Json = False) -> None:
     """List all pools."""
-    pools = output.run(lambda client: client.pools(), what="listing pools", as_json=json)
-    if json:
-        output.data([one.to_json() for one in pools])
-        return
-    output.table(_COLUMNS, [_row(one) for one in pools])
+
+    async def call(client: Client) -> list[Pool]:
+        return await client.pools()
+
+    output.shown(
+        call,
+        lambda pools: output.written(_COLUMNS, [_row(one) for one in pools], told=True),
+        lambda pools: [one.to_json() for one in pools],
+        what="listing pools",
+        as_json=json,
+        watch=watch,
+    )
 
 
 @app.command()
@@ -119,7 +126,7 @@ def _print(pool: Pool, *, json: bool) -> None:
     if json:
         output.data(pool.to_json())
         return
-    output.table(_COLUMNS, [_row(pool)])
+    output.table(_COLUMNS, [_row(pool)], told=True)
     for failure in pool.failures:
         output.message(f"{failure.count} starts failed: {failure.code}: {failure.detail}", style="bold red")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.exec import exit_code, print_end
+from rollbox.cli.exec import Raw, exit_code, print_end
 from rollbox.cli.options import Json
 from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
@@ -43,6 +43,7 @@ def attach(
     *,
     interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Forward standard input.")] = False,
     offset: Annotated[int, typer.Option(min=0, help="First byte of stdout and stderr to show.")] = 0,
+    raw: Raw = False,
 ) -> None:
     """Show the output of a command from its beginning, as far as it is kept, and follow it to its end; the exit code is
     that of the command. Ctrl-C leaves it running.
@@ -54,7 +55,7 @@ def attach(
         found = (await client.connect(sandbox_id)).processes
         async with await found.attach(exec_id, stdout_offset=offset, stderr_offset=offset) as process:
             process.detach()
-            return await streaming.run(process, stdin=interactive, terminal=False)
+            return await streaming.run(process, stdin=interactive, terminal=False, raw=raw)
 
     result = output.run(call, what=f"attached to {exec_id} in {sandbox_id}", quiet=True)
     print_end(result)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json, ResourceArguments, with_resources
+from rollbox.cli.options import Json, ResourceArguments, Watch, with_resources
 from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
 
@@ -40,13 +40,20 @@ def own(context: typer.Context, json: Json = False) -> None:
 
 
 @app.command("list")
-def list_(json: Json = False) -> None:
+def list_(watch: Watch = False, json: Json = False) -> None:
     """List all declared quotas (operators)."""
-    quotas = output.run(lambda client: client.quotas(), what="listing quotas", as_json=json)
-    if json:
-        output.data([one.to_json() for one in quotas])
-    else:
-        output.table(_COLUMNS, [_row(one) for one in quotas])
+
+    async def call(client: Client) -> list[Quota]:
+        return await client.quotas()
+
+    output.shown(
+        call,
+        lambda quotas: output.written(_COLUMNS, [_row(one) for one in quotas]),
+        lambda quotas: [one.to_json() for one in quotas],
+        what="listing quotas",
+        as_json=json,
+        watch=watch,
+    )
 
 
 @app.command()
@@ -115,7 +122,7 @@ def preflight(
     if json:
         output.data(told.to_json())
     else:
-        typer.echo(str(told))
+        output.line(str(told))
         for hint in dict.fromkeys(one.hint for one in told.blockers if one.hint):
             output.message(f"hint: {hint}")
     if told.blockers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.options import Json, Labels, ResourceArguments, Wait, WaitTimeout, with_resources
+from rollbox.cli.options import Json, Labels, ResourceArguments, Wait, WaitTimeout, Watch, with_resources
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from rollbox.gateway import Gateway
     from rollbox.record import DeleteReport, SandboxRecord
 
+_COLUMNS = ("id", "state", "image", "age", "expires in", "labels")
 FilesGiven = Annotated[
     list[str] | None, typer.Option("--file", metavar="LOCAL:PATH", help="A local file to copy in; may be repeated.")
 ]
@@ -72,6 +72,7 @@ def ps(
     *,
     ended: Annotated[bool, typer.Option("--all", "-a", help="Show ended ones too.")] = False,
     label: Labels = None,
+    watch: Watch = False,
     json: Json = False,
 ) -> None:
     """List your sandboxes."""
@@ -79,13 +80,17 @@ def ps(
     async def call(gateway: Gateway) -> list[SandboxRecord]:
         return await gateway.list(label_rules.parse(label or ()), ended=ended)
 
-    records = output.run_on_gateway(call, what="listing sandboxes", as_json=json)
-    if json:
-        output.data([record.to_json() for record in records])
-    else:
-        output.table(("id", "state", "image", "age", "expires in", "labels"), _rows(records))
-        if not records and sys.stdout.isatty():
-            output.message("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows ended ones")
+    records = output.shown(
+        call,
+        lambda records: output.written(_COLUMNS, _rows(records)),
+        lambda records: [record.to_json() for record in records],
+        what="listing sandboxes",
+        as_json=json,
+        watch=watch,
+        on=output.run_on_gateway,
+    )
+    if not records and not json and output.on_terminal():
+        output.message("no sandboxes; `rollbox create IMAGE` makes one, `rollbox ps --all` shows ended ones")
 
 
 def delete(

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from rollbox.cli import output
+from rollbox.cli.harmless import Harmless
 from rollbox.errors import Conflict
 from rollbox.process import OutputStream, Process
 from rollbox.result import ExecResult
@@ -20,13 +21,14 @@ from rollbox.result import ExecResult
 _PIECE_BYTES = 2**16
 
 
-async def run(process: Process, *, stdin: bool, terminal: bool) -> ExecResult:
+async def run(process: Process, *, stdin: bool, terminal: bool, raw: bool = False) -> ExecResult:
     """Forward input and output until the command ends.
 
     Args:
         process: just spawned, or attached to.
         stdin: forward this process's standard input, up to its end.
         terminal: the command has a terminal: the local one is in raw mode meanwhile, and its size is forwarded.
+        raw: pass control characters on to a terminal here, too; with `terminal` they always are.
 
     Raises:
         BrokenPipeError: the reader of this process's stdout or stderr is gone.
@@ -35,8 +37,8 @@ async def run(process: Process, *, stdin: bool, terminal: bool) -> ExecResult:
         try:
             async with asyncio.TaskGroup() as group:
                 outputs = [
-                    group.create_task(_passed(process.stdout, sys.stdout)),
-                    group.create_task(_passed(process.stderr, sys.stderr)),
+                    group.create_task(_passed(process.stdout, sys.stdout, raw=raw or terminal)),
+                    group.create_task(_passed(process.stderr, sys.stderr, raw=raw or terminal)),
                 ]
                 helpers = [group.create_task(_fed(process))] if stdin else []
                 helpers += [group.create_task(_resized(process))] if terminal else []
@@ -58,10 +60,13 @@ def window() -> tuple[int, int]:
     return (size.columns or 80, size.lines or 24)
 
 
-async def _passed(stream: OutputStream, target: TextIO) -> None:
+async def _passed(stream: OutputStream, target: TextIO, *, raw: bool) -> None:
+    harmless = None if raw or not target.isatty() else Harmless()
     async for data in stream:
         # In a thread, so that Ctrl-C works while the reader of this program's output is slow or paused.
-        await asyncio.to_thread(_written, target, data)
+        await asyncio.to_thread(_written, target, data if harmless is None else harmless(data))
+    if harmless is not None:
+        _written(target, harmless.rest())
 
 
 def _written(target: TextIO, data: bytes) -> None:

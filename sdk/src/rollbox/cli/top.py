@@ -1,44 +1,116 @@
-"""`rollbox top`."""
+"""`rollbox top`: what runs, how fast it starts, what pools have, and what sandboxes use."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.options import Json
+from rollbox.cli.options import Json, Labels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from rollbox.client import Client
+    from rollbox.pool import Pool
+    from rollbox.record import SandboxRecord
+    from rollbox.recording.tails import Tail
     from rollbox.sandbox import Sandbox
     from rollbox.usage import Usage
 
 _COLUMNS = ("id", "cpu", "cpu time", "memory", "disk", "processes")
+_POOLS = ("pool", "ready", "starting", "wanted", "claims/min", "why")
 # Between the two samples of cpu time: over less time, the cpu share would mean nothing.
 _FIRST_LOOK_S = 0.5
+# One request each, every time; the youngest are asked.
+_MOST_ASKED = 50
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One look at an installation.
+
+    Attributes:
+        records: of the owner's sandboxes that have not ended; empty where ids were given.
+        pools: None where ids were given.
+        usage: of running sandboxes, or the error of the question; of the youngest only.
+        now_ms: Unix time of the look.
+    """
+
+    records: Sequence[SandboxRecord] = ()
+    pools: Sequence[Pool] | None = None
+    usage: dict[str, Usage | SandboxError] = field(default_factory=dict)
+    now_ms: float = 0.0
+
+    @property
+    def states(self) -> dict[str, int]:
+        """How many sandboxes are in which state."""
+        return dict(Counter(one.state for one in self.records).most_common())
+
+    def created(self) -> Counter[str]:
+        """How many of them were created in the last minute, warm and cold."""
+        since_ms = self.now_ms - _MINUTE_MS
+        return Counter(one.source or "cold" for one in self.records if _asked_ms(one) >= since_ms)
+
+    def cold_starts(self) -> Tail:
+        """How long the cold starts of those that are there took."""
+        from rollbox.recording.tails import Durations
+
+        found = Durations()
+        for one in self.records:
+            if one.source != "warm" and one.ready_at_ms is not None:
+                found.add(one.ready_at_ms - one.created_at_ms)
+        return found.tail()
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it for `--json`."""
+        from rollbox.usage import Usage
+
+        usage = {name: one.to_json() for name, one in self.usage.items() if isinstance(one, Usage)}
+        if self.pools is None:
+            return {"sandboxes": usage}
+        cold = self.cold_starts()
+        return {
+            "states": self.states,
+            "created_last_minute": dict(self.created()),
+            "cold_starts_ms": {"count": cold.count, "p50": cold.p50_ms, "p99": cold.p99_ms, "max": cold.max_ms},
+            "pools": [one.to_json() for one in self.pools],
+            "sandboxes": usage,
+        }
 
 
 class _Watched:
     """The sandboxes of one `top`, and the cpu time of each at the last update."""
 
-    def __init__(self, client: Client, ids: list[str]) -> None:
+    def __init__(self, client: Client, ids: list[str], labels: dict[str, str]) -> None:
         self._client = client
         self._ids = ids
+        self._labels = labels
         self._opened: dict[str, Sandbox] = {}
         self._before: dict[str, tuple[float, float]] = {}
 
-    async def read(self) -> dict[str, Usage | SandboxError]:
-        """Fetch the usage of all concurrently; a sandbox whose request fails has the error instead."""
+    async def read(self) -> _Seen:
+        """Look at all concurrently; a sandbox whose request fails has the error instead of its usage."""
         import asyncio
 
-        ids = self._ids or [record.id for record in await self._client.list() if record.state == "running"]
+        records: list[SandboxRecord] = []
+        pools = None
+        ids = self._ids
+        if not ids:
+            records, pools = await asyncio.gather(self._client.list(self._labels), self._client.pools())
+            youngest = sorted(records, key=_asked_ms, reverse=True)
+            ids = [record.id for record in youngest if record.state == "running"][:_MOST_ASKED]
         found = await asyncio.gather(*(self._one(sandbox_id) for sandbox_id in ids))
-        return dict(zip(ids, found, strict=True))
+        return _Seen(records, pools, dict(zip(ids, found, strict=True)), time.time() * 1000)
 
     async def _one(self, sandbox_id: str) -> Usage | SandboxError:
         try:
@@ -47,6 +119,17 @@ class _Watched:
             return await self._opened[sandbox_id].usage()
         except SandboxError as error:
             return error
+
+    def text(self, seen: _Seen) -> str:
+        """Write a look for people."""
+        parts = [] if self._ids else [_head(seen)]
+        if seen.pools:
+            parts.append(output.written(_POOLS, [_pool(one) for one in seen.pools]))
+        parts.append(output.written(_COLUMNS, [self.row(*one) for one in seen.usage.items()]))
+        running = seen.states.get("running", 0)
+        if running > len(seen.usage):
+            parts.append(f"the {len(seen.usage)} youngest of {running} that run")
+        return "\n\n".join(parts)
 
     def row(self, sandbox_id: str, seen: Usage | SandboxError) -> tuple[str, ...]:
         """Build a row of the table; its cpu share is that since the row before."""
@@ -65,37 +148,36 @@ class _Watched:
 def top(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Sandboxes; all when none is given.")] = None,
     *,
+    label: Labels = None,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """Show what sandboxes use: updated until Ctrl-C on a terminal, once with --json or into a pipe."""
+    """Show what runs, how fast it starts, what pools have, and what sandboxes use (the 50 youngest): updated until
+    Ctrl-C on a terminal, once with --json or into a pipe.
+    """
     import asyncio
 
     from rich.console import Console
 
-    from rollbox.usage import Usage
-
     console = Console()
 
-    async def call(client: Client) -> dict[str, Usage | SandboxError]:
-        watched = _Watched(client, ids or [])
+    async def call(client: Client) -> _Seen:
+        watched = _Watched(client, ids or [], label_rules.parse(label or ()))
         seen = await watched.read()
         if json:
             return seen
         if console.is_terminal:
             await _refresh(watched, console, interval)
-        for one in seen.items():
-            watched.row(*one)
+        watched.text(seen)
         await asyncio.sleep(_FIRST_LOOK_S)
         seen = await watched.read()
-        output.table(_COLUMNS, [watched.row(*one) for one in seen.items()])
+        typer.echo(watched.text(seen))
         return seen
 
     seen = output.run(call, what="fetching what sandboxes use", as_json=json, quiet=True)
     if json:
-        told = {sandbox_id: one.to_json() for sandbox_id, one in seen.items() if isinstance(one, Usage)}
-        output.data({"sandboxes": told})
-    failed = [one for one in seen.values() if isinstance(one, SandboxError)]
+        output.data(seen.to_json())
+    failed = [one for one in seen.usage.values() if isinstance(one, SandboxError)]
     if ids and failed:
         output.fail(failed[-1], as_json=json)
 
@@ -104,15 +186,34 @@ async def _refresh(watched: _Watched, console: Console, interval: float) -> None
     import asyncio
 
     from rich.live import Live
-    from rich.table import Table
+    from rich.text import Text
 
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            table = Table(*_COLUMNS, box=None)
-            for one in (await watched.read()).items():
-                table.add_row(*watched.row(*one))
-            live.update(table, refresh=True)
+            seen = await watched.read()
+            live.update(Text(watched.text(seen), no_wrap=True, overflow="ellipsis"), refresh=True)
             await asyncio.sleep(interval)
+
+
+def _head(seen: _Seen) -> str:
+    from rollbox.report.words import duration
+
+    states = ", ".join(f"{count} {state}" for state, count in seen.states.items()) or "none"
+    created = ", ".join(f"{count} {source}" for source, count in seen.created().most_common()) or "none"
+    lines = [f"sandboxes    {states}", f"last minute  created {created}"]
+    if (cold := seen.cold_starts()).count:
+        tails = f"p50 {duration(cold.p50_ms)}, p99 {duration(cold.p99_ms)}, max {duration(cold.max_ms)}"
+        lines.append(f"cold starts  {tails} (of the {cold.count} that are there)")
+    return "\n".join(lines)
+
+
+def _pool(pool: Pool) -> tuple[str, ...]:
+    numbers = (pool.ready, pool.starting, pool.wanted, pool.claimed_per_minute)
+    return (pool.name, *map(str, numbers), pool.why or pool.trouble)
+
+
+def _asked_ms(record: SandboxRecord) -> int:
+    return record.claimed_at_ms or record.created_at_ms
 
 
 def _share(used: int, limit: int | None) -> str:

@@ -89,10 +89,12 @@ def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
     if as_json:
         output.data(timeline.to_json())
         return
-    for line in _story(timeline):
-        typer.echo(line)
+    for told in _story(timeline):
+        output.line(told)
     typer.echo()
-    output.table(("when", "after", "state", "what"), [_row(timeline, at) for at in range(len(timeline.moments))])
+    output.table(
+        ("when", "after", "state", "what"), [_row(timeline, at) for at in range(len(timeline.moments))], told=True
+    )
     if timeline.timings_ms:
         phases = ", ".join(f"{name} {took / 1000:.3f} s" for name, took in timeline.timings_ms.items())
         typer.echo(f"\nstart: {phases}")

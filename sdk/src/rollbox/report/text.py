@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from rollbox.printable import printable_lines
 from rollbox.report import words
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def text(report: Summary) -> str:
         ("the slowest creates", _slowest(report)),
     )
     lines = [sections[0], *(f"{title}\n{body}" for title, body in sections[1:] if body)]
-    return words_only("\n\n".join(lines)) + "\n"
+    return printable_lines("\n\n".join(lines)) + "\n"
 
 
 def where(spent_s: Mapping[str, float]) -> str:
@@ -56,11 +57,6 @@ def table(rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
         for row in found
     )
     return "\n".join(f"  {line}".rstrip() for line in lines)
-
-
-def words_only(lines: str) -> str:
-    """Make each line harmless on a terminal."""
-    return "\n".join(map(words.printable, lines.split("\n")))
 
 
 def _head(report: Summary) -> str:

@@ -45,8 +45,3 @@ def duration(milliseconds: float) -> str:
 def mask(row: Mapping[str, object]) -> str:
     """Say whether a kind of end or failure masks the sample; a delete by the owner is how a sandbox normally ends."""
     return "masks the sample" if row["masked"] and row.get("cause") != "deleted" else ""
-
-
-def printable(text: str) -> str:
-    """Make text harmless on a terminal: what is not printable, and would control it, is written as an escape."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
