@@ -27,6 +27,7 @@ from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_RECORD,
     ANNOTATION_START_BY,
     DOMAIN,
+    KEPT,
     SIDECAR_PORT,
     PodDefaults,
     pod,
@@ -379,7 +380,17 @@ class KubernetesCluster:
         troubled, confined = self._lazy_nodes.troubled, None
         if lazily is not None:
             confined = lazy.confined(lazily, sandbox_id, spec, self._eligible(), troubled)
-        manifest = pod(sandbox_id, spec, boot, defaults, start_by_ms, lazily=lazily, near=near, confined=confined)
+        manifest = pod(
+            sandbox_id,
+            spec,
+            boot,
+            defaults,
+            start_by_ms,
+            unclaimed=record is not None and record.unclaimed,
+            lazily=lazily,
+            near=near,
+            confined=confined,
+        )
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
@@ -412,6 +423,8 @@ class KubernetesCluster:
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``. Cost: one call to the API server."""
         annotations = {f"{DOMAIN}/{name.replace('_', '-')}": value for name, value in facts.items()}
+        if "claim" in facts:
+            annotations |= KEPT
         try:
             await self._client.patch(f"{self._path}/{sandbox_id}", {"metadata": {"annotations": annotations}})
         except Refused as refused:

@@ -28,6 +28,13 @@ ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
 ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
 # On a pod that is deleted so that its sandbox can be started anew: no replica takes its end for the sandbox's.
 ANNOTATION_UNDONE: Final = f"{DOMAIN}/undone"
+# What the usual autoscalers read before they empty a node: Cluster Autoscaler, and Karpenter. Without the first one
+# Cluster Autoscaler keeps every node with a pod that no controller owns, warm sandboxes included.
+KEPT: Final[Mapping[str, str]] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+MOVABLE: Final[Mapping[str, str]] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 FINALIZER: Final = f"{DOMAIN}/tombstone"
 
 SIDECAR: Final = "sidecar"
@@ -94,6 +101,7 @@ def pod(
     defaults: PodDefaults,
     start_by_ms: int,
     *,
+    unclaimed: bool = False,
     lazily: LazyImages | None = None,
     near: Sequence[tuple[str, int]] = (),
     confined: Json | None = None,
@@ -106,6 +114,7 @@ def pod(
         boot: the parameters of the start.
         defaults: what all sandboxes of the installation have in common.
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
+        unclaimed: nobody has it yet, so an autoscaler may end it with its node.
         lazily: how its node mounts the image lazily; None: the node fetches it whole.
         near: nodes that it prefers for its image, with weights from 1 to 100.
         confined: a required node affinity; None: it may come to every node.
@@ -126,6 +135,7 @@ def pod(
             "annotations": {
                 ANNOTATION_RECORD: boot.record,
                 ANNOTATION_START_BY: str(start_by_ms),
+                **(MOVABLE if unclaimed else KEPT),
                 **(lazily.annotations() if lazily else {}),
             },
             "finalizers": [FINALIZER],

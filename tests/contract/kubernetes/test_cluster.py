@@ -16,7 +16,7 @@ from controlplane.cluster.kubernetes.client import CALLS_AT_ONCE, KubernetesClie
 from controlplane.cluster.kubernetes.pods import Pods
 from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE, Removal
 from controlplane.errors import Problem
-from controlplane.model import Sandbox, SandboxSpec, dump_record
+from controlplane.model import Sandbox, SandboxSpec, dump_record, pool_owner
 from tests.contract.cluster_suite import ClusterSuite
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.eventually import eventually
@@ -149,6 +149,27 @@ async def test_a_start_that_could_not_be_sent_in_time_accuses_nobody(
     assert caught.value.code == "start_queue_timeout"
     assert [one for one in said if "API server" in one["event"]] == []
     assert api.calls.count(f"POST {PODS}") == 0
+
+
+async def test_autoscalers_may_end_what_nobody_has_and_nothing_else(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    now_ms = cluster._clock.now_ms()
+    warm = Sandbox("sb-1", pool_owner("p"), SPEC, now_ms, now_ms + 60_000, "f", pool="p")
+    await cluster.start("sb-1", SPEC, Boot("t", "k", dump_record(warm)))
+    await cluster.start("sb-2", SPEC, Boot("t", "k", dump_record(replace(warm, id="sb-2", owner="alice", pool=""))))
+
+    def told(name: str) -> dict[str, str]:
+        annotations: dict[str, str] = api.objects[PODS][name]["metadata"]["annotations"]
+        return {key: value for key, value in annotations.items() if "rollbox" not in key}
+
+    assert told("sb-1") == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+    assert told("sb-2") == kept
+    await cluster.annotate("sb-1", {"ready_at_ms": "1"})
+    assert told("sb-1") == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    await cluster.annotate("sb-1", {"claim": dump_record(warm)})
+    assert told("sb-1") == kept
 
 
 async def test_a_death_is_seen(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
