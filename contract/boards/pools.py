@@ -77,6 +77,13 @@ POOLS = Board(
                     [Query("max(rollbox_sandboxes_not_stopped{$N})", "sandboxes")],
                 ),
                 Panel(
+                    "Nodes that are emptied",
+                    [
+                        Query("max(rollbox_nodes_draining{$N})", "nodes"),
+                        Query(rate("rollbox_drained_sandboxes_total", by="step"), "sandboxes {{step}} a second"),
+                    ],
+                ),
+                Panel(
                     "Oldest sandbox by state",
                     [Query("max by (state) (rollbox_sandbox_oldest_seconds{$N})", "{{state}}")],
                     "s",

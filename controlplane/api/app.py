@@ -12,6 +12,7 @@ from controlplane.api import (
     groups,
     images,
     leases,
+    nodes,
     operators,
     pools,
     ports,
@@ -67,6 +68,7 @@ def bare_app() -> FastAPI:
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)
     app.include_router(preflight.router, prefix="/v1", dependencies=closed)
     app.include_router(capacity.router, prefix="/v1", dependencies=closed)
+    app.include_router(nodes.router, prefix="/v1", dependencies=closed)
     app.include_router(leases.router, prefix="/v1", dependencies=closed)
     app.include_router(timeline.router, prefix="/v1", dependencies=closed)
     app.include_router(about.router, prefix="/v1", dependencies=closed)

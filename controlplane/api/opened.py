@@ -83,6 +83,7 @@ async def _kubernetes(
         registry=registry,
         forged=metrics.forged_address,
         disagreed=metrics.placed_without_room,
+        cordon_drains=settings.cordon_drains,
     ) as cluster:
         yield cluster
 

@@ -68,6 +68,7 @@ class SandboxBody(BaseModel):
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
         parent: the checkpoint that it was started from; null: it was started from another image.
+        draining_at_ms: when it ends at the latest, since its node is drained; null: its node is not.
     """
 
     id: str
@@ -101,6 +102,7 @@ class SandboxBody(BaseModel):
     source: Literal["warm", "cold"]
     cold_reason: str
     parent: ParentBody | None
+    draining_at_ms: int | None
 
     @classmethod
     def of(cls, sandbox: Sandbox, place: Description) -> Self:
@@ -142,7 +144,15 @@ class SandboxBody(BaseModel):
             "source": "warm" if sandbox.warm else "cold",
             "cold_reason": sandbox.cold_reason,
             "parent": ParentBody.of(sandbox, place),
+            "draining_at_ms": draining_at_ms(sandbox),
         }
+
+
+def draining_at_ms(sandbox: Sandbox) -> int | None:
+    """When it ends at the latest, since its node is drained (Unix ms); None: it is not, or the sandbox has ended."""
+    if sandbox.draining_at_ms is None or sandbox.end is not None:
+        return None
+    return min(sandbox.draining_at_ms, sandbox.expires_at_ms)
 
 
 class UsableSandboxBody(SandboxBody):

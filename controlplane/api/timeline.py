@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from controlplane.api.context import Owner, Service
-from controlplane.api.schemas import EndBody, ParentBody
+from controlplane.api.schemas import EndBody, ParentBody, draining_at_ms
 from controlplane.cluster import Description
 from controlplane.errors import TABLE, Problem
 from controlplane.lifecycle.record.timeline import story, summary
@@ -35,6 +35,7 @@ class TimelineBody(BaseModel):
         timings_ms: how long each phase of the start took.
         requests: what it has set aside of its limits, in words.
         parent: the checkpoint that it was started from; null: it was started from another image.
+        draining_at_ms: as in the record.
     """
 
     id: str
@@ -52,6 +53,7 @@ class TimelineBody(BaseModel):
     lease: str | None
     requests: str
     parent: ParentBody | None
+    draining_at_ms: int | None
 
     @classmethod
     def of(cls, sandbox: Sandbox, place: Description, requests: str, refusal: Problem | None = None) -> Self:
@@ -84,6 +86,7 @@ class TimelineBody(BaseModel):
             lease=None if spec.lease is None else spec.lease.name,
             requests=requests,
             parent=ParentBody.of(sandbox, place),
+            draining_at_ms=draining_at_ms(sandbox),
         )
 
 

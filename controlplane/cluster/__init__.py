@@ -3,6 +3,7 @@
 May import model, errors, clock, settings. The only package that calls an engine, Kubernetes or a sidecar.
 """
 
+from controlplane.cluster.drains import Drain, NodeDrains, NodeState
 from controlplane.cluster.protocol import (
     NO_LAYERS,
     Boot,
@@ -34,10 +35,13 @@ __all__ = [
     "CommittedImage",
     "Death",
     "Description",
+    "Drain",
     "Gateways",
     "Health",
     "ImageState",
+    "NodeDrains",
     "NodeImage",
+    "NodeState",
     "NodeStore",
     "Observed",
     "OpenedFiles",

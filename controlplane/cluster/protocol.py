@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from controlplane.capacity import Amounts, Room
+from controlplane.cluster.drains import NodeDrains
 from controlplane.errors import Code, Problem
 from controlplane.model import SandboxSpec
 
@@ -277,6 +278,11 @@ class Cluster(Protocol):
 
     def placements(self) -> AsyncIterator[Placement]:
         """Yields changes of placements, without end, also of other replicas' starts; a sandbox's last one is valid."""
+        ...
+
+    @property
+    def node_drains(self) -> NodeDrains | None:
+        """Which nodes are emptied; None: the cluster is one machine, and stops with all its sandboxes."""
         ...
 
     @property

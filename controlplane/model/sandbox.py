@@ -120,6 +120,7 @@ class Sandbox:
         image_pulled_why: why whole, where lazily was possible.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
+        draining_at_ms: when it is ended at the latest, since its node is drained; None: it is not.
     """
 
     id: str
@@ -152,6 +153,7 @@ class Sandbox:
     image_pulled: Pulled = ""
     image_pulled_why: str = ""
     settings_digest: str = ""
+    draining_at_ms: int | None = None
 
     @property
     def warm(self) -> bool:

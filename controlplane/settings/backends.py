@@ -20,6 +20,7 @@ KUBERNETES_ONLY: Final = (
     "DNS_SHARDS",
     "STARTS_PER_NODE",
     "PENDING_PODS",
+    "CORDON_DRAINS",
     "PRIORITY_CLASS",
     "NODE_SELECTOR",
     "TOLERATIONS",
@@ -124,6 +125,7 @@ class KubernetesSettings:
         dns_shards: the number of headless Services that the pods' DNS names are spread over.
         starts_per_node: how many sandboxes may start on one node at a time; ``store/slots.py`` explains the rule.
         pending_pods: how many starts of each replica may have pods that fit on no node; 0 = nodes cannot be added.
+        cordon_drains: whether a node that is cordoned is emptied, whoever has cordoned it.
         priority_class: the pods' PriorityClass; empty = the cluster's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
@@ -146,6 +148,7 @@ class KubernetesSettings:
     image_pull_secrets: Sequence[str]
     kubeconfig: Path | None
     pending_pods: int = 0
+    cordon_drains: bool = False
     agent_sandbox: bool = False
     lazy_runtime_class: str = ""
     lazy_images: Sequence[str] = ()
@@ -173,6 +176,7 @@ class KubernetesSettings:
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
             kubeconfig=read.optional("KUBECONFIG", rules.file),
             pending_pods=read("PENDING_PODS", rules.count(0, 10_000), "0"),
+            cordon_drains=read("CORDON_DRAINS", rules.one_of("true", "false"), "false") == "true",
             agent_sandbox=read("AGENT_SANDBOX", rules.one_of("true", "false"), "false") == "true",
             lazy_runtime_class=lazy_runtime_class,
             lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),

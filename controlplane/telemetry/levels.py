@@ -25,6 +25,7 @@ class Levels:
     Attributes:
         pools: unclaimed sandboxes of each pool, by kind (``POOLED``); empty where this replica does not plan.
         unstopped: ended sandboxes whose node has not stopped them for two minutes.
+        nodes_draining: nodes that are emptied.
         store_up: whether the store has answered a moment ago.
         starts_limit, sandboxes_limit: of the installation; 0: no limit.
         oldest_ms: the age of the oldest sandbox in each state; a state without a sandbox may be missing.
@@ -41,6 +42,7 @@ class Levels:
     pools: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     creates_waiting: int = 0
     unstopped: int = 0
+    nodes_draining: int = 0
     starts_unplaced: int = 0
     store_up: bool = True
     starts_limit: int = 0

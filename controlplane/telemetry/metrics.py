@@ -8,6 +8,7 @@ from controlplane.telemetry.declared import DeclaredNames
 from controlplane.telemetry.families import Families
 from controlplane.telemetry.levels import POOLED, Levels
 from controlplane.telemetry.table import (
+    Drained,
     FullReason,
     FullStart,
     GaveRoom,
@@ -65,6 +66,7 @@ class Metrics:
         self._store_errors = families.counter("rollbox_store_errors")
         self._forged = families.counter("rollbox_forged_addresses")
         self._disagreements = families.counter("rollbox_placement_disagreements", get_args(Scheduled))
+        self._drained = families.counter("rollbox_drained_sandboxes", get_args(Drained))
         self._unreadable = families.counter("rollbox_store_unreadable_records")
         self._resyncs = families.counter("rollbox_store_feed_resyncs")
         self._rebuilds = families.counter("rollbox_store_rebuilds")
@@ -176,6 +178,10 @@ class Metrics:
         """Counts a sandbox that the scheduler placed nowhere although the platform saw room for it."""
         self._disagreements.labels("refused").inc()
 
+    def drained(self, step: Drained) -> None:
+        """Counts what was done with a sandbox on a node that is emptied."""
+        self._drained.labels(step).inc()
+
     def forged_address(self) -> None:
         """Counts a sandbox whose push named another address than the cluster does."""
         self._forged.inc()
@@ -236,6 +242,7 @@ class Metrics:
             self._oldest.labels(state).set(levels.oldest_ms.get(state, 0) / 1000)
         self._sandboxes_limit.set(levels.sandboxes_limit)
         self._unstopped.set(levels.unstopped)
+        self._nodes_draining.set(levels.nodes_draining)
 
     def _set_declared(self, levels: Levels) -> None:
         """The gauges of names that come and go: what is gone, or is another replica's to tell, has no series."""
@@ -259,6 +266,7 @@ class Metrics:
         self._sandboxes_limit = families.gauge("rollbox_sandboxes_limit")
         self._oldest = families.gauge("rollbox_sandbox_oldest_seconds", tuple(State))
         self._unstopped = families.gauge("rollbox_sandboxes_not_stopped")
+        self._nodes_draining = families.gauge("rollbox_nodes_draining")
         self._starts = families.gauge("rollbox_starts_in_flight")
         self._starts_limit = families.gauge("rollbox_starts_limit")
         self._queued = families.gauge("rollbox_starts_queued")

@@ -25,6 +25,7 @@ PushOutcome = Literal["accepted", "duplicate", "failure", "late", "forged", "err
 Resource = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting"]
 Room = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting", "total", "store", "turn", "nodes"]
 Scheduled = Literal["placed", "refused"]
+Drained = Literal["told", "retired", "ended"]
 Waited = Literal["admitted", "refused"]
 Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools"]
 
@@ -91,6 +92,14 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "rollbox_unclaimed_gave_way": Family(
         "counter", "", "Unclaimed sandboxes that were ended for a create that found no room.", ("room",), ()
+    ),
+    "rollbox_nodes_draining": Family("gauge", "", "Nodes that are emptied of sandboxes.", (), ()),
+    "rollbox_drained_sandboxes": Family(
+        "counter",
+        "",
+        "What was done with sandboxes on nodes that are emptied, as counted by this replica.",
+        ("step",),
+        (),
     ),
     "rollbox_sandboxes": Family("gauge", "", "Sandboxes on record.", ("state",), ()),
     "rollbox_sandboxes_limit": Family("gauge", "", "Most sandboxes of all owners together; 0: no limit.", (), ()),

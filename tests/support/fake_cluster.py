@@ -32,6 +32,7 @@ from controlplane.errors import Problem
 from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec
+from tests.support.fake_drains import FakeDrains
 
 Pusher = Callable[[str, Push], Awaitable[None]]
 
@@ -110,6 +111,7 @@ class FakeCluster:
 
     def __post_init__(self) -> None:
         self._starting = self._stopping = self._commits_made = 0
+        self.node_drains = FakeDrains(self._on_node, *({"n1", *self.nodes.values()}))
         self._committing: set[str] = set()
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
         self._placements: list[asyncio.Queue[Placement]] = []
@@ -328,6 +330,9 @@ class FakeCluster:
         self.stopped.append(sandbox_id)
         self.held.pop(sandbox_id, None)
         self._unschedule(sandbox_id)
+
+    def _on_node(self, node: str) -> Sequence[str]:
+        return [name for name, one in self.held.items() if one.death is None and self.nodes.get(name, "n1") == node]
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         node = self.nodes.get(sandbox_id, "n1")

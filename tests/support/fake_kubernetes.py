@@ -21,6 +21,7 @@ NODES: Final = "/api/v1/nodes"
 DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
 EVERYWHERE: Final = "/api/v1/pods"
 NODE_EVENTS: Final = "/api/v1/namespaces/default/events"
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 def node(name: str = "n1", ready: str = "True", **more: Any) -> Json:
@@ -54,7 +55,15 @@ class FakeKubernetes:
     """The state; what tests change, watchers are told."""
 
     objects: dict[str, dict[str, Json]] = field(
-        default_factory=lambda: {PODS: {}, EVERYWHERE: {}, NODES: {}, EVENTS: {}, NODE_EVENTS: {}, DEPLOYMENTS: {}}
+        default_factory=lambda: {
+            PODS: {},
+            EVERYWHERE: {},
+            NODES: {},
+            EVENTS: {},
+            NODE_EVENTS: {},
+            DEPLOYMENTS: {},
+            LEASES: {},
+        }
     )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
     faults: list[Fault] = field(default_factory=list)
@@ -200,6 +209,14 @@ class FakeKubernetes:
             taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
             left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
             changed["metadata"]["finalizers"] = left
+            changed["metadata"]["annotations"] = {
+                key: value for key, value in changed["metadata"]["annotations"].items() if value is not None
+            }
+            changed["spec"] = {
+                key: value
+                for key, value in {**(changed.get("spec") or {}), **(asked.get("spec") or {})}.items()
+                if value is not None
+            }
         await self.put(collection, changed)
         if changed["metadata"].get("ended") and not changed["metadata"].get("finalizers"):
             await self.remove(collection, name)

@@ -16,6 +16,8 @@ class FakeQuotas:
 
     Attributes:
         asked: bodies of preflights.
+        nodes: by name; one that is drained has one claimed sandbox less at each look.
+        drains: what was asked for: the node, and the body or None.
     """
 
     declared: dict[str, dict[str, int | None]] = field(default_factory=dict)
@@ -24,6 +26,8 @@ class FakeQuotas:
     foresight: dict[str, Any] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     capacity: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    drains: list[tuple[str, Any]] = field(default_factory=list)
 
     def _body(self, owner: str) -> dict[str, Any]:
         holds = owner if owner in self.declared else "*" if "*" in self.declared else None
@@ -57,6 +61,27 @@ class FakeQuotas:
     async def room(self, request: web.Request) -> web.Response:
         """Answer what the test has set."""
         return web.json_response(self.capacity)
+
+    async def node_list(self, request: web.Request) -> web.Response:
+        """List the nodes."""
+        return web.json_response({"nodes": list(self.nodes.values()), "nodes_in_all": len(self.nodes)})
+
+    async def node(self, request: web.Request) -> web.Response:
+        """Show one."""
+        node = self.nodes[request.match_info["name"]]
+        answer = dict(node)
+        if node["drain"]:
+            node["claimed"] = max(0, node["claimed"] - 1)
+        return web.json_response(answer)
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Drain one, or take it back."""
+        node = self.nodes[request.match_info["name"]]
+        body = await request.json() if request.method == "PUT" else None
+        self.drains.append((node["name"], body))
+        drain = {"since_ms": 1, "until_ms": 2, "by": "ops", "why": "is drained by an operator"}
+        node.update({"drain": drain, "state": "draining"} if body else {"drain": None, "state": "ready"})
+        return web.json_response(node)
 
     async def preflight(self, request: web.Request) -> web.Response:
         """Answer what the test has foreseen."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from controlplane.capacity import NOTHING, Amounts, Room
+from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import COMMITS, Commits, KeptImages
@@ -150,6 +151,11 @@ class EngineCluster:
         """See ``Cluster.placements``: there are none."""
         await asyncio.get_running_loop().create_future()
         yield Placement("", "")
+
+    @property
+    def node_drains(self) -> NodeDrains | None:
+        """See ``Cluster.node_drains``: one machine."""
+        return None
 
     @property
     def room(self) -> Room | None:

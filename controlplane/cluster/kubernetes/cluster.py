@@ -13,13 +13,16 @@ import structlog
 
 from controlplane.capacity import Amounts, Room
 from controlplane.clock import Clock, SystemClock
+from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.kubernetes import isolation, lazy
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.deaths import death
+from controlplane.cluster.kubernetes.draining import Draining
 from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
+from controlplane.cluster.kubernetes.node_leases import NodeLeases
 from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pods import Events, Pods
@@ -61,6 +64,8 @@ from controlplane.settings import NodeAgentSettings, RegistrySettings
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
+# Kubelets renew these. Without the right to watch them, a node is lost when Kubernetes says so.
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY)
 
 
@@ -82,6 +87,7 @@ class KubernetesCluster:
         forged: Callable[[], None],
         disagreed: Callable[[], None] = lambda: None,
         parts: NodeParts | None = None,
+        cordon_drains: bool = False,
     ) -> None:
         self._client = client
         self._defaults = defaults
@@ -97,8 +103,12 @@ class KubernetesCluster:
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
         self._rooms = NodeRooms(fleet, defaults.namespace, defaults.installation, disagreed)
-        self._nodes = Nodes(self._lost, self._rooms.see, self._rooms.room.drop_node)
+        self._nodes = Nodes(self._lost, self._see, self._gone)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
+        self._leases = NodeLeases(self._heard)
+        self._draining = Draining(
+            client, self._clock, fleet, self._pods.on_node, lambda: self._leases.silent, cordon_drains=cordon_drains
+        )
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
         self._events = f"/api/v1/namespaces/{defaults.namespace}/events"
         self._mine = {"labelSelector": selector(defaults.installation)}
@@ -129,6 +139,7 @@ class KubernetesCluster:
         registry: RegistrySettings | None = None,
         forged: Callable[[], None] = lambda: None,
         disagreed: Callable[[], None] = lambda: None,
+        cordon_drains: bool = False,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
 
@@ -153,6 +164,7 @@ class KubernetesCluster:
             registry: the private registry; with node agents, images of sandboxes are put into it.
             forged: called for each sandbox whose pod has another address than its readiness push named.
             disagreed: called for each sandbox that came to a node which had no room for it, as it was known here.
+            cordon_drains: whether a node that is cordoned is emptied, as one that an operator has drained.
 
         Raises:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
@@ -202,6 +214,7 @@ class KubernetesCluster:
                 forged=forged,
                 disagreed=disagreed,
                 parts=parts,
+                cordon_drains=cordon_drains,
             )
             async with cluster._watching():
                 yield cluster
@@ -246,6 +259,11 @@ class KubernetesCluster:
     def placements(self) -> AsyncIterator[Placement]:
         """See ``Cluster.placements``."""
         return self._pods.placements()
+
+    @property
+    def node_drains(self) -> NodeDrains | None:
+        """See ``Cluster.node_drains``; known from the watch of the nodes."""
+        return self._draining
 
     @property
     def room(self) -> Room | None:
@@ -449,6 +467,19 @@ class KubernetesCluster:
     def _lost(self, node: str) -> None:
         self._pods.lost(node)
 
+    def _see(self, node: Node) -> None:
+        self._rooms.see(node, silent=node.name in self._leases.silent)
+        self._draining.see(node)
+
+    def _heard(self, name: str) -> None:
+        """A node has fallen silent, or is not silent any more."""
+        if (node := self._nodes.get(name)) is not None:
+            self._see(node)
+
+    def _gone(self, node: str) -> None:
+        self._rooms.room.drop_node(node)
+        self._draining.drop(node)
+
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:
         reflectors = self._reflectors()
@@ -463,9 +494,11 @@ class KubernetesCluster:
             denied=self._rooms.room.forget,
         )
         await self._first_room(everywhere)
+        leases = Reflector(self._client, LEASES, {}, self._leases)
         isolation.check_nodes(self._fleet, self._nodes.all)
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(one.run(), name="kubernetes watch") for one in (*reflectors, everywhere)]
+            loops = [group.create_task(one.run(), name="kubernetes watch") for one in (*reflectors, everywhere, leases)]
+            loops.append(group.create_task(self._leases.run(), name="leases of nodes"))
             loops.append(group.create_task(self._near.run(), name="images of nodes"))
             try:
                 yield

@@ -59,7 +59,8 @@ def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:
     Raises:
         Problem: internal, if there is no node for sandboxes; isolation_missing, if none of them has the runtime.
     """
-    wanted = [one for one in nodes if one.takes(fleet.selector, fleet.tolerations)]
+    # Also one that is cordoned or drained: a control plane that starts meanwhile serves what runs there.
+    wanted = [one for one in nodes if one.lasting().takes(fleet.selector, fleet.tolerations)]
     if not wanted:
         labels = ", ".join(f"{key}={value}" for key, value in fleet.selector.items()) or "any"
         wish = f"labels {labels}, {len(fleet.tolerations)} tolerations"

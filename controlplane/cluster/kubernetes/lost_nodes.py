@@ -44,6 +44,10 @@ class Nodes:
         """All nodes."""
         return tuple(self._nodes.values())
 
+    def get(self, name: str) -> Node | None:
+        """A node; None: there is none."""
+        return self._nodes.get(name)
+
     def ready(self, name: str) -> bool:
         """Whether a node is Ready."""
         node = self._nodes.get(name)

@@ -13,6 +13,8 @@ Json = dict[str, Any]
 
 # Of pods of all namespaces: those on nodes that have not ended. A pod that leaves these is reported as deleted.
 ON_NODES: Final[Mapping[str, str]] = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+# Why a node takes no start although the cluster takes it for ready.
+SILENT: Final = "its kubelet does not renew its lease"
 # Of a node that does not report how many pods it takes.
 ANY_PODS: Final = 1_000_000
 
@@ -41,20 +43,26 @@ class NodeRooms:
         placed = (pod.get("spec") or {}).get("nodeName")
         return {"key": self.pods.key(pod), "node": placed if counted(pod) else "", "requests": requests_of(pod)}
 
-    def see(self, node: Node) -> None:
-        """Takes in a node that is new or has changed."""
-        if self._fleet.eligible([node]):
-            self.room.set_node(_room_of(node))
+    def see(self, node: Node, *, silent: bool = False) -> None:
+        """Takes in a node that is new or has changed; ``silent``: its kubelet says nothing."""
+        if self._fleet.eligible([node.lasting()]):
+            self.room.set_node(_room_of(node, tolerated=bool(self._fleet.eligible([node])), silent=silent))
         else:
             self.room.drop_node(node.name)
 
 
-def _room_of(node: Node) -> NodeRoom:
+def _room_of(node: Node, *, tolerated: bool, silent: bool) -> NodeRoom:
     closed = ""
     if node.ready != "True":
         closed = f"is not ready: {node.why_not_ready[:200]}"
+    elif silent:
+        closed = f"is silent: {SILENT}"
+    elif node.marks:
+        closed = node.marks[0].why
     elif not node.schedulable:
         closed = "is cordoned"
+    elif not tolerated:
+        closed = f"has taints: {', '.join(str(one.get('key')) for one in node.taints)}"
     held = {**node.allocatable, PODS: node.pods or ANY_PODS}
     return NodeRoom(node.name, amounts(held), node.labels, closed)
 

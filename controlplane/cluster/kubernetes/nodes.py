@@ -1,11 +1,12 @@
 """What the nodes have and can run, and which requests they therefore cannot honour. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from controlplane.capacity import NOTHING, ORDER, Amounts, amounts
 from controlplane.capacity.amounts import GPU, PODS, plus
+from controlplane.cluster.kubernetes.drain_marks import Mark, is_mark, marks
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.cluster.kubernetes.resources import disk_bytes, request_of
 from controlplane.errors import Problem
@@ -13,6 +14,8 @@ from controlplane.images import parse
 from controlplane.model import SandboxSpec
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
+# Taints of the node's state, which come and go.
+_OF_STATE: Final = "node.kubernetes.io/"
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 # The scheduler's resource -> the option of a create that requests it.
 _OPTIONS: Final = {
@@ -37,6 +40,7 @@ class Node:
         pods: how many pods it takes at most; 0 if it does not report it.
         images: full names of the images that it has; its kubelet reports only the largest ones.
         architecture: as images name it; empty if it does not report it.
+        marks: what says that it will go.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Node:
     pods: int = 0
     images: frozenset[str] = frozenset()
     architecture: str = ""
+    marks: tuple[Mark, ...] = ()
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
@@ -73,7 +78,12 @@ class Node:
             pods=amount((status.get("allocatable") or {}).get("pods"), 1),
             images=frozenset(str(name) for one in status.get("images") or () for name in one.get("names") or ()),
             architecture=str((status.get("nodeInfo") or {}).get("architecture") or ""),
+            marks=marks(node),
         )
+
+    def lasting(self) -> Self:
+        """The same without the taints that come and go: those of its state, and those that say that it will go."""
+        return replace(self, taints=tuple(one for one in self.taints if not _passing(one)))
 
     def takes(self, selector: Mapping[str, str], tolerations: Sequence[Mapping[str, object]]) -> bool:
         """Whether a pod with this node selector and these tolerations may run here, if there is room."""
@@ -130,10 +140,11 @@ class Fleet:
             if self.selector.get(key, value) != value:
                 detail = f"node_selector {key}={value}: this installation runs sandboxes on {key}={self.selector[key]}"
                 raise Problem("unsupported", detail, option="node_selector")
-        eligible = self.eligible(nodes)
-        if not eligible:
+        if not self.eligible(nodes):
             raise Problem("capacity_unavailable", "there is no node for sandboxes now", retry_after_ms=1000)
-        candidates = [one for one in eligible if one.takes(spec.node_selector, self.tolerations)]
+        # Also those that are cordoned or drained: what fits on one of them alone is a matter of time.
+        lasting = self.eligible([one.lasting() for one in nodes])
+        candidates = [one for one in lasting if one.takes(spec.node_selector, self.tolerations)]
         if not candidates:
             wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
             raise Problem("unsupported", f"no node for sandboxes has the labels {wanted}", option="node_selector")
@@ -163,6 +174,10 @@ def _fits(spec: SandboxSpec, request: Mapping[str, int], candidates: Sequence[No
             raise Problem("unsupported", detail, option=_OPTIONS[name], most=held)
     together = ", ".join(f"{needed} of {name}" for name, needed in wanted.items() if needed)
     raise Problem("unsupported", f"no single node has all of {together}", option="cpu_millicores.request")
+
+
+def _passing(taint: Mapping[str, str]) -> bool:
+    return str(taint.get("key")).startswith(_OF_STATE) or is_mark(taint)
 
 
 def _amounts(told: Mapping[str, object] | None) -> Mapping[str, int]:

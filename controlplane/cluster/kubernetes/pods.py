@@ -71,6 +71,10 @@ class Pods:
         """The node of a pod; empty: it is not scheduled, or there is no such pod."""
         return _node(self._pods.get(sandbox_id) or {})
 
+    def on_node(self, node: str) -> Sequence[str]:
+        """The pods on a node that have not died, by name."""
+        return [name for name, pod in self._pods.items() if _node(pod) == node and name not in self._dead]
+
     def is_unconfirmed(self, sandbox_id: str) -> bool:
         """Whether it has ended and the watch still waits for the reason."""
         return sandbox_id in self._doubted

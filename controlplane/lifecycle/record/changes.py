@@ -64,6 +64,14 @@ def pulled_whole(sandbox: Sandbox, ran: str, why: str, now_ms: int) -> Sandbox:
     return noted(changed, now_ms, "whole")
 
 
+def draining(sandbox: Sandbox, at_ms: int | None, now_ms: int) -> Sandbox:
+    """Ends at this moment (Unix ms) at the latest, since its node is drained; None: its node is not any more."""
+    if not sandbox.state.counted or sandbox.draining_at_ms == at_ms:
+        return sandbox
+    changed = replace(sandbox, draining_at_ms=at_ms, version=sandbox.version + 1)
+    return noted(changed, now_ms, "undrain" if at_ms is None else "drain")
+
+
 def key_freed(sandbox: Sandbox) -> Sandbox:
     """Has given its idempotency key back: another sandbox can take it. Also of one that has ended."""
     if sandbox.idempotency_key is None:

@@ -23,6 +23,8 @@ WORDS: Final = {
     "lease": "given to a lease",
     "detach": "taken off its lease: it outlives its client",
     "port": "a port was opened to anyone, or closed again",
+    "drain": "its node is drained: it ends soon, start what follows in a new sandbox",
+    "undrain": "its node is not drained any more",
     "adopt": "found running and put on record again",
 }
 
@@ -90,7 +92,7 @@ def summary(sandbox: Sandbox, refusal: Problem | None = None) -> str:
     if sandbox.end is not None:
         return f"It ended: {sandbox.end.detail.rstrip('.')}."
     if sandbox.state is State.RUNNING:
-        return "It runs."
+        return "It runs." if sandbox.draining_at_ms is None else "It runs, and its node is drained: it ends soon."
     if refusal is not None:
         return f"It waits for room: {refusal.code}: {refusal.detail.rstrip('.')}."
     last = story(sandbox)[-1]

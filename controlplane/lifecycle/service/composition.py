@@ -16,9 +16,11 @@ from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.drains import Drains
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
+from controlplane.lifecycle.health.silent_nodes import SilentNodes
 from controlplane.lifecycle.images import (
     Conversions,
     Copies,
@@ -83,7 +85,7 @@ class Core:
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
         starts, queue, readiness, starter: bringing sandboxes up.
-        expiry, endings, reclaimer: ending them.
+        expiry, drains, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
         owner_calls, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
@@ -134,6 +136,9 @@ class Core:
         self.queue = self.starter.queue
         self.starts = starts = Starts(self.starter, store, ledger, deps.clock, group)
         self.expiry = Expiry(deps, store, ledger)
+        nodes = deps.cluster.node_drains
+        self.drains = None if nodes is None else Drains(deps, nodes, store, ledger)
+        self._silent_nodes = None if nodes is None else SilentNodes(deps, nodes, store, ledger)
         self.reclaimer = reclaimer = Reclaimer(deps.cluster, ledger, starts.tasks, group)
         self.endings = Endings(store, ledger, reclaimer)
         # Letting in.
@@ -264,6 +269,8 @@ class Core:
         self.ledger.subscribe(self.queue.on)
         self.ledger.subscribe(self.starter.room.on)
         self.ledger.subscribe(self.expiry.on)
+        if self.drains is not None:
+            self.ledger.subscribe(self.drains.on)
         self.ledger.subscribe(self.annotations.on)
         self.ledger.subscribe(self.create_queue.on)
         self.ledger.subscribe(self.preflight.on)
@@ -274,6 +281,12 @@ class Core:
         # Last: in a group that is closing it cannot begin anything, and raises.
         self.ledger.subscribe(self.reclaimer.on)
         self.quotas.listen(self.create_queue.changed)
+
+    @property
+    def draining_nodes(self) -> int:
+        """How many nodes are emptied."""
+        nodes = self._deps.cluster.node_drains
+        return 0 if nodes is None else len(nodes.draining())
 
     async def open(self) -> None:
         """Adopts what ran before, then begins to follow the cluster, the other replicas and the time.
@@ -299,6 +312,10 @@ class Core:
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())
+        if self.drains is not None:
+            self._run("drains", self.drains.run())
+        if self._silent_nodes is not None:
+            self._run("silent nodes", self._silent_nodes.run())
         for name, loop in self.expiry.loops().items():
             self._run(name, loop)
         if self.store.shared:

@@ -27,6 +27,7 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
         pools=core.pools.levels(),
         creates_waiting=len(core.create_queue),
         unstopped=core.reclaimer.unstopped,
+        nodes_draining=core.draining_nodes,
         starts_unplaced=len(core.queue.refused) + len(core.starter.room),
         store_up=states is not None,
         starts_limit=options.starts_in_flight,

@@ -18,6 +18,7 @@ from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.service.capacity import Capacity, capacity
 from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
+from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
@@ -43,6 +44,7 @@ class Sandboxes:
         commit: see ``SandboxCommits``.
         committed: the images that were made of sandboxes.
         started_from: see ``Checkpoints``.
+        nodes: see ``Nodes``.
     """
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
@@ -69,6 +71,7 @@ class Sandboxes:
         self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
         self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
         self.started_from = core.checkpoints.started_from
+        self.nodes = Nodes(deps.cluster, core.store, deps.clock)
 
     @classmethod
     @asynccontextmanager

@@ -22,6 +22,9 @@
 {{- $overcommit := .Values.sandboxes.overcommit | default dict }}
 - {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_CPU, value: {{ dig "cpu" 0.05 $overcommit | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_MEMORY, value: {{ dig "memory" 0.125 $overcommit | quote }}}
+{{- if eq (dig "evictions" "allowed" (.Values.drain | default dict)) "refused" }}
+- {name: ROLLBOX_CONTROLPLANE_CORDON_DRAINS, value: "true"}
+{{- end }}
 - {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_IDLE_TIMEOUT_MS, value: {{ mul 1000 .Values.controlplane.idleTimeoutSeconds | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}

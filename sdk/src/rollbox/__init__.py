@@ -5,9 +5,9 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, capacity, timeline, breaker, recording, report (pure) < settings < retry < leases < transport <
-gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy < group <
-batch, run, health < client < sync, cli.
+result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings < retry < leases <
+transport < gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy <
+group < batch, run, health < client < sync, cli.
 """
 
 import importlib
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         PrefetchReport,
     )
     from rollbox.lazy import LazySandbox
+    from rollbox.node import Drain, Node
     from rollbox.options import CreateOptions
     from rollbox.pool import Pool, PoolFailure
     from rollbox.prefetch import Prefetch
@@ -72,6 +73,7 @@ __all__ = [
     "ConversionProgress",
     "CreateOptions",
     "DeleteReport",
+    "Drain",
     "End",
     "ErrorContext",
     "ExecOptions",
@@ -86,6 +88,7 @@ __all__ = [
     "Listing",
     "Moment",
     "Need",
+    "Node",
     "NodeImage",
     "NodeRoom",
     "Outcome",
@@ -141,6 +144,7 @@ _MODULES = {
     "ConversionProgress": "image",
     "CreateOptions": "options",
     "DeleteReport": "record",
+    "Drain": "node",
     "End": "record",
     "ErrorContext": "timeline",
     "ExecOptions": "request",
@@ -155,6 +159,7 @@ _MODULES = {
     "Listing": "files",
     "Moment": "timeline",
     "Need": "quota",
+    "Node": "node",
     "NodeImage": "image",
     "NodeRoom": "capacity",
     "Outcome": "batch",

@@ -17,6 +17,7 @@ from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
 from rollbox.image import Commits, NodeImage, NodeImageList
+from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions, CreateSpec
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
 from rollbox.prefetch import Prefetch
@@ -169,6 +170,46 @@ class Client:
             PermissionDenied: the key is not an operator's.
         """
         return Capacity.from_json(await self.gateway.call_api("GET", "capacity"))
+
+    async def nodes(self) -> NodeList:
+        """Return the nodes that sandboxes may run on, by name; for operators.
+
+        Raises:
+            PermissionDenied: the key is not an operator's.
+            Unsupported: it is no cluster, but one machine.
+        """
+        return [Node.from_json(one) for one in (await self.gateway.call_api("GET", "nodes"))["nodes"]]
+
+    async def node(self, name: str) -> Node:
+        """Return one node, for operators; NotFound when no sandbox may run on it."""
+        return Node.from_json(await self.gateway.call_api("GET", "nodes", _named("node", name)))
+
+    async def drain_node(self, name: str, deadline: float | None = None) -> Node:
+        """Cordon a node and empty it, for operators; repeat it to set another deadline.
+
+        Nothing new comes there, warm sandboxes end at once, claimed ones at their own end or at the deadline: then as
+        `sandbox_evicted`, after their owners could hear of it (`Sandbox.draining_at`).
+
+        Args:
+            name: of the node.
+            deadline: seconds after which what is left there ends; 0: at once; None: as long as sandboxes may live.
+
+        Raises:
+            NotFound: no sandbox may run on such a node.
+            Unsupported: this installation may not change nodes, or is one machine.
+        Cost: one request; `node` says how far it has come.
+        """
+        within_ms = None if deadline is None else request.milliseconds("deadline", deadline) if deadline else 0
+        body = {"within_ms": within_ms}
+        return Node.from_json(await self.gateway.call_api("PUT", "nodes", _named("node", name), "drain", body=body))
+
+    async def undrain_node(self, name: str) -> Node:
+        """Take a drain back, also in the middle, for operators. Idempotent.
+
+        Raises:
+            Conflict: something else than `drain_node` has the node emptied, such as a cloud that takes it away.
+        """
+        return Node.from_json(await self.gateway.call_api("DELETE", "nodes", _named("node", name), "drain"))
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.

@@ -70,6 +70,7 @@ class SandboxRecord:
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
     `image_pulled` says how its node was to get the image: "full" before it starts, "lazy" while it runs; "": not known.
     `image_pulled_why` says why "full", where the nodes could have pulled it lazily.
+    `draining_at_ms` says when it ends at the latest, since its node is drained; None: it is not.
     `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """
 
@@ -104,6 +105,7 @@ class SandboxRecord:
     image_pulled: str = ""
     image_pulled_why: str = ""
     parent: Parent | None = None
+    draining_at_ms: int | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

@@ -544,6 +544,21 @@ class Sandbox:
         return self._record.id
 
     @property
+    def draining_at(self) -> float | None:
+        """When it ends at the latest, in seconds since 1970 as `time.time()` has them, since its node is drained.
+
+        None: as far as this client has heard, its node is not. After this moment, and until the sandbox is replaced,
+        calls raise `SandboxEvicted`: a fault of the platform, with `retry` new_sandbox. `refresh` asks now.
+        """
+        at_ms = self._record.draining_at_ms
+        return None if at_ms is None else at_ms / 1000
+
+    async def refresh(self) -> SandboxRecord:
+        """Get its record anew, ended or not. Cost: one request."""
+        self._record = await self._gateway.get(self.id)
+        return self._record
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """Its labels."""
         return self._record.labels

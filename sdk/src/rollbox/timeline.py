@@ -35,6 +35,7 @@ class Timeline:
         lease: the name of the client's lease that keeps it alive; None: it outlives its client.
         parent: the checkpoint that it was started from; None: of no checkpoint.
         requests: what it has set aside of its limits, in words; empty: not told.
+        draining_at_ms: when it ends at the latest, since its node is drained (Unix ms); None: it is not.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Timeline:
     lease: str | None = None
     parent: Parent | None = None
     requests: str = ""
+    draining_at_ms: int | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Timeline:

@@ -94,6 +94,7 @@ class PlayedCluster:
         yield Placement("", "")
 
     room = None
+    node_drains = None
 
     def request(self, spec: SandboxSpec) -> Amounts:
         return NOTHING

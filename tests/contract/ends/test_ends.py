@@ -138,6 +138,17 @@ async def stopped_by_operator(at: Ground) -> str:
     return sandbox.id
 
 
+async def drained(at: Ground) -> str:
+    sandbox = await at.create(lease=None)
+    await at.client.drain_node("n1", 30)
+    await asyncio.sleep(1)
+    told = await sandbox.refresh()
+    assert sandbox.draining_at is not None
+    assert (told.state, sandbox.draining_at < sandbox.record.expires_at_ms / 1000) == ("running", True)
+    await asyncio.sleep(30)
+    return sandbox.id
+
+
 async def silent(at: Ground) -> str:
     sandbox, *_ = [await at.create(lease=None) for _ in range(5)]
     at.sidecars.dead.add(at.cluster._address(sandbox.id))
@@ -201,6 +212,7 @@ WAYS: dict[str, Way] = {
     "no_room": refusing("capacity_unavailable"),
     "stopped_by_operator": stopped_by_operator,
     "died": dying("sandbox_lost"),
+    "drained": drained,
     "silent": silent,
     "dead_when_claimed": dead_when_claimed,
     "lost_in_restart": lost_in_restart,

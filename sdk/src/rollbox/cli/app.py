@@ -43,6 +43,7 @@ _COMMANDS = {
     "delete": "sandboxes:delete",
     "preflight": "quota:preflight",
     "capacity": "capacity:capacity",
+    "node": "node:app",
     "doctor": "doctor:doctor",
     "config": "config:app",
     "completion": "completion:completion",

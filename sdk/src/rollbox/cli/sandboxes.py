@@ -142,7 +142,10 @@ def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:
     now_ms = time.time() * 1000
     for record in sorted(records, key=lambda record: record.created_at_ms):
         state = f"{record.state} ({record.end.cause})" if record.end else record.state
-        left = "" if record.end else span((record.expires_at_ms - now_ms) / 1000)
+        if record.draining_at_ms is not None:
+            state = f"{state} (node drained)"
+        ends_ms = record.draining_at_ms or record.expires_at_ms
+        left = "" if record.end else span((ends_ms - now_ms) / 1000)
         labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
         age = span((now_ms - record.created_at_ms) / 1000)
         rows.append((record.id, state, record.image, age, left, labels))

@@ -113,10 +113,12 @@ def _own_story(timeline: Timeline) -> list[str]:
     if end is None:
         lease = "it ends soon after its client has gone" if timeline.lease else "it outlives its client"
         idle = f"when idle for {timeline.idle_timeout_ms / 1000:g} s" if timeline.idle_timeout_ms else "never when idle"
+        at_ms = timeline.expires_at_ms if timeline.draining_at_ms is None else timeline.draining_at_ms
+        drained = "" if timeline.draining_at_ms is None else ", since its node is drained"
         return [
             f"{timeline.id}: {timeline.state}, {timeline.image}",
             timeline.summary,
-            f"ends: {_clock(timeline.expires_at_ms)} at the latest; {idle}; {lease}",
+            f"ends: {_clock(at_ms)} at the latest{drained}; {idle}; {lease}",
             *([f"has set aside {timeline.requests}"] if timeline.requests else []),
         ]
     return [

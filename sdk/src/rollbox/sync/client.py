@@ -14,6 +14,7 @@ from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
+from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
@@ -80,6 +81,22 @@ class Client:
     def capacity(self) -> Capacity:
         """As `rollbox.Client.capacity`."""
         return run(self.inner.capacity())
+
+    def nodes(self) -> NodeList:
+        """As `rollbox.Client.nodes`."""
+        return run(self.inner.nodes())
+
+    def node(self, name: str) -> Node:
+        """As `rollbox.Client.node`."""
+        return run(self.inner.node(name))
+
+    def drain_node(self, name: str, deadline: float | None = None) -> Node:
+        """As `rollbox.Client.drain_node`."""
+        return run(self.inner.drain_node(name, deadline))
+
+    def undrain_node(self, name: str) -> Node:
+        """As `rollbox.Client.undrain_node`."""
+        return run(self.inner.undrain_node(name))
 
     def set_quota(self, owner: str, **limits: Unpack[QuotaLimits]) -> Quota:
         """As `rollbox.Client.set_quota`."""

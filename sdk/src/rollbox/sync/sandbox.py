@@ -158,6 +158,15 @@ class Sandbox:
         return self.inner.labels
 
     @property
+    def draining_at(self) -> float | None:
+        """As `rollbox.Sandbox.draining_at`."""
+        return self.inner.draining_at
+
+    def refresh(self) -> SandboxRecord:
+        """As `rollbox.Sandbox.refresh`."""
+        return run(self.inner.refresh())
+
+    @property
     def record(self) -> SandboxRecord:
         """As `rollbox.Sandbox.record`."""
         return self.inner.record

@@ -147,3 +147,14 @@ def test_an_image_is_known_by_its_full_name(name: str, full: str) -> None:
     has["status"]["images"] = [{"names": [full], "sizeBytes": 1}, {"names": None}]
     assert FLEET.have(name, [Node.of(has)])
     assert not FLEET.have("other", [Node.of(has)])
+
+
+def test_what_fits_on_a_drained_node_alone_is_no_mistake_of_its_caller() -> None:
+    small, large = nodes()
+    gone = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    large = Node.of({**node("large"), "spec": gone})
+    wish = SandboxSpec(image="a", cpu_millicores=Range(request=1500, limit=1500))
+    FLEET.check(wish, [small, large])
+    with pytest.raises(Problem, match="no node for sandboxes") as caught:
+        FLEET.check(wish, [large])
+    assert caught.value.code == "capacity_unavailable"

@@ -43,6 +43,7 @@ FULL = Sandbox(
     image_stale=True,
     image_pulled="full",
     image_pulled_why="it was not converted yet",
+    draining_at_ms=11,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have
@@ -60,9 +61,10 @@ NOT_CARRIED = {
     "timeline",
     "callers",
     "abandoned_at_ms",
+    "draining_at_ms",
     "spec",  # of the spec: its environment, which may hold secrets
 }
-# What callers have no use for, or get by a call of its own (the timeline). `pool` and `claimed_at_ms` are `source`.
+# What callers have no use for, or get by a call of its own (the timeline). `pool` is `source`.
 NOT_SHOWN = {
     "version",
     "fingerprint",
@@ -70,7 +72,6 @@ NOT_SHOWN = {
     "address",
     "ports_revision",
     "pool",
-    "claimed_at_ms",
     "claim_id",
     "timeline",
     "callers",

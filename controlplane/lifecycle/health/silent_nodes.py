@@ -1,0 +1,135 @@
+"""``SilentNodes``: ends what is on a node that has gone, without waiting until the cluster takes it for lost.
+
+A node whose kubelet is silent may run on, and so may its sandboxes. So they are tried, from here and through a gateway:
+while one of them answers, none is ended. What is not known (no gateway can be asked) ends nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from controlplane.cluster import NodeDrains
+from controlplane.errors import Problem
+from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.model import UP, Sandbox
+from controlplane.store import StoreLostError, UnreadableRecordError
+
+LOOK_EVERY_S: Final = 2.0
+# A sidecar that is there answers within milliseconds.
+ANSWERS_WITHIN_S: Final = 3.0
+# Of a node's sandboxes: when so many are tried twice, and none answers, there is no node.
+TRIED: Final = 8
+ROUNDS: Final = 2
+AT_ONCE: Final = 16
+
+
+class SilentNodes:
+    """Looks at nodes that are silent. ``run`` is its loop, at every replica.
+
+    Args:
+        deps: the cluster, its sidecars and gateways.
+        nodes: which are silent.
+        store: has the records.
+        ledger: ends sandboxes.
+    """
+
+    def __init__(self, deps: Dependencies, nodes: NodeDrains, store: RecoveringStore, ledger: Ledger) -> None:
+        self._deps = deps
+        self._nodes = nodes
+        self._store = store
+        self._ledger = ledger
+        self._rounds: dict[str, int] = {}  # rounds in a row in which nothing on a node has answered
+        self._log = structlog.get_logger("silent nodes")
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.look()
+            except (Problem, StoreLostError) as problem:
+                self._log.warning("silent nodes not looked at, retrying", detail=str(problem))
+            except Exception:
+                # A loop that ends takes the control plane with it.
+                self._log.exception("silent nodes not looked at, retrying")
+
+    async def look(self) -> None:
+        """Looks once at each node that is silent.
+
+        Raises:
+            Problem: the store does not answer.
+            StoreLostError: it has lost its content.
+        """
+        silent = self._nodes.silent()
+        self._rounds = {node: count for node, count in self._rounds.items() if node in silent}
+        for node in silent:
+            there = await self._records(self._nodes.sandboxes(node))
+            if there and not await self._answers([one for one in there if one.state in UP][:TRIED]):
+                self._rounds[node] = self._rounds.get(node, 0) + 1
+            else:
+                self._rounds.pop(node, None)
+            if self._rounds.get(node, 0) >= ROUNDS and node in self._nodes.silent():
+                await self._end(node, there)
+
+    async def _records(self, sandbox_ids: Sequence[str]) -> Sequence[Sandbox]:
+        found: list[Sandbox] = []
+        for sandbox_id in sandbox_ids:
+            # A record of another version is left to replicas of that.
+            with suppress(UnreadableRecordError):
+                record = await self._store.peek(sandbox_id)
+                if record is not None and record.end is None:
+                    found.append(record)
+        return found
+
+    async def _answers(self, some: Sequence[Sandbox]) -> bool:
+        """Whether one of them answers, or it is not known; False without any: of a start nobody has anything yet."""
+        if not some:
+            return False
+        if any(await asyncio.gather(*map(self._here, some))):
+            return True
+        # A gateway that waits for a sandbox says so only after a while. One that has reached another node meanwhile
+        # need not be waited for.
+        limit_s = ANSWERS_WITHIN_S if await self._gateways_reach_others() else None
+        told = await asyncio.gather(*(self._there(one, limit_s) for one in some))
+        return any(told) or all(one is None for one in told)
+
+    async def _here(self, sandbox: Sandbox) -> bool:
+        try:
+            async with asyncio.timeout(ANSWERS_WITHIN_S):
+                await self._deps.sidecars.health(sandbox.address or "", self._deps.key.token(sandbox).text)
+        except (Problem, TimeoutError):
+            return False
+        return True
+
+    async def _there(self, sandbox: Sandbox, limit_s: float | None) -> bool | None:
+        """Whether a gateway reaches it; None: that cannot be told."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._deps.gateways.reaches(sandbox.id, self._deps.key.token(sandbox).text)
+        except TimeoutError:
+            return False
+
+    async def _gateways_reach_others(self) -> bool:
+        silent = self._nodes.silent()
+        others = (node.name for node in self._nodes.nodes() if node.name not in silent)
+        for some in filter(None, map(self._nodes.sandboxes, others)):
+            there = [one for one in await self._records(some[:1]) if one.state in UP]
+            if there:
+                return bool(await self._there(there[0], ANSWERS_WITHIN_S))
+        return False
+
+    async def _end(self, node: str, there: Sequence[Sandbox]) -> None:
+        why = f"node {node} has gone: its kubelet does not renew its lease, and nothing there answers"
+        self._log.warning("node has gone, its sandboxes end", node=node, sandboxes=len(there))
+        by, free = self._deps.cluster.describe().backend, asyncio.Semaphore(AT_ONCE)
+
+        async def end(sandbox: Sandbox) -> None:
+            async with free:
+                await self._ledger.end(sandbox.id, Problem("node_lost", why), by)
+
+        await asyncio.gather(*map(end, there))
