@@ -72,6 +72,7 @@ async def _kubernetes(
         dns_shards=settings.dns_shards,
         starts_per_node=settings.starts_per_node,
         priority_class=settings.priority_class,
+        scheduler=settings.scheduler,
         node_selector=settings.node_selector,
         tolerations=settings.tolerations,
         image_pull_secrets=settings.image_pull_secrets,

@@ -7,6 +7,7 @@ from typing import Final
 from controlplane.capacity.amounts import Amounts
 
 Selector = Mapping[str, str]
+ANY_SLOTS: Final = 1 << 50
 ANYWHERE: Final[Collection[str]] = frozenset()
 
 
@@ -17,12 +18,14 @@ class NodeRoom:
     Attributes:
         allocatable: what pods may request there.
         closed: why it takes no start now; empty: it takes some.
+        slots: how many sandboxes it takes at most, besides what else bounds them.
     """
 
     name: str
     allocatable: Amounts
     labels: Mapping[str, str] = field(default_factory=dict)
     closed: str = ""
+    slots: int = ANY_SLOTS
 
     def takes(self, selector: Selector, off: Collection[str] = ANYWHERE) -> bool:
         """Whether a start may come to it.

@@ -26,9 +26,14 @@ class Taken:
 
 
 class Occupied:
-    """Nodes, and what is taken of each; what is taken counts also while its node is not known."""
+    """Nodes, and what is taken of each; what is taken counts also while its node is not known.
 
-    def __init__(self) -> None:
+    Args:
+        packs: the scheduler fills one node after the other, and does not spread.
+    """
+
+    def __init__(self, *, packs: bool = False) -> None:
+        self._sign = -1 if packs else 1
         self._nodes: dict[str, NodeRoom] = {}
         self._taken: dict[str, Taken] = {}
         self._free: dict[str, Amounts] = {}
@@ -101,26 +106,40 @@ class Occupied:
 
     def fit_alone(self, request: Amounts, selector: Selector, off: Collection[str]) -> int:
         """How many fit when no sandbox of this installation runs."""
-        alone = (
-            minus(one.allocatable, minus(taken.pods, taken.sandboxes))
-            for one in self.open(selector, off)
-            for taken in (self.taken(one.name),)
-        )
-        return sum(times(room, request) for room in alone)
+        count = 0
+        for one in self.open(selector, off):
+            taken = self.taken(one.name)
+            left = minus(one.allocatable, minus(taken.pods, taken.sandboxes))
+            count += times((*left[:4], min(left[4], one.slots)), request)
+        return count
+
+    def without_slots(self) -> list[str]:
+        """Nodes that take no further sandbox for want of slots alone, which no scheduler knows of; by name."""
+        return [
+            name
+            for name, node in sorted(self._nodes.items())
+            if node.slots < node.allocatable[-1] and node.slots <= self.taken(name).sandboxes[-1]
+        ]
 
     def takes_in(self, node: str, requests: Amounts) -> bool:
         """Whether it fits beside the pods there; reservations only say where a pod may come to. True: not known."""
         known = self._nodes.get(node)
-        return known is None or fits(minus(known.allocatable, self.taken(node).pods), requests)
+        if known is None:
+            return True
+        taken = self.taken(node)
+        return taken.sandboxes[-1] < known.slots and fits(minus(known.allocatable, taken.pods), requests)
 
     def likely(self, request: Amounts, selector: Selector, off: Collection[str]) -> str:
-        """The node that the scheduler would most likely choose: the least allocated of those with room; or none."""
+        """The node that the scheduler would most likely choose of those with room: the least allocated; or none.
+
+        Where the scheduler packs, the most allocated.
+        """
         best, score = "", -inf
         for one in self.open(selector, off):
             free = self._free[one.name]
             if not fits(free, request):
                 continue
-            spare = sum((free[at] - request[at]) / (one.allocatable[at] or 1) for at in _SCORED)
+            spare = self._sign * sum((free[at] - request[at]) / (one.allocatable[at] or 1) for at in _SCORED)
             if spare > score:
                 best, score = one.name, spare
         return best
@@ -141,9 +160,10 @@ class Occupied:
 
     def _count(self, name: str) -> None:
         if (node := self._nodes.get(name)) is not None:
-            taken = self._taken.get(name)
-            left = node.allocatable if taken is None else minus(node.allocatable, plus(taken.pods, taken.reserved))
-            self._free[name] = left
+            taken = self.taken(name)
+            left = minus(node.allocatable, plus(taken.pods, taken.reserved))
+            slots = node.slots - taken.sandboxes[-1] - taken.reserved[-1]
+            self._free[name] = (*left[:4], min(left[4], slots))
 
 
 def scarcest(free: Amounts, request: Amounts) -> tuple[float, str, int]:

@@ -33,11 +33,12 @@ class Room:
 
     Args:
         disagreed: called for each sandbox that came to a node which by this arithmetic had no room for it.
+        packs: the scheduler fills one node after the other, and does not spread.
     """
 
-    def __init__(self, disagreed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, disagreed: Callable[[], None] = lambda: None, *, packs: bool = False) -> None:
         self._disagreed = disagreed
-        self._occupied = Occupied()
+        self._occupied = Occupied(packs=packs)
         self._pods: dict[str, tuple[str, Amounts]] = {}
         self._shapes: dict[Amounts, Amounts] = {}
         self._reserved: dict[str, tuple[str, _Wish]] = {}  # by sandbox: its node, and what for
@@ -199,6 +200,10 @@ class Room:
     def free(self) -> Sequence[Free]:
         """What is free on each node, by name."""
         return list(self._occupied.all())
+
+    def without_slots(self) -> Sequence[str]:
+        """Nodes that take no further sandbox for want of slots alone, which no scheduler knows of; by name."""
+        return self._occupied.without_slots()
 
     def nodes(self) -> Mapping[str, NodeRoom]:
         """All nodes, by name."""

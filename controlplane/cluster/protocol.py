@@ -61,12 +61,14 @@ class Placement:
 
     Attributes:
         node: empty: the sandbox fits on no node at present.
-        why: the scheduler's reason, if it fits on none.
+        why: the scheduler's reason, if it fits on none; the node's, if that has turned it away.
+        turned_away_by: the node that the scheduler had chosen, and that has refused it; ``node`` is empty then.
     """
 
     sandbox_id: str
     node: str
     why: str = ""
+    turned_away_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

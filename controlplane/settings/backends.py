@@ -22,6 +22,7 @@ KUBERNETES_ONLY: Final = (
     "PENDING_PODS",
     "CORDON_DRAINS",
     "PRIORITY_CLASS",
+    "SCHEDULER",
     "NODE_SELECTOR",
     "TOLERATIONS",
     "IMAGE_PULL_SECRETS",
@@ -127,6 +128,7 @@ class KubernetesSettings:
         pending_pods: how many starts of each replica may have pods that fit on no node; 0 = nodes cannot be added.
         cordon_drains: whether a node that is cordoned is emptied, whoever has cordoned it.
         priority_class: the pods' PriorityClass; empty = the cluster's default.
+        scheduler: that places the pods, and packs; empty = the cluster's default.
         kubeconfig: None = the pod's own service account.
         agent_sandbox: whether SandboxWarmPools of kubernetes-sigs/agent-sandbox are kept filled too.
         lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty = none are.
@@ -149,6 +151,7 @@ class KubernetesSettings:
     kubeconfig: Path | None
     pending_pods: int = 0
     cordon_drains: bool = False
+    scheduler: str = ""
     agent_sandbox: bool = False
     lazy_runtime_class: str = ""
     lazy_images: Sequence[str] = ()
@@ -171,6 +174,7 @@ class KubernetesSettings:
             dns_shards=read("DNS_SHARDS", rules.count(1, 256), "16"),
             starts_per_node=read("STARTS_PER_NODE", rules.count(1, 1024), "8"),
             priority_class=read("PRIORITY_CLASS", str.strip, ""),
+            scheduler=read("SCHEDULER", str.strip, ""),
             node_selector=read.optional("NODE_SELECTOR", rules.labels) or {},
             tolerations=read.optional("TOLERATIONS", rules.objects) or (),
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),

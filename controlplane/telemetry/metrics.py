@@ -182,6 +182,10 @@ class Metrics:
         """Counts what was done with a sandbox on a node that is emptied."""
         self._drained.labels(step).inc()
 
+    def turned_away(self) -> None:
+        """Counts a sandbox that the scheduler placed on a node which then refused it."""
+        self._disagreements.labels("turned_away").inc()
+
     def forged_address(self) -> None:
         """Counts a sandbox whose push named another address than the cluster does."""
         self._forged.inc()

@@ -100,6 +100,7 @@ class FakeCluster:
     fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
     lazy_images: str = ""  # beginning of the names of images that are mounted lazily
     not_lazy: tuple[str, ...] = ()  # nodes that mount none
+    turning_away: tuple[str, ...] = ()  # nodes that refuse what the scheduler places there
     unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
     trouble: str = ""  # of nodes that mount no image lazily now
     unreadable: dict[str, str] = field(default_factory=dict)  # why files of lazily mounted images are not read
@@ -277,13 +278,23 @@ class FakeCluster:
         """What a scheduler does: by the pods that are there alone."""
         request = self.request(spec)
         off = self.kept_off(spec, lazily=self.lazily(spec))
-        for one in room.free():
+        avoid = self.held[sandbox_id].boot.avoid
+        for one in sorted(room.free(), key=lambda one: one.node.name in avoid):
             if one.node.takes(spec.node_selector, off) and fits(plus(one.free, one.reserved), request):
+                if one.node.name in self.turning_away:
+                    self.turn_away(sandbox_id, one.node.name)
+                    return False
                 room.put(sandbox_id, one.node.name, request)
                 self.place(sandbox_id, one.node.name)
                 return True
         self.place(sandbox_id, "", "0/1 nodes are available: 1 Insufficient cpu.")
         return False
+
+    def turn_away(self, sandbox_id: str, node: str) -> None:
+        """What a kubelet does that has no room for what the scheduler has placed there."""
+        self.placed[sandbox_id] = away = Placement(sandbox_id, "", "OutOfcpu", turned_away_by=node)
+        for told in self._placements:
+            told.put_nowait(away)
 
     def reschedule(self, sandbox_id: str) -> None:
         """Looks again at a sandbox that was placed nowhere."""

@@ -31,6 +31,7 @@ from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_START_BY,
     DOMAIN,
     KEPT,
+    MOST_AVOIDED,
     SIDECAR_PORT,
     PodDefaults,
     pod,
@@ -102,7 +103,9 @@ class KubernetesCluster:
         self._log = structlog.get_logger("kubernetes")
         self._near = NearNodes(parts.agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
-        self._rooms = NodeRooms(fleet, defaults.namespace, defaults.installation, disagreed)
+        self._rooms = NodeRooms(
+            fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
+        )
         self._nodes = Nodes(self._lost, self._see, self._gone)
         self._pods = Pods(self._clock, self._nodes.trouble, forged)
         self._leases = NodeLeases(self._heard)
@@ -128,6 +131,7 @@ class KubernetesCluster:
         dns_shards: int,
         starts_per_node: int,
         priority_class: str,
+        scheduler: str = "",
         node_selector: Mapping[str, str],
         tolerations: Sequence[Mapping[str, object]],
         image_pull_secrets: Sequence[str],
@@ -147,6 +151,7 @@ class KubernetesCluster:
             namespace: the namespace of the sandboxes' pods.
             sidecar_image: holds the binaries of the sidecar and of the target.
             priority_class: the pods' PriorityClass; empty: the cluster's default.
+            scheduler: that places them, and packs; empty: the cluster's default.
             node_selector: labels of the nodes that sandboxes may run on.
             tolerations: taints that sandboxes tolerate, as in a pod.
             image_pull_secrets: names of secrets in ``namespace``.
@@ -178,6 +183,7 @@ class KubernetesCluster:
             runtime_class=runtime_class,
             dns_shards=dns_shards,
             priority_class=priority_class,
+            scheduler=scheduler,
             node_selector=node_selector,
             tolerations=tolerations,
             image_pull_secrets=image_pull_secrets,
@@ -398,6 +404,7 @@ class KubernetesCluster:
         troubled, confined = self._lazy_nodes.troubled, None
         if lazily is not None:
             confined = lazy.confined(lazily, sandbox_id, spec, self._eligible(), troubled)
+        confined = lazy.kept_off(confined, self._rooms.room.without_slots()[:MOST_AVOIDED])
         manifest = pod(
             sandbox_id,
             spec,

@@ -69,13 +69,13 @@ _ENDED_BY_OTHERS: Final = frozenset({0, 128, 128 + 9, 128 + 15, 255})
 
 
 def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
-    """The death of a pod; None while it runs or may still start.
+    """The death of a pod; None while it runs or may still start, if need be on another node (``turned_away``).
 
     Args:
         pod: the API's object, or the part of it that ``trimmed`` keeps.
         node_trouble: why its node is considered lost; None if it is not, or is not known.
     """
-    if undone(pod):
+    if undone(pod) or turned_away(pod) is not None:
         return None
     for judge in (_memory, _evicted, _rejected, _waiting):
         if (verdict := judge(pod)) is not None:
@@ -91,6 +91,15 @@ def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
 def undone(pod: Pod) -> bool:
     """Whether it is deleted so that its sandbox can be started anew."""
     return bool((pod["metadata"].get("annotations") or {}).get(ANNOTATION_UNDONE))
+
+
+def turned_away(pod: Pod) -> str | None:
+    """Why its kubelet has refused it, before anything of it ran, so that it can start elsewhere; None: it has not."""
+    status = _status(pod)
+    reason = str(status.get("reason") or "")
+    if status.get("phase") != "Failed" or not reason.startswith(_FULL):
+        return None
+    return f"the node turned the pod away: {reason}: {_cut(str(status.get('message') or ''))}"
 
 
 def misplaced(pod: Pod) -> Verdict | None:
@@ -175,8 +184,6 @@ def _rejected(pod: Pod) -> Verdict | None:
         return "node_lost", words or "the node controller has given the node up"
     if status.get("phase") != "Failed":
         return None
-    if reason.startswith(_FULL):
-        return "capacity_unavailable", f"the node turned the pod away: {reason}: {words}"
     if reason in _SHUTDOWN:
         return "sandbox_evicted", f"{reason}: {words}"
     return None

@@ -121,6 +121,15 @@ def unable(lazy: LazyImages, spec: SandboxSpec, nodes: Sequence[Node], troubled:
     return frozenset(one.name for one in nodes if one.name not in able)
 
 
+def kept_off(confined: Json | None, nodes: Sequence[str]) -> Json | None:
+    """A required affinity that leaves these nodes out, too."""
+    if not nodes:
+        return confined
+    terms: list[Json] = [{}] if confined is None else confined["nodeSelectorTerms"]
+    more = not_on(nodes)
+    return {"nodeSelectorTerms": [{**one, "matchFields": [*one.get("matchFields", ()), *more]} for one in terms]}
+
+
 def not_on(nodes: Sequence[str]) -> list[Json]:
     """Requirements of an affinity that leave these nodes out.
 

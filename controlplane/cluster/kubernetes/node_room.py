@@ -7,7 +7,7 @@ from controlplane.capacity import NodeRoom, Room, amounts
 from controlplane.capacity.amounts import PODS
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pod_requests import counted, requests_of
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.podspec import DOMAIN, LABEL_INSTALLATION, LABEL_SANDBOX
 
 Json = dict[str, Any]
 
@@ -15,6 +15,10 @@ Json = dict[str, Any]
 ON_NODES: Final[Mapping[str, str]] = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 # Why a node takes no start although the cluster takes it for ready.
 SILENT: Final = "its kubelet does not renew its lease"
+# Says on a node how many sandboxes it takes at most; 0: none.
+LABEL_SLOTS: Final = f"{DOMAIN}/slots"
+DEFAULT_SLOTS: Final = 256
+MOST_DIGITS: Final = 7
 # Of a node that does not report how many pods it takes.
 ANY_PODS: Final = 1_000_000
 
@@ -31,10 +35,13 @@ class NodeRooms:
         namespace: of this installation's sandboxes; other pods may be there, too.
         installation: the value of their label.
         disagreed: see ``Room``.
+        packs: see ``Room``.
     """
 
-    def __init__(self, fleet: Fleet, namespace: str, installation: str, disagreed: Callable[[], None]) -> None:
-        self.room = Room(disagreed)
+    def __init__(
+        self, fleet: Fleet, namespace: str, installation: str, disagreed: Callable[[], None], *, packs: bool
+    ) -> None:
+        self.room = Room(disagreed, packs=packs)
         self.pods = _PodMirror(self.room, namespace, installation)
         self._fleet = fleet
 
@@ -64,7 +71,12 @@ def _room_of(node: Node, *, tolerated: bool, silent: bool) -> NodeRoom:
     elif not tolerated:
         closed = f"has taints: {', '.join(str(one.get('key')) for one in node.taints)}"
     held = {**node.allocatable, PODS: node.pods or ANY_PODS}
-    return NodeRoom(node.name, amounts(held), node.labels, closed)
+    return NodeRoom(node.name, amounts(held), node.labels, closed, _slots(node.labels.get(LABEL_SLOTS, "")))
+
+
+def _slots(label: str) -> int:
+    """How many sandboxes a node takes, by its label; a label that is no such number counts as none."""
+    return int(label) if label.isascii() and label.isdigit() and len(label) < MOST_DIGITS else DEFAULT_SLOTS
 
 
 class _PodMirror:

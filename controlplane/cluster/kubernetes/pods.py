@@ -13,6 +13,7 @@ from controlplane.cluster.kubernetes.deaths import (
     eviction,
     misplaced,
     sandbox_trouble,
+    turned_away,
     undone,
     unexplained,
     unscheduled,
@@ -93,7 +94,8 @@ class Pods:
         """See ``Cluster.placement``."""
         pod = self._pods.get(sandbox_id) or {}
         if node := _node(pod):
-            return Placement(sandbox_id, node)
+            why = turned_away(pod)
+            return Placement(sandbox_id, node) if why is None else Placement(sandbox_id, "", why, turned_away_by=node)
         why = unscheduled(pod)
         return None if why is None else Placement(sandbox_id, "", why)
 
@@ -192,7 +194,7 @@ class Pods:
             if misplaced(pod) is not None:
                 self._forged()
             self._report(judged)
-        elif words is not None or unscheduled(pod) is not None:
+        elif words is not None or unscheduled(pod) is not None or turned_away(pod) is not None:
             self._set_deadline(name, pod)
         else:
             self._forget_deadline(name)
@@ -237,7 +239,9 @@ class Pods:
         pod = self._pods.get(name)
         if pod is None or name in self._dead or name in self._stopping:
             return
-        if (why := unscheduled(pod)) is not None:
+        if (why := turned_away(pod)) is not None:
+            self._report(Death(name, "capacity_unavailable", why))
+        elif (why := unscheduled(pod)) is not None:
             self._report(Death(name, "capacity_unavailable", f"no node takes it: {why}"))
         elif not _running(pod):
             detail = f"the node could not make its pod sandbox: {self._words.get(name, '')[:400]}"

@@ -67,6 +67,7 @@ class PodDefaults:
             for those of the pod, as under gVisor.
         pids_limit: the default limit of processes in a sandbox; None: they cannot be limited.
         lazy: the nodes' lazy pulling; None: they have none.
+        scheduler: places them; empty: the cluster's default.
     """
 
     namespace: str
@@ -82,6 +83,7 @@ class PodDefaults:
     commands_in_sidecar: bool = False
     pids_limit: int | None = None
     lazy: LazyImages | None = None
+    scheduler: str = ""
 
 
 def selector(installation: str) -> str:
@@ -216,6 +218,7 @@ def _placement(spec: SandboxSpec, defaults: PodDefaults, affinity: Json) -> Json
     """The fields for the scheduler; empty ones are left out, since they would override the cluster's defaults."""
     wishes: Json = {
         "priorityClassName": defaults.priority_class,
+        "schedulerName": defaults.scheduler,
         "nodeSelector": {**spec.node_selector, **(defaults.node_selector or {})},
         "affinity": affinity,
         "tolerations": [dict(one) for one in defaults.tolerations],

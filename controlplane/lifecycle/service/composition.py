@@ -379,6 +379,10 @@ class Core:
         # Side by side: each is a message to the store, and those of a herd would come one after the other.
         async with asyncio.TaskGroup() as hearing:
             async for placement in self._deps.cluster.placements():
+                if placement.turned_away_by:
+                    again = self.starter.elsewhere.again(placement)
+                    hearing.create_task(again, name=f"elsewhere {placement.sandbox_id}")
+                    continue
                 self.starter.room.placed(placement)
                 if placement.sandbox_id in self.queue:
                     hearing.create_task(self.queue.placed(placement), name=f"placed {placement.sandbox_id}")

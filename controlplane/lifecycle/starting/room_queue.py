@@ -166,12 +166,18 @@ class RoomQueue:
         """The starts that wait for room at this replica, of one owner or of all, oldest first."""
         return [self._place(one) for one in self._lines.all() if owner in (None, one.sandbox.owner)]
 
-    def again(self, sandbox_id: str) -> None:
-        """Keeps room for a start whose pod is about to be replaced by one that does not mount its image lazily."""
+    def again(self, sandbox_id: str, *, whole: bool = False) -> None:
+        """Keeps room for a start whose pod is about to be replaced.
+
+        Args:
+            sandbox_id: of which sandbox.
+            whole: by one that does not mount its image lazily.
+        """
         start, room = self._waiters.get(sandbox_id), self._room
         if start is None or room is None:
             return
-        start = self._waiters[sandbox_id] = replace(start, lazily=False)
+        if whole:
+            start = self._waiters[sandbox_id] = replace(start, lazily=False)
         room.again(sandbox_id, *self._where(start))
 
     @property

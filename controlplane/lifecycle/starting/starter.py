@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, Literal
 
 from controlplane.cluster import Boot
@@ -14,6 +15,7 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.starting.elsewhere import Elsewhere
 from controlplane.lifecycle.starting.fallback import Fallback
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
@@ -58,7 +60,9 @@ class Starter:
         self._metrics = deps.metrics
         self._awaited: dict[str, Copy | Conversion] = {}
         self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
-        self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=self.room.again)
+        keep_whole = partial(self.room.again, whole=True)
+        self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
+        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room.again)
         self.queue = StartQueue(store, deps.cluster, at_once)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
@@ -183,12 +187,16 @@ class Starter:
         with self._readiness.awaited(sandbox.id, phases) as started, self._judging(sandbox, pin, over) as judged:
             token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
             boot = Boot(token, self._key.public_text, dump_record(sandbox), avoid, layers)
-            answer = await self._cluster.start(sandbox.id, sandbox.spec.model_copy(update={"image": pin.name}), boot)
-            phases.lap("start")
-            phases.timings_ms.update(answer.timings_ms)
-            started.set_result(answer)
-            judged.append(await self._fallback.watch(sandbox, pin, plain, boot, over))
-            settled = await asyncio.shield(over)
+            spec = sandbox.spec.model_copy(update={"image": pin.name})
+            with self.elsewhere.under_way(sandbox.id, spec, boot):
+                answer = await self._cluster.start(sandbox.id, spec, boot)
+                phases.lap("start")
+                phases.timings_ms.update(answer.timings_ms)
+                started.set_result(answer)
+                if taken_on and (placement := self._cluster.placement(sandbox.id)) and placement.turned_away_by:
+                    await self.elsewhere.again(placement)
+                judged.append(await self._fallback.watch(sandbox, pin, plain, boot, over))
+                settled = await asyncio.shield(over)
             if "start" not in settled.timings_ms:
                 for phase in set(_OURS) & phases.timings_ms.keys():
                     self._metrics.phase(phase, phases.timings_ms[phase], "pool" if sandbox.unclaimed else "cold")

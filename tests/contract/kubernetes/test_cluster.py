@@ -151,6 +151,25 @@ async def test_a_start_that_could_not_be_sent_in_time_accuses_nobody(
     assert api.calls.count(f"POST {PODS}") == 0
 
 
+async def test_what_a_node_turns_away_is_told_as_a_placement_and_ends_at_its_deadline(
+    api: FakeKubernetes, cluster: KubernetesCluster
+) -> None:
+    spec = SandboxSpec(image="a", start_timeout_ms=2_000)
+    now_ms = cluster._clock.now_ms()
+    record = Sandbox("sb-1", "alice", spec, now_ms, now_ms + 60_000, "f")
+    await cluster.start("sb-1", spec, Boot("t", "k", dump_record(record)))
+    seen = asyncio.create_task(first_death(cluster))
+    pod = api.objects[PODS]["sb-1"]
+    refused = {"phase": "Failed", "reason": "OutOfpods", "message": "Too many pods"}
+    await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}, "status": refused})
+    async for placement in cluster.placements():
+        if placement.turned_away_by:
+            break
+    assert (placement.node, placement.turned_away_by) == ("", "n1")
+    assert placement.why == "the node turned the pod away: OutOfpods: Too many pods"
+    assert (await seen)[:2] == ("sb-1", "capacity_unavailable")
+
+
 async def test_autoscalers_may_end_what_nobody_has_and_nothing_else(
     api: FakeKubernetes, cluster: KubernetesCluster
 ) -> None:

@@ -1,6 +1,6 @@
 """What is free on nodes, against counting everything anew after each change."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -187,6 +187,39 @@ def test_nodes_that_a_start_may_not_come_to_have_no_room_for_it() -> None:
     assert not one.reserve("sb-2", REQUEST, {}, off, anyway=True)
     assert one.free()[0].reserved[0] == 0
     assert one.tell(REQUEST, {}, frozenset({"a", "b"})) == "none of 2 nodes mounts images lazily now"
+
+
+def test_a_node_takes_no_more_sandboxes_than_it_has_slots_whatever_else_is_there() -> None:
+    told: list[None] = []
+    one = Room(lambda: told.append(None))
+    one.set_node(replace(node("a", pods=20), slots=3))
+    one.replace([("default/x", "a", (0, 0, 0, 0, 1)), ("sb-0", "a", REQUEST)])
+    small = (1, 0, 0, 0, 1)
+    assert (one.fit(small, {}), one.fit_alone(small, {})) == (2, 3)
+    assert one.reserve("sb-1", small, {})
+    one.put("sb-2", "a", small)
+    assert one.fit(small, {}) == 0
+    assert "0 places for pods left" in one.tell(small, {})
+    assert not one.without_slots()
+    one.put("sb-1", "a", small)
+    assert one.without_slots() == ["a"]
+    one.put("default/y", "a", (0, 0, 0, 0, 1))
+    assert not told
+    one.put("sb-3", "a", small)
+    assert len(told) == 1
+    # Where pods are what is scarce the scheduler knows of it.
+    one.set_node(replace(node("a", pods=3), slots=3))
+    assert not one.without_slots()
+
+
+@pytest.mark.parametrize(("packs", "likely"), [(False, "b"), (True, "a")])
+def test_a_reservation_is_where_the_scheduler_puts_the_pod(*, packs: bool, likely: str) -> None:
+    one = Room(packs=packs)
+    one.set_node(node("a"))
+    one.set_node(node("b"))
+    one.replace([("default/x", "a", REQUEST)])
+    assert one.reserve("sb-1", REQUEST, {})
+    assert [free.node.name for free in one.free() if free.reserved[-1]] == [likely]
 
 
 def test_a_node_that_is_over_committed_takes_what_requests_nothing_of_that() -> None:

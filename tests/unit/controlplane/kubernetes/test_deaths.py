@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, unscheduled
+from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, turned_away, unscheduled
 from controlplane.cluster.kubernetes.trimmed import trimmed
 
 IMAGE = "registry.example/team/unauthorized-not-found:429"
@@ -105,11 +105,6 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         pod(phase="Failed", reason="Terminated", message="Pod was terminated in response to imminent node shutdown."),
         "sandbox_evicted",
         "shutdown",
-    ),
-    "turned away": (
-        pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu"),
-        "capacity_unavailable",
-        "cpu",
     ),
     "no such tag": (pull(f'failed to resolve reference "{IMAGE}": {IMAGE}: not found'), "image_not_found", "not found"),
     "no such repository": (
@@ -291,3 +286,14 @@ def test_a_missing_runtime_is_told_from_trouble_that_passes() -> None:
     assert missing is not None
     assert missing[0] == "isolation_missing"
     assert sandbox_trouble("Failed to create pod sandbox: context deadline exceeded") is None
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfmemory", "OutOfpods", "UnexpectedAdmissionError", "NodeAffinity"])
+def test_what_a_node_turns_away_is_not_dead_but_can_start_elsewhere(reason: str) -> None:
+    away = pod(phase="Failed", reason=reason, message="Pod was rejected: Node didn't have enough resource: cpu")
+    assert death(away) is None
+    told = turned_away(away)
+    assert told is not None
+    assert told.startswith(f"the node turned the pod away: {reason}: Pod was rejected")
+    for other in (pod(phase="Running", reason=reason), pod(phase="Failed", reason="Evicted", message=reason)):
+        assert turned_away(other) is None

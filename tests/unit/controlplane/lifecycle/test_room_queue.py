@@ -194,6 +194,26 @@ async def test_where_nodes_can_come_a_bounded_number_goes_to_the_scheduler() -> 
         assert len(cluster.started) == 6
 
 
+async def test_what_a_node_turns_away_starts_on_another_one() -> None:
+    room = room_for(0, a=2, b=1)
+    cluster = FakeCluster(room=room, turning_away=("a",))
+    async with world(cluster, options=MANY) as plane:
+        made = await plane.create(OWNER, SPEC)
+        assert cluster.placed[made.sandbox.id].node == "b"
+        assert cluster.undone == [made.sandbox.id]
+        assert await counted(plane, "rollbox_placement_disagreements_total", scheduler="turned_away") == 1
+        assert sum(free.reserved[-1] for free in room.free()) == 0
+
+
+async def test_what_every_node_turns_away_ends_with_the_nodes_words() -> None:
+    cluster = FakeCluster(room=room_for(0, a=2, b=2), turning_away=("a", "b"))
+    async with world(cluster, options=MANY) as plane:
+        with pytest.raises(Problem, match="3 nodes have turned it away, at last [ab]: OutOfcpu") as refused:
+            await plane.create(OWNER, SPEC)
+        assert refused.value.code == "capacity_unavailable"
+        assert len(cluster.undone) == 2
+
+
 class Contrary(FakeCluster):
     """A scheduler that sees a reason of its own against small sandboxes."""
 

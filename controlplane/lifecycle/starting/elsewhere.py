@@ -1,0 +1,90 @@
+"""``Elsewhere``: a start whose pod its node turns away goes on on another node.
+
+Two schedulers that share a node do not see what the other one has just put there, so the node's kubelet refuses what is
+too much. Nothing of such a pod has run; the replica that runs the start makes another one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+
+from controlplane.cluster import Boot, Cluster, Placement
+from controlplane.errors import Problem
+from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
+from controlplane.model import SandboxSpec
+from controlplane.model.states import Event
+from controlplane.telemetry import Metrics
+
+# What two schedulers do to one another does not happen often in a row, and a device that fails turns every pod away.
+MOST_TRIES: Final = 3
+
+
+@dataclass(slots=True)
+class _Start:
+    spec: SandboxSpec
+    boot: Boot
+    nodes: list[str] = field(default_factory=list)  # that turned it away
+    busy: bool = False
+
+
+class Elsewhere:
+    """The starts of this replica that are with the cluster.
+
+    Args:
+        cluster: makes their pods.
+        ledger: has their records.
+        metrics: counts what was turned away.
+        keep: keeps room for a sandbox whose pod is about to be replaced.
+    """
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, metrics: Metrics, keep: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._metrics = metrics
+        self._keep = keep
+        self._starts: dict[str, _Start] = {}
+        self._log = structlog.get_logger("elsewhere")
+
+    @contextmanager
+    def under_way(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Iterator[None]:
+        """Says what its pod is made of, for the block."""
+        self._starts[sandbox_id] = _Start(spec, boot)
+        try:
+            yield
+        finally:
+            del self._starts[sandbox_id]
+
+    async def again(self, placement: Placement) -> None:
+        """Makes another pod of a sandbox that its node has turned away; ends it, where several have. Never raises."""
+        start = self._starts.get(placement.sandbox_id)
+        if start is None or start.busy:
+            return
+        start.busy = True
+        try:
+            await self._anew(placement, start)
+        except Problem as problem:
+            await self._ledger.end_with_retries(placement.sandbox_id, problem, PLATFORM, Event.FAIL)
+        finally:
+            start.busy = False
+
+    async def _anew(self, placement: Placement, start: _Start) -> None:
+        self._metrics.turned_away()
+        start.nodes.append(placement.turned_away_by)
+        sandbox_id, tries = placement.sandbox_id, len(start.nodes)
+        if tries >= MOST_TRIES:
+            detail = f"{tries} nodes have turned it away, at last {placement.turned_away_by}: {placement.why}"
+            raise Problem("capacity_unavailable", detail, sandbox_id=sandbox_id)
+        self._log.warning(
+            "a node has turned a sandbox away, another one is tried",
+            sandbox_id=sandbox_id,
+            node=placement.turned_away_by,
+            why=placement.why,
+        )
+        self._keep(sandbox_id)
+        await self._cluster.undo_start(sandbox_id)
+        if self._starts.get(sandbox_id) is start:
+            avoid = (*start.boot.avoid, *start.nodes)
+            await self._cluster.start(sandbox_id, start.spec, replace(start.boot, avoid=avoid))
