@@ -16,7 +16,7 @@ EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis registry prometheus image demo test test-quick lint check gate hunt observability coverage bench fuzz structure contract clean figures upgrade \
-	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster
+	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,18 @@ chaos: setup ## kill clients, gateways, control planes and Redis for 180 s (SECO
 
 chaos-cluster: venv build engine ## the same on the real cluster, with faults of node, gVisor and network too, for 600 s (SECONDS=N, SEED=N); then the long tests
 	$(if $(SECONDS),ROLLBOX_CHAOS_SECONDS=$(SECONDS)) $(if $(SEED),ROLLBOX_CHAOS_SEED=$(SEED)) $(BIN)/python -m tests.levels soak-cluster
+
+scale: venv build redis ## 4,096 sandboxes on 16 simulated nodes under the real control plane, with churn, an upgrade and a lost node; report and plots in build/scale
+	$(BIN)/python -m tests.levels scale
+
+scale-long: venv build redis ## the same with 16,384 on 64 nodes, and a zone that is lost (about an hour)
+	$(BIN)/python -m tests.scale --long
+
+scale-week: venv ## what pools and headroom cost and save: a simulated week of RL traffic on 1,000 nodes; table and plots in build/scale
+	$(BIN)/python -m tests.scale.simulate
+
+density: build cluster images ## 256 live gVisor sandboxes on the real node, and what they cost it; report in build/scale
+	$(BIN)/python -m tests.scale.density
 
 cluster: venv ## start a real single-node Kubernetes with gVisor on this machine (or check the cluster of KUBECONFIG)
 	$(BIN)/python -m tests.cluster up

@@ -51,6 +51,13 @@ def _why_no_go() -> str | None:
     return None if shutil.which("go") else "go is not on PATH"
 
 
+def _why_no_namespace() -> str | None:
+    missing = [name for name in ("go", "cargo", "nft", "unshare", "redis-server") if shutil.which(name) is None]
+    if missing:
+        return f"there is no {missing[0]} on PATH"
+    return None if os.geteuid() == 0 else "a network namespace needs root"
+
+
 def _why_no_helm() -> str | None:
     try:
         program("helm")
@@ -100,6 +107,7 @@ PURE = (
     "unit/controlplane",
     "unit/bench",
     "unit/chaos",
+    "unit/scale",
     "unit/test_cluster_parts.py",
     "unit/test_docstrings.py",
     "unit/test_lint.py",
@@ -144,6 +152,8 @@ LEVELS = (
     # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
     Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
     _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),
+    # A cluster of its own, of simulated nodes: beside the others, since it measures.
+    Level("scale", (Plain(_python("-m", "tests.scale")),), budget_s=900, fresh_s=2400, why_not=_why_no_namespace),
 )
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "test": ("pure", "unit", "contract", "rust", "go", "local", "chart"),

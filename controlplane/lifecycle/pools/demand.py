@@ -38,14 +38,14 @@ class Demand:
         before = self._refill_ms
         self._refill_ms = took_ms if before is None else (1 - WEIGHT) * before + WEIGHT * took_ms
 
-    def claimed(self, at_ms: int) -> None:
-        """Adds a claim. If the clock has jumped back, it counts in the last known second."""
+    def claimed(self, at_ms: int, times: int = 1) -> None:
+        """Adds claims of one moment. If the clock has jumped back, they count in the last known second."""
         second = at_ms // 1000
         if self._seconds and second <= self._seconds[-1][0]:
             last, count = self._seconds.pop()
-            self._seconds.append((last, count + 1))
+            self._seconds.append((last, count + times))
         else:
-            self._seconds.append((second, 1))
+            self._seconds.append((second, times))
         self._forget(second)
 
     def per_minute(self, now_ms: int) -> int:

@@ -73,6 +73,9 @@ cilium() {
 
 helm() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
+# Simulated nodes. Only where it is named: no test of the real node needs it.
+kwok() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
+
 # Programs of ours: the part of a node that the product brings, and what makes images for it.
 snapshotter() {
   cd "$node"
@@ -107,8 +110,8 @@ make_one() {
 main() {
   mkdir -p "$cache"
   local name folder
-  # Helm alone serves the tests of the chart, which need no cluster.
-  [ "${components[*]}" = helm ] || ../../../setup/packages.sh "${packages[@]}"
+  # Helm alone serves the tests of the chart, which need no cluster, and kwok needs nothing beside it.
+  [ "${components[*]}" = helm ] || [ "${components[*]}" = kwok ] || ../../../setup/packages.sh "${packages[@]}"
   for name in "${components[@]}"; do
     exec 9> "$cache/$name.lock"
     flock 9

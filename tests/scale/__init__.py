@@ -1,0 +1,1 @@
+"""Simulations: whole clusters of played nodes under the real control plane, and weeks of traffic in virtual time."""
