@@ -83,7 +83,8 @@ class Simulation:
             figures.update({"pods": count, "per_second": count / self.curves["bare pods"][-1]})
             figures["requests_each"] = requests.per_pod(asked, await asyncio.to_thread(requests.served), count)
         async with self.phase("bare pods removed"):
-            await self.api.delete(PODS, {"gracePeriodSeconds": 0})
+            gone = (self.api.delete(f"{PODS}/{BARE}{number}", {"gracePeriodSeconds": 0}) for number in range(count))
+            await asyncio.gather(*gone)
             while any(name.startswith(BARE) for name in self.sidecars.pods_running):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.1)
 

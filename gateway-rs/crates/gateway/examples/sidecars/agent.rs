@@ -21,12 +21,8 @@ const AGENT: &str = "/rollbox.agent.v1.Agent/";
 /// Answers one sandbox's calls.
 pub fn service(
     sidecar: Arc<Sidecar>,
-) -> impl Service<
-    Request<Incoming>,
-    Response = Response<Body>,
-    Error = Infallible,
-    Future: Send + 'static,
-> + Clone
+) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
++ Clone
 + Send
 + 'static {
     service_fn(move |request: Request<Incoming>| {

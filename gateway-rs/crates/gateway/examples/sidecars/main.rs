@@ -5,7 +5,11 @@
 //! Every address of this machine is one pod's: a connection is answered by the sidecar of the address that it came to,
 //! and nobody answers at an address without a pod. Tokens are verified as real sidecars do. Reads one JSON object a
 //! line from standard input (see `orders`), and serves until that ends.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a program of the tests: it stops at what is wrong")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a program of the tests: it stops at what is wrong"
+)]
 
 mod agent;
 mod orders;

@@ -40,7 +40,10 @@ pub async fn follow(pods: Arc<Pods>, port: u16) {
             Order::Tell { tell } => {
                 assert!(tell, "it is only ever true");
                 let ran = pods.ran.load(Ordering::Relaxed);
-                println!("{}", json!({"pods": pods.count(), "acknowledged": pods.acknowledged(), "ran": ran}));
+                println!(
+                    "{}",
+                    json!({"pods": pods.count(), "acknowledged": pods.acknowledged(), "ran": ran})
+                );
             }
         }
     }

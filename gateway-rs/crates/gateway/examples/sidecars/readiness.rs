@@ -48,7 +48,8 @@ async fn acknowledged(sidecar: &Sidecar, push: &Push) {
 }
 
 async fn attempt(id: &str, push: &Push) -> std::io::Result<u16> {
-    let body = json!({"sandbox_id": id, "kernel": KERNEL, "boot_us": {"probed": 3}, "address": push.address}).to_string();
+    let body = json!({"sandbox_id": id, "kernel": KERNEL, "boot_us": {"probed": 3}, "address": push.address})
+        .to_string();
     let head = format!(
         "POST /v1/ready HTTP/1.1\r\nHost: rollbox\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",

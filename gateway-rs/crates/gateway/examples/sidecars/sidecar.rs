@@ -54,7 +54,12 @@ impl Pods {
 
     /// The sandboxes that have been acknowledged.
     pub fn acknowledged(&self) -> usize {
-        self.by_address.lock().unwrap().values().filter(|one| one.acknowledged.load(Ordering::Relaxed)).count()
+        self.by_address
+            .lock()
+            .unwrap()
+            .values()
+            .filter(|one| one.acknowledged.load(Ordering::Relaxed))
+            .count()
     }
 
     pub fn count(&self) -> usize {
