@@ -56,7 +56,9 @@ class TimelineBody(BaseModel):
     draining_at_ms: int | None
 
     @classmethod
-    def of(cls, sandbox: Sandbox, place: Description, requests: str, refusal: Problem | None = None) -> Self:
+    def of(
+        cls, sandbox: Sandbox, place: Description, requests: str, refusal: Problem | None = None, pulling: str = ""
+    ) -> Self:
         """From the record.
 
         Args:
@@ -64,6 +66,7 @@ class TimelineBody(BaseModel):
             place: what is true of all sandboxes there.
             requests: what it has set aside, in words.
             refusal: the reason if no node takes the sandbox.
+            pulling: what its node pulls, for people; empty: nothing.
         """
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
@@ -72,7 +75,7 @@ class TimelineBody(BaseModel):
             state=sandbox.state,
             image=spec.image,
             labels=spec.labels,
-            summary=summary(sandbox, refusal),
+            summary=summary(sandbox, refusal, pulling),
             end=None if sandbox.end is None else EndBody.of(sandbox.end),
             advice="" if entry is None else entry.hint,
             retry=None if entry is None else entry.retry,
@@ -95,4 +98,5 @@ async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineB
     """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
     requests = service.filled(sandbox.spec)[1]
-    return TimelineBody.of(sandbox, service.description, requests, service.refusal(sandbox))
+    pulling = await service.pulling(sandbox)
+    return TimelineBody.of(sandbox, service.description, requests, service.refusal(sandbox), pulling)

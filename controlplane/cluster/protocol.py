@@ -123,6 +123,21 @@ class SandboxNode:
     ready: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Pulling:
+    """A pull that is under way.
+
+    Attributes:
+        node: that pulls.
+        image: as the node was given it.
+        since_ms: when it began (Unix ms), by the node's clock.
+    """
+
+    node: str
+    image: str
+    since_ms: int
+
+
 # Of an image of which nothing is known.
 NO_LAYERS: Final[Mapping[str, int]] = {}
 # On the machine; not there, but in its registry; not known before it is pulled.
@@ -276,6 +291,14 @@ class Cluster(Protocol):
 
     def placement(self, sandbox_id: str) -> Placement | None:
         """A sandbox's placement by the last event; None: not known, or not started. Cost: no call."""
+        ...
+
+    async def pulling(self, sandbox_id: str) -> Pulling | None:
+        """Which image the node of a sandbox that starts pulls now; None: none, or that is not known. Cost: a call.
+
+        Raises:
+            Problem: the cluster does not answer.
+        """
         ...
 
     def placements(self) -> AsyncIterator[Placement]:

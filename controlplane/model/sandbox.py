@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
@@ -12,6 +12,8 @@ from controlplane.model.spec import SandboxSpec
 # How a node gets an image; empty: not known.
 Pulled = Literal["full", "lazy", ""]
 
+# What a start may wait for of which its timeline tells.
+PHASES: Final = frozenset({"copy", "convert", "pull"})
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
@@ -75,9 +77,15 @@ class EndCause:
         """Whether the end says nothing about the sample that the sandbox was for, so RL code should mask the sample."""
         return TABLE[self.cause].mask_sample
 
-    def problem(self, sandbox_id: str) -> Problem:
-        """The error that calls to the ended sandbox get."""
-        return Problem(self.cause, self.detail, sandbox_id=sandbox_id, ended_at_ms=self.at_ms, by=self.by)
+    def problem(self, sandbox: "Sandbox") -> Problem:
+        """The error that calls to the ended sandbox get.
+
+        The detail ``phase`` is there for a start that took too long, and names what it was waiting for where that is
+        on record: ``copy``, ``convert``, ``pull``.
+        """
+        last = next((one.word for one in reversed(sandbox.timeline) if one.word not in (self.cause, "confirm")), "")
+        phase: dict[str, Any] = {"phase": last} if self.cause == "start_timeout" and last in PHASES else {}
+        return Problem(self.cause, self.detail, sandbox_id=sandbox.id, ended_at_ms=self.at_ms, by=self.by, **phase)
 
 
 class Moment(NamedTuple):

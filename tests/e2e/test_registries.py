@@ -35,7 +35,7 @@ PULLS = {
     "lying": ("image_pull_failed", "platform", "digest"),
     "foreign": ("image_pull_failed", "platform", "not for the architecture of the node"),
     # It is pulled for as long as the start may take.
-    "silent": ("start_timeout", "platform", ""),
+    "silent": ("start_timeout", "platform", "has been pulling 127.0.0.1"),
 }
 
 
@@ -92,6 +92,10 @@ async def test_each_way_in_which_a_pull_goes_wrong_has_its_code_within_seconds(
             error, _ = told[kind]
             assert (error.code, error.fault) == (code, fault), (kind, error)
             assert words in str(error.detail), (kind, error)
+        assert told[silent][0].details["phase"] == "pull"
+        timeline = await client.timeline(str(told[silent][0].sandbox_id))
+        assert "has been pulling" in timeline.summary
+        assert "pull" in [one.word for one in timeline.moments]
         # A registry that is slow is none of these, and neither are credentials that were renewed.
         await given(PASSWORD)
         began_s = time.monotonic()

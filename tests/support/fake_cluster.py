@@ -25,6 +25,7 @@ from controlplane.cluster import (
     OpenedFiles,
     Placement,
     PrefetchProgress,
+    Pulling,
     SandboxNode,
     Started,
 )
@@ -107,6 +108,7 @@ class FakeCluster:
     undone: list[str] = field(default_factory=list)
     opens: tuple[str, ...] = ()  # what every sandbox opens of its image
     recorded: list[str] = field(default_factory=list)
+    pulls: dict[str, Pulling] = field(default_factory=dict)  # what nodes pull, by sandbox; by the empty id: for all
     hangs: str = ""  # beginning of the names of images from which no sandbox gets ready
     arches: frozenset[str] = frozenset({"amd64"})
 
@@ -344,6 +346,9 @@ class FakeCluster:
 
     def _on_node(self, node: str) -> Sequence[str]:
         return [name for name, one in self.held.items() if one.death is None and self.nodes.get(name, "n1") == node]
+
+    async def pulling(self, sandbox_id: str) -> Pulling | None:
+        return self.pulls.get(sandbox_id) or self.pulls.get("")
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         node = self.nodes.get(sandbox_id, "n1")

@@ -48,6 +48,7 @@ from controlplane.cluster.protocol import (
     OpenedFiles,
     Placement,
     PrefetchProgress,
+    Pulling,
     SandboxNode,
     Started,
 )
@@ -74,6 +75,7 @@ class EngineCluster:
         self._machine = machine
         self._what = replace(machine.description, commits=COMMITS)
         self._live = LiveSandboxes()
+        self._pulling: dict[str, Pulling] = {}
         self._commits = Commits(client)
         self._kept = KeptImages(client)
 
@@ -176,6 +178,10 @@ class EngineCluster:
         local = await self._images.local(name)
         return "" if local is None else local.digest
 
+    async def pulling(self, sandbox_id: str) -> Pulling | None:
+        """See ``Cluster.pulling``."""
+        return self._pulling.get(sandbox_id)
+
     async def images(self) -> Sequence[NodeImage]:
         """See ``Cluster.images``."""
         return await self._images.all()
@@ -258,7 +264,7 @@ class EngineCluster:
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``."""
-        image, timings_ms = await self._image(spec.image)
+        image, timings_ms = await self._image(sandbox_id, spec.image)
         self._images.used(image)
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
         target = target_body(sandbox_id, spec, boot, self._host, image)
@@ -301,11 +307,15 @@ class EngineCluster:
         """See ``Cluster.watch``."""
         return Watch(self._client, self._host.installation, self._judge, self._live).deaths()
 
-    async def _image(self, image: str) -> tuple[Image, dict[str, int]]:
+    async def _image(self, sandbox_id: str, image: str) -> tuple[Image, dict[str, int]]:
         if present := await self._images.local(image):
             return present, {}
         began_s = time.monotonic()
-        pulled = await self._images.pull(image)
+        self._pulling[sandbox_id] = Pulling(NODE, image, round(time.time() * 1000))
+        try:
+            pulled = await self._images.pull(image)
+        finally:
+            self._pulling.pop(sandbox_id, None)
         return pulled, {"pull": round((time.monotonic() - began_s) * 1000)}
 
     async def _run(self, sandbox_id: str, target: Body, sidecar: Body) -> None:

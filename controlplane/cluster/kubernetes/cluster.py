@@ -37,6 +37,7 @@ from controlplane.cluster.kubernetes.podspec import (
     pod,
     selector,
 )
+from controlplane.cluster.kubernetes.pulls import pulling
 from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
@@ -55,6 +56,7 @@ from controlplane.cluster.protocol import (
     OpenedFiles,
     Placement,
     PrefetchProgress,
+    Pulling,
     SandboxNode,
     Started,
 )
@@ -261,6 +263,13 @@ class KubernetesCluster:
     def placement(self, sandbox_id: str) -> Placement | None:
         """See ``Cluster.placement``; known from the watch of the pods."""
         return self._pods.placement(sandbox_id)
+
+    async def pulling(self, sandbox_id: str) -> Pulling | None:
+        """See ``Cluster.pulling``; the kubelet's events tell it."""
+        if not (node := self._pods.node_of(sandbox_id)):
+            return None
+        told = await self._client.list(self._events, {"fieldSelector": f"involvedObject.name={sandbox_id}"})
+        return pulling(node, told.items)
 
     def placements(self) -> AsyncIterator[Placement]:
         """See ``Cluster.placements``."""

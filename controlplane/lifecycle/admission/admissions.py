@@ -150,7 +150,7 @@ class Admissions:
             await self._dead(sandbox, why)
             return
         if sandbox.end is not None:
-            raise sandbox.end.problem(sandbox.id)
+            raise sandbox.end.problem(sandbox)
         usable_ms = sandbox.claimed_at_ms or sandbox.ready_at_ms or sandbox.created_at_ms
         if self._deps.clock.now_ms() - usable_ms <= REPLACED_WITHIN_MS:
             await self._ledger.end(sandbox.id, why, PLATFORM)
@@ -197,9 +197,9 @@ class Admissions:
     async def _dead(self, sandbox: Sandbox, why: Problem) -> bool:
         now = await self._store.get(sandbox.id)
         if now is not None and now.end is not None and now.end.by == sandbox.owner:
-            raise now.end.problem(sandbox.id)
+            raise now.end.problem(now)
         if self._deps.clock.now_ms() - (sandbox.claimed_at_ms or 0) > REPLACED_WITHIN_MS:
-            raise why if now is None or now.end is None else now.end.problem(sandbox.id)
+            raise why if now is None or now.end is None else now.end.problem(now)
         self._log.warning("claimed sandbox is dead, replaced", sandbox_id=sandbox.id, code=why.code, detail=why.detail)
         await self._set_aside(sandbox.id, f"it did not answer when it was claimed: {why.detail}")
         return False

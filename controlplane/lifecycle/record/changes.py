@@ -49,6 +49,15 @@ def image_waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:
     return noted(replace(sandbox, version=sandbox.version + 1), now_ms, word)
 
 
+def pulled_since(sandbox: Sandbox, since_ms: int) -> Sandbox:
+    """Has been waiting for its node to pull its image since a moment (Unix ms): told in its timeline."""
+    if sandbox.state is not State.STARTING:
+        return sandbox
+    # The node's clock may differ.
+    at_ms = max([since_ms, *(one.at_ms for one in sandbox.timeline)])
+    return noted(replace(sandbox, version=sandbox.version + 1), at_ms, "pull")
+
+
 def pulled_whole(sandbox: Sandbox, ran: str, why: str, now_ms: int) -> Sandbox:
     """Goes on with the plain copy of its image, since it did not get ready from the converted one.
 

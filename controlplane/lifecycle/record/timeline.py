@@ -14,6 +14,7 @@ WORDS: Final = {
     "copy": "its image is copied into the private registry",
     "convert": "its image is converted, so that nodes can mount it while they fetch it",
     Event.START: "the cluster is asked for it",
+    "pull": "its node pulls its image",
     "whole": "begun anew, with its image whole",
     Event.READY: "a command has run in it: ready",
     Event.WARM: "ready in its pool",
@@ -87,13 +88,21 @@ def _text(sandbox: Sandbox, moment: Moment) -> str:
     return text
 
 
-def summary(sandbox: Sandbox, refusal: Problem | None = None) -> str:
-    """The state of a sandbox, or why it ended, in one sentence; ``refusal``: why it fits on no node."""
+def summary(sandbox: Sandbox, refusal: Problem | None = None, pulling: str = "") -> str:
+    """The state of a sandbox, or why it ended, in one sentence.
+
+    Args:
+        sandbox: the record.
+        refusal: why it fits on no node.
+        pulling: what its node pulls, for people; empty: nothing, or that is not known.
+    """
     if sandbox.end is not None:
         return f"It ended: {sandbox.end.detail.rstrip('.')}."
     if sandbox.state is State.RUNNING:
         return "It runs." if sandbox.draining_at_ms is None else "It runs, and its node is drained: it ends soon."
     if refusal is not None:
         return f"It waits for room: {refusal.code}: {refusal.detail.rstrip('.')}."
+    if pulling:
+        return f"It is {sandbox.state}: {pulling}."
     last = story(sandbox)[-1]
     return f"It is {sandbox.state}: {last.text}."

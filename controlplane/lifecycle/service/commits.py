@@ -178,7 +178,7 @@ class SandboxCommits:
         """Raises why a sandbox has ended, if it has: that is the cause of whatever the cluster says."""
         sandbox = await self._owner_calls.get(owner, sandbox_id)
         if sandbox.end is not None:
-            raise sandbox.end.problem(sandbox_id) from problem
+            raise sandbox.end.problem(sandbox) from problem
         raise problem
 
 

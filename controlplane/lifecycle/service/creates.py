@@ -249,7 +249,7 @@ class Creates:
                 raise Problem("upstream_timeout", detail, retry_after_ms=200) from problem
             raise
         if settled.end is not None:
-            raise settled.end.problem(settled.id)
+            raise settled.end.problem(settled)
         return settled
 
 

@@ -155,7 +155,7 @@ def _merged(parts: Sequence[Deleted]) -> Deleted:
 def _ended(sandbox: Sandbox) -> Problem:
     if sandbox.end is None:
         return Problem("internal", f"{sandbox.id} has ended and has no cause")
-    return sandbox.end.problem(sandbox.id)
+    return sandbox.end.problem(sandbox)
 
 
 def _member(spec: SandboxSpec, name: str, sample: int) -> SandboxSpec:

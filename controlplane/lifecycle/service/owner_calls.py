@@ -117,5 +117,5 @@ class OwnerCalls:
         """
         sandbox = await self.get(owner, sandbox_id)
         if sandbox.end is not None:
-            raise sandbox.end.problem(sandbox_id)
+            raise sandbox.end.problem(sandbox)
         return sandbox

@@ -37,7 +37,7 @@ class Sandboxes:
         pools: the pools, by name.
         deadline_ms, create, ready: see ``Creates``.
         get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnerCalls``.
-        refusal: why no node takes a sandbox that is being started, see ``Starter``.
+        refusal, pulling: why no node takes a sandbox that is being started, and what its node pulls, see ``Starter``.
         abandon: see ``Abandonments``.
         accept_push: see ``Readiness.accept``.
         inventory: the images on nodes.
@@ -68,7 +68,8 @@ class Sandboxes:
             owner_calls.renew_lease,
             owner_calls.open_port,
         )
-        self.refusal, self.accept_push = core.starter.refusal, core.readiness.accept
+        self.refusal, self.pulling = core.starter.refusal, core.starter.pulling_told
+        self.accept_push = core.readiness.accept
         self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
         self.started_from = core.checkpoints.started_from
         self.nodes = Nodes(deps.cluster, core.store, deps.clock)

@@ -139,5 +139,5 @@ class Completion:
     async def _overtaken(self, sandbox_id: str) -> PushOutcome:
         sandbox = await self._store.get(sandbox_id)
         if sandbox is not None and sandbox.end is not None:
-            raise sandbox.end.problem(sandbox_id)
+            raise sandbox.end.problem(sandbox)
         return "duplicate"

@@ -102,7 +102,7 @@ class Readiness:
         if sandbox is None:
             raise Problem("sandbox_not_found", f"there is no sandbox {push.sandbox_id}")
         if sandbox.end is not None:
-            raise sandbox.end.problem(sandbox.id)
+            raise sandbox.end.problem(sandbox)
         if sandbox.state in UP:
             return "duplicate"
         if push.failure is not None:

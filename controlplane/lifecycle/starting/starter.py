@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, Literal
 
-from controlplane.cluster import Boot
+from controlplane.cluster import Boot, Pulling
 from controlplane.errors import Code, Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import Conversion, Copy, Images, LazyStarts, Pin
@@ -31,6 +31,10 @@ _OF_IMAGES: Final = frozenset({"image_not_found", "image_pull_failed"})
 _NEVER_READY: Final = "start_timeout"
 # A copy that takes longer is told in the timeline; one that is there costs one request.
 NOTED_AFTER_S: Final = 0.25
+# What a node pulls is one call to the cluster, for which nobody waits longer.
+ASKED_WITHIN_S: Final = 0.4
+# The starts of a herd are overdue at the same time; the rest is told less.
+ASKED_AT_ONCE: Final = 8
 
 
 class Starter:
@@ -58,6 +62,7 @@ class Starter:
         self._key = deps.key
         self._clock = deps.clock
         self._metrics = deps.metrics
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
         self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
         keep_whole = partial(self.room.again, whole=True)
@@ -118,8 +123,33 @@ class Starter:
             return None
         return Problem("capacity_unavailable", f"no node takes it: {placement.why}", sandbox_id=sandbox.id)
 
-    def overdue(self, sandbox: Sandbox) -> Problem:
-        """The failure of a start whose deadline has passed; it names what the start was waiting for."""
+    async def pulling(self, sandbox: Sandbox) -> Pulling | None:
+        """What the node of a sandbox that starts pulls for it; None: nothing, or nobody says it within a moment."""
+        if sandbox.state is not State.STARTING:
+            return None
+        try:
+            async with asyncio.timeout(ASKED_WITHIN_S), self._asking:
+                return await self._cluster.pulling(sandbox.id)
+        except (Problem, TimeoutError):
+            return None
+
+    async def pulling_told(self, sandbox: Sandbox) -> str:
+        """As ``pulling``, for people; empty: nothing."""
+        pull = await self.pulling(sandbox)
+        return "" if pull is None else self.told(pull)
+
+    def told(self, pull: Pulling) -> str:
+        """A pull that is under way, for people."""
+        for_s = max(0, self._clock.now_ms() - pull.since_ms) / 1000
+        return f"node {pull.node} has been pulling {pull.image} for {for_s:.0f} s"
+
+    def overdue(self, sandbox: Sandbox, pull: Pulling | None = None) -> Problem:
+        """The failure of a start whose deadline has passed; it names what the start was waiting for.
+
+        Args:
+            sandbox: the record.
+            pull: what its node was pulling a moment ago.
+        """
         if (awaited := self._awaited.get(sandbox.id)) is not None:
             return awaited.overdue()
         within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
@@ -128,7 +158,8 @@ class Starter:
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
-        return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}")
+        waited = "" if pull is None else f": {self.told(pull)}"
+        return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}{waited}")
 
     async def _copied(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
         """The pin of what nodes pull: waits until the private registry has it."""

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 
 from controlplane.clock import Clock
+from controlplane.cluster import Pulling
 from controlplane.errors import Problem
+from controlplane.lifecycle.record.changes import pulled_since
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
@@ -14,6 +17,9 @@ from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.model import Sandbox
 from controlplane.model.states import Event
+
+# So long before a start's deadline it is asked what the start waits for.
+LOOK_BEFORE_S: Final = 0.5
 
 
 class Starts:
@@ -48,7 +54,7 @@ class Starts:
         self._tasks[sandbox.id] = task
         # Beside the start, not around it: a start that waits for an engine which hangs unwinds too late to tell.
         within_s = max(0, sandbox.start_by_ms - self._clock.now_ms()) / 1000
-        deadline = asyncio.get_running_loop().call_later(within_s, self._overdue, sandbox.id)
+        deadline = asyncio.get_running_loop().call_later(max(0, within_s - LOOK_BEFORE_S), self._overdue, sandbox)
 
         def over(_: asyncio.Task[None]) -> None:
             deadline.cancel()
@@ -73,13 +79,34 @@ class Starts:
             sandbox_id: of which sandbox.
             before_ms: only if its deadline was before this moment (Unix ms).
         """
+        sandbox = await self._read(sandbox_id)
+        if sandbox is None or (before_ms is not None and sandbox.start_by_ms > before_ms):
+            return
+        pull = await self._pulling(sandbox)
+        await self._end_overdue(await self._read(sandbox_id) if pull else sandbox, pull)
+
+    async def _read(self, sandbox_id: str) -> Sandbox | None:
         try:
-            sandbox = await retried_while_away(lambda: self._store.get(sandbox_id))
+            return await retried_while_away(lambda: self._store.get(sandbox_id))
         except Problem as away:
             self._log.error("overdue start not ended, a later round ends it", sandbox_id=sandbox_id, detail=away.detail)
-            return
-        if sandbox is not None and (before_ms is None or sandbox.start_by_ms <= before_ms):
-            await self._ledger.end_with_retries(sandbox_id, self._starter.overdue(sandbox), PLATFORM, Event.FAIL)
+            return None
+
+    async def _pulling(self, sandbox: Sandbox) -> Pulling | None:
+        """What its node pulls, which is on record then."""
+        if (pull := await self._starter.pulling(sandbox)) is not None:
+            try:
+                await self._ledger.change(sandbox.id, lambda record: pulled_since(record, pull.since_ms))
+            except Problem as away:
+                self._log.warning(
+                    "not on record that a start waits for a pull", sandbox_id=sandbox.id, detail=away.detail
+                )
+        return pull
+
+    async def _end_overdue(self, sandbox: Sandbox | None, pull: Pulling | None) -> None:
+        if sandbox is not None:
+            problem = self._starter.overdue(sandbox, pull)
+            await self._ledger.end_with_retries(sandbox.id, problem, PLATFORM, Event.FAIL)
 
     async def _run(self, sandbox: Sandbox) -> None:
         try:
@@ -94,5 +121,14 @@ class Starts:
             bug = Problem("internal", f"the start of {sandbox.id} failed in the control plane")
             await self._ledger.end_with_retries(sandbox.id, bug, PLATFORM, Event.FAIL)
 
-    def _overdue(self, sandbox_id: str) -> None:
-        self._group.create_task(self.end_overdue(sandbox_id), name=f"overdue {sandbox_id}")
+    def _overdue(self, sandbox: Sandbox) -> None:
+        self._group.create_task(self._end_at_deadline(sandbox), name=f"overdue {sandbox.id}")
+
+    async def _end_at_deadline(self, begun: Sandbox) -> None:
+        """Ends a start when its deadline comes, a moment after it was asked what it waits for: its caller waits."""
+        left_s = (begun.start_by_ms - self._clock.now_ms()) / 1000
+        pull = None
+        if left_s > 0 and (sandbox := await self._read(begun.id)) is not None:
+            pull = await self._pulling(sandbox)
+        await asyncio.sleep(max(0, begun.start_by_ms - self._clock.now_ms()) / 1000)
+        await self._end_overdue(await self._read(begun.id), pull)

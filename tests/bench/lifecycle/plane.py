@@ -33,6 +33,7 @@ from controlplane.cluster.protocol import (
     OpenedFiles,
     Placement,
     PrefetchProgress,
+    Pulling,
     SandboxNode,
     Started,
 )
@@ -172,6 +173,10 @@ class PlayedCluster:
 
     async def stop(self, sandbox_id: str) -> None:
         await self._ask("stop", id=sandbox_id)
+
+    async def pulling(self, sandbox_id: str) -> Pulling | None:
+        del sandbox_id
+        return None
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         return SandboxNode("played", ready=True)

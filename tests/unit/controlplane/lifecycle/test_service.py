@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controlplane.cluster import Death
+from controlplane.cluster import Death, Pulling
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.model import SandboxSpec, State
@@ -59,6 +59,52 @@ async def test_a_start_that_is_never_ready_ends_with_start_timeout_and_is_remove
         assert plane.cluster.held == {}
         (ended,) = await plane.service.find(OWNER, {}, None)
         assert ended.state is State.ENDED
+
+
+async def test_a_start_whose_node_pulls_until_its_deadline_says_so_in_time() -> None:
+    async with world(FakeCluster(ready_s=None)) as plane:
+        began_ms = plane.deps.clock.now_ms()
+        plane.cluster.pulls[""] = Pulling("n1", "registry.internal/a:1", began_ms + 1_000)
+        creating = asyncio.create_task(plane.create(OWNER, SandboxSpec(image="a", start_timeout_ms=31_000)))
+        await asyncio.sleep(11)
+        (starting,) = await plane.service.find(OWNER, {}, None)
+        why = (await plane.api("GET", f"/v1/sandboxes/{starting.id}/timeline")).json
+        assert why["summary"] == "It is starting: node n1 has been pulling registry.internal/a:1 for 10 s."
+        with pytest.raises(Problem) as caught:
+            await creating
+        assert plane.deps.clock.now_ms() - began_ms == pytest.approx(31_000, abs=100)
+        error = caught.value
+        assert (error.code, error.entry.fault, error.details["phase"]) == ("start_timeout", "platform", "pull")
+        assert "31000 ms: node n1 has been pulling registry.internal/a:1 for 30 s" in error.detail
+        why = (await plane.api("GET", f"/v1/sandboxes/{starting.id}/timeline")).json
+        assert "has been pulling registry.internal/a:1 for 30 s" in why["summary"]
+        words = [one["word"] for one in why["moments"]]
+        assert words[words.index("start") + 1 : words.index("start_timeout") + 1] == ["pull", "start_timeout"]
+
+
+async def test_a_start_that_gets_ready_at_the_last_moment_is_none_that_pulls() -> None:
+    async with world(FakeCluster(ready_s=30.7)) as plane:
+        plane.cluster.pulls[""] = Pulling("n1", "a", 0)
+        sandbox = (await plane.create(OWNER, SandboxSpec(image="a", start_timeout_ms=31_000))).sandbox
+        await asyncio.sleep(1)
+        assert (await plane.service.get(OWNER, sandbox.id)).state is State.RUNNING
+
+
+@pytest.mark.parametrize("answer", ["never", "fails"])
+async def test_a_cluster_that_does_not_say_what_is_pulled_holds_up_no_end(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(sandbox_id: str) -> None:
+        await asyncio.sleep(0 if answer == "fails" else 60)
+        raise Problem("internal", f"nobody knows of {sandbox_id}")
+
+    async with world(FakeCluster(ready_s=None)) as plane:
+        monkeypatch.setattr(plane.cluster, "pulling", silent)
+        began_ms = plane.deps.clock.now_ms()
+        with pytest.raises(Problem, match="was not ready within its start timeout of 5000 ms$") as caught:
+            await plane.create(OWNER, SandboxSpec(image="a", start_timeout_ms=5_000))
+        assert plane.deps.clock.now_ms() - began_ms == pytest.approx(5_000, abs=100)
+        assert "phase" not in caught.value.details
 
 
 async def test_the_same_key_joins_a_start_under_way(plane: World) -> None:

@@ -93,7 +93,7 @@ async def test_a_copy_that_takes_too_long_is_what_a_start_fails_with_and_the_oth
         patient = asyncio.create_task(created(running))
         with pytest.raises(Problem, match="was not copied into the registry in time: copying, 2 of 4 layers") as caught:
             await created(running, SPEC.model_copy(update={"start_timeout_ms": 30_000}))
-        assert caught.value.code == "start_timeout"
+        assert (caught.value.code, caught.value.details["phase"]) == ("start_timeout", "copy")
         await patient
         assert (len(mirror.asked), mirror.broken_off) == (1, 0)
 
