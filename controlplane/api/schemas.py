@@ -63,7 +63,7 @@ class SandboxBody(BaseModel):
         image_ran: what its node runs, where that is another digest: the copy in the private registry.
         image_stale: whether the digest is what the name meant last, since its registry did not answer.
         image_pulled: chosen: whole before it starts (full), or file by file while it runs (lazy); empty: not yet.
-        image_pulled_why: why whole, where the nodes could have pulled it lazily.
+        image_pulled_why: why whole, where the nodes could have pulled it lazily; lazily: whose recorded copy it is.
         claimed_at_ms: when its owner got it from a pool; null: it was started for its owner.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.

@@ -1,12 +1,14 @@
 """``PoolSpec``: how many sandboxes of one template are kept warm. Refuses unknown fields and contradictions."""
 
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from controlplane.model.spec import Closed, SandboxSpec, Template
 
 MAX_WARM: Final = 10_000
+# Owners with a colon in their names are parts of the platform.
+_Owner = Annotated[str, StringConstraints(max_length=128, pattern=r"^[^:\x00]*$")]
 POOL_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
@@ -21,6 +23,8 @@ class PoolSpec(Closed):
         surge: how many more there may be for a moment while a new template takes the place of an old one.
         auto: whether the claims decide; without, both sizes must be the same.
         drain: keep none, start none; what was claimed goes on.
+        recording_of: the owner whose recorded copy of the image its sandboxes are started from, where there is one that
+            is offered (``rollbox image convert --record``); empty: the copy of all owners.
     """
 
     template: Template
@@ -31,6 +35,7 @@ class PoolSpec(Closed):
     surge: int = Field(default=10, ge=1, le=1_000)
     auto: bool = True
     drain: bool = False
+    recording_of: _Owner = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -57,6 +62,7 @@ class PoolChange(Closed):
     surge: int | None = None
     auto: bool | None = None
     drain: bool | None = None
+    recording_of: _Owner | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:

@@ -125,7 +125,7 @@ class Sandbox:
         image_ran: digest of the copy that its node runs in place of ``image_digest``; empty: there is none.
         image_stale: the image's registry did not answer: the digest is what the name meant when it was copied.
         image_pulled: how its node was to get the image: whole before it starts, or while it runs; empty: not known.
-        image_pulled_why: why whole, where lazily was possible.
+        image_pulled_why: why whole, where lazily was possible; of one mounted lazily: whose recorded copy it is.
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
         draining_at_ms: when it is ended at the latest, since its node is drained; None: it is not.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controlplane.model import SandboxSpec
+from controlplane.model import SandboxSpec, pool_owner
 from controlplane.model.spec import Template
 from controlplane.telemetry import Served
 
@@ -28,10 +28,18 @@ class Templates:
     def __init__(self) -> None:
         self._specs: dict[str, SandboxSpec] = {}
         self._hashes: dict[str, str] = {}
+        self._recordings: dict[str, str] = {}
         self._images: set[str] = set()
 
-    def set(self, name: str, spec: SandboxSpec) -> None:
-        """Sets the template that ``name`` keeps warm; the settings in ``spec`` that a claim binds are ignored."""
+    def set(self, name: str, spec: SandboxSpec, recording_of: str = "") -> None:
+        """Sets the template that ``name`` keeps warm; the settings in ``spec`` that a claim binds are ignored.
+
+        Args:
+            name: of the pool.
+            spec: of its sandboxes.
+            recording_of: the owner whose recorded copy of the image these are started from; empty: none.
+        """
+        self._recordings[pool_owner(name)] = recording_of
         self._specs[name] = spec.template()
         self._hashes[name] = spec.template_hash()
         self._images = {one.image for one in self._specs.values()}
@@ -40,7 +48,12 @@ class Templates:
         """Removes the template of ``name``; an unknown name is ignored."""
         self._specs.pop(name, None)
         self._hashes.pop(name, None)
+        self._recordings.pop(pool_owner(name), None)
         self._images = {one.image for one in self._specs.values()}
+
+    def recorder(self, owner: str) -> str:
+        """Whose recorded copy an owner's starts get: its own; of a pool, the declared owner's; empty: nobody's."""
+        return self._recordings.get(owner, "") if ":" in owner else owner
 
     def serves(self, spec: SandboxSpec) -> bool:
         """Whether there may be a warm sandbox for this spec. Cost: a set lookup, and a hash if a pool has the image."""

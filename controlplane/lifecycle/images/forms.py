@@ -21,12 +21,14 @@ class Known:
         digest: of one that is offered, or that was before it failed.
         why: of one that failed, or that nobody says anything of.
         refused: it failed for good, for what is in the image; else it may be tried again.
+        recorded_by: the owner whose recorded copy it is; empty: it is all owners'.
     """
 
     state: Literal["offered", "absent", "failed", "unknown"]
     digest: str = ""
     why: str = ""
     refused: bool = False
+    recorded_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Choice:
         digest: of the converted copy.
         convert: whether the image is to be converted for later starts.
         reason: why it is plain; empty: it is not.
-        why: the same for people; empty where nobody expected anything else.
+        why: the same for people, or what is special about the copy; empty where nobody expected anything else.
     """
 
     form: Form
@@ -66,7 +68,8 @@ def choose(pull: Pull, known: Known, *, able: bool) -> Choice:
             raise Problem("unsupported", "pull lazy: its nodes do not mount converted images", option="pull")
         return Choice("plain", reason="nodes")
     if known.state == "offered":
-        return Choice("estargz", known.digest)
+        why = f"from the recorded copy of {known.recorded_by}" if known.recorded_by else ""
+        return Choice("estargz", known.digest, why=why)
     return _awaited(known) if pull == "lazy" else _at_once(known)
 
 

@@ -1,7 +1,7 @@
 """``LazyStarts``: chooses between the plain and the converted copy of an image, and has images converted."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -38,6 +38,7 @@ class LazyStarts:
         machines: mount images lazily, or do not.
         private: the private registry; None: nodes pull images from where they are, as they are.
         conversions: has images converted; None where there is no private registry.
+        recorder: says whose recorded copy the starts of an owner, or of a pool, get; empty: nobody's.
         metrics: counts starts by what they got.
     """
 
@@ -46,11 +47,13 @@ class LazyStarts:
         machines: LazyMachines,
         private: PrivateRegistry | None,
         conversions: Conversions | None,
+        recorder: Callable[[str], str],
         metrics: Metrics,
     ) -> None:
         self._machines = machines
         self._private = private
         self._conversions = conversions
+        self._recorder = recorder
         self._metrics = metrics
 
     async def chosen(self, owner: str, spec: SandboxSpec, pin: Pin) -> Pin | Conversion:
@@ -125,7 +128,7 @@ class LazyStarts:
     def broke(self, owner: str, pin: Pin, why: str) -> None:
         """Takes in that a start of an owner has failed for its image; of a converted copy the next ones get another."""
         if self._conversions is not None and pin.source and pin.pulled == "lazy":
-            self._conversions.broke(parse(pin.source), owner, pin.ran, f"a start from it failed: {why}")
+            self._conversions.broke(parse(pin.source), self._recorder(owner), pin.ran, f"a start from it failed: {why}")
 
     def fallen_back(self, plain: Pin, why: str) -> Pin:
         """The plain copy, for a start that did not get ready from the converted one."""
@@ -156,12 +159,14 @@ class LazyStarts:
         return choice
 
     async def _known(self, conversions: Conversions, owner: str, pin: Pin) -> Known:
-        """The owner's recorded copy where it has one that works, else the copy of all owners."""
+        """The recorded copy that is meant for an owner where there is one that works, else the copy of all owners."""
         source = parse(pin.source)
-        if ":" in owner:  # of the platform, such as a pool: nobody has recorded for it
+        if not (recorder := self._recorder(owner)):
             return await conversions.known(source)
-        own, common = await asyncio.gather(conversions.known(source, owner), conversions.known(source))
-        return own if own.state == "offered" and not self._machines.broken(own.digest) else common
+        own, common = await asyncio.gather(conversions.known(source, recorder), conversions.known(source))
+        if own.state != "offered" or self._machines.broken(own.digest):
+            return common
+        return replace(own, recorded_by=recorder)
 
     def _unconverted(self, spec: SandboxSpec, pin: Pin) -> Pin:
         """An image that is not copied: nodes mount it as it is, or fetch it."""
@@ -178,7 +183,7 @@ class LazyStarts:
         if choice.form == "plain" or self._private is None:
             return replace(pin, pulled="full", pulled_why=choice.why)
         name = self._private.copy(parse(pin.source), choice.digest, "estargz")
-        return replace(pin, name=name, ran=choice.digest, pulled="lazy")
+        return replace(pin, name=name, ran=choice.digest, pulled="lazy", pulled_why=choice.why)
 
 
 def _no_copy(pin: Pin) -> Problem:

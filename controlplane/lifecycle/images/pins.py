@@ -53,7 +53,7 @@ class Pin:
         stale: its registry did not answer: the digest is what the name meant when it was copied.
         resolved: its registry has just said that its tag means this digest.
         source: what was copied, by its own name; empty: nothing was.
-        pulled, pulled_why: how nodes pull it, and why not lazily; empty: not chosen yet.
+        pulled, pulled_why: how nodes pull it, and why so; empty: not chosen yet, or nothing is special.
     """
 
     name: str

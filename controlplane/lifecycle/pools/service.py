@@ -279,7 +279,7 @@ class Pools:
             replaced = f"{one.name} {before.template_hash()}"
             self._templates.set(replaced, before)
             self._replaced[replaced] = now_ms
-        self._templates.set(one.name, pool.template)
+        self._templates.set(one.name, pool.template, "" if pool.spec is None else pool.spec.recording_of)
 
     def _short(self, now_ms: int) -> bool:
         """Whether nodes had no room for a create a moment ago: what is started for pools would give way next."""

@@ -84,7 +84,8 @@ def _text(sandbox: Sandbox, moment: Moment) -> str:
     text = WORDS.get(moment.word, moment.word)
     begun = "whole" if any(one.word == "whole" for one in sandbox.timeline) else Event.START
     if moment.word == begun and sandbox.image_pulled_why:
-        text = f"{text}; its image is pulled whole: {sandbox.image_pulled_why}"
+        how = "mounted while it is fetched" if sandbox.image_pulled == "lazy" else "pulled whole"
+        text = f"{text}; its image is {how}: {sandbox.image_pulled_why}"
     return text
 
 

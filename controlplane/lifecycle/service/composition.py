@@ -120,7 +120,7 @@ class Core:
             rights=_rights(deps, group),
         )
         self.ownership = Ownership(deps.cluster, self.images)
-        lazily = LazyStarts(deps.cluster, options.images.private, self._conversions, deps.metrics)
+        lazily = LazyStarts(deps.cluster, options.images.private, self._conversions, templates.recorder, deps.metrics)
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
             deps,

@@ -19,6 +19,7 @@ class PoolOptions(ResourceOptions, total=False):
 
     starts_per_minute: int | None
     surge: int | None
+    recording_of: str | None
 
 
 class PoolChanges(TypedDict, total=False):
@@ -28,6 +29,7 @@ class PoolChanges(TypedDict, total=False):
     starts_per_minute: int
     surge: int
     drain: bool
+    recording_of: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Pool:
         template: all of it, as on the wire.
         trouble: what is wrong with the declaration (which may have been written without this API); then nothing is
             started or stopped for the pool. "" when the declaration is valid.
+        recording_of: the owner whose recorded copy of the image its sandboxes are started from; "": the copy of all.
         ready, starting: how many there are; ready ones can be claimed.
         outdated: how many have an old template or are too old; they can be claimed until others are ready.
         wanted: how many there should be now.
@@ -66,6 +69,7 @@ class Pool:
     surge: int = 0
     auto: bool = True
     drain: bool = False
+    recording_of: str = ""
     trouble: str = ""
     ready: int = 0
     starting: int = 0
@@ -99,7 +103,10 @@ def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
     """Build the body that declares a pool; InvalidArgument for an invalid argument."""
     given: dict[str, Any] = {**options}
     rates = {name: given.pop(name, None) for name in ("starts_per_minute", "surge")}
+    recording_of = given.pop("recording_of", None)
     body = {"template": template_body(image, Resources(**given)), **warm_body(warm)}
+    if recording_of:
+        body["recording_of"] = recording_of
     return body | {name: count(name, value) for name, value in rates.items() if value is not None}
 
 
@@ -115,8 +122,10 @@ def changes_body(changes: PoolChanges) -> dict[str, Any]:
             body[name] = count(name, value)
     if "drain" in changes:
         body["drain"] = bool(changes["drain"])
+    if "recording_of" in changes:
+        body["recording_of"] = changes["recording_of"]
     if not body:
-        raise InvalidArgument("nothing is to be changed: name warm, starts_per_minute, surge or drain")
+        raise InvalidArgument("nothing is to be changed: name warm, starts_per_minute, surge, recording_of or drain")
     return body
 
 

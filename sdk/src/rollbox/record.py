@@ -69,7 +69,7 @@ class SandboxRecord:
     `image_ran` is the digest of the copy that runs, where there is a private registry; `image_stale` says that the
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
     `image_pulled` says how its node was to get the image: "full" before it starts, "lazy" while it runs; "": not known.
-    `image_pulled_why` says why "full", where the nodes could have pulled it lazily.
+    `image_pulled_why` says why "full", where the nodes could have pulled it lazily, or whose recorded copy it is.
     `draining_at_ms` says when it ends at the latest, since its node is drained; None: it is not.
     `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """

@@ -43,6 +43,8 @@ def test_a_change_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="nothing is to be changed"):
         changes_body({})
     assert changes_body({"drain": False}) == {"drain": False}
+    assert changes_body({"recording_of": ""}) == {"recording_of": ""}
+    assert pool_body("python", 1, PoolOptions(recording_of="alice"))["recording_of"] == "alice"
 
 
 async def test_a_pool_is_declared_read_changed_and_removed(client: Client, fake: FakeGateway) -> None:
@@ -73,6 +75,11 @@ def test_the_command_line_declares_lists_drains_and_deletes(apart: FakeGateway) 
     assert row.startswith("p     python  3 (+1 old)  0         4       2    50   0           4 are wanted: so")
     assert json.loads(rollbox("pool", "show", "p", "--json").stdout)["max_warm"] == 50
     assert rollbox("pool", "set", "p", "--warm", "7").exit_code == 0
+    assert "recording_of" not in apart.pools["p"]["spec"]
+    assert rollbox("pool", "set", "p", "--recording-of", "alice").exit_code == 0
+    assert json.loads(rollbox("pool", "show", "p", "--json").stdout)["recording_of"] == "alice"
+    assert rollbox("pool", "set", "p", "--recording-of", "").exit_code == 0
+    assert apart.pools["p"]["spec"]["recording_of"] == ""
     assert (apart.pools["p"]["spec"]["min_warm"], apart.pools["p"]["spec"]["max_warm"]) == (7, 7)
     assert rollbox("pool", "drain", "p").exit_code == 0
     assert apart.pools["p"]["spec"]["drain"] is True

@@ -58,6 +58,10 @@ def set_(
     resources: ResourceArguments,
     starts_per_minute: Annotated[int | None, typer.Option(help="The most starts in any minute.")] = None,
     surge: Annotated[int | None, typer.Option(help="How many more while a template is replaced.")] = None,
+    recording_of: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER", help="Start from this owner's recorded copy of the image ('' for no longer)."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Declare a pool, or change one (operators). A new template rolls it: old ones serve until new ones are ready."""
@@ -66,13 +70,14 @@ def set_(
         if image is None:
             if resources != ResourceArguments():
                 raise InvalidArgument("IMAGE is missing: a template is declared as a whole")
-            return await client.change_pool(name, **_changes(warm, starts_per_minute, surge))
+            return await client.change_pool(name, **_changes(warm, starts_per_minute, surge, recording_of))
         if warm is None:
             raise InvalidArgument("--warm is missing: how many are to be kept ready, N or MIN:MAX")
         options: PoolOptions = {
             **resources.options(),
             "starts_per_minute": starts_per_minute,
             "surge": surge,
+            "recording_of": recording_of,
         }
         return await client.set_pool(name, image, _warm(warm), **options)
 
@@ -103,7 +108,9 @@ def delete(name: Name, json: Json = False) -> None:
         output.message(f"there was no pool {name}")
 
 
-def _changes(warm: str | None, starts_per_minute: int | None, surge: int | None) -> PoolChanges:
+def _changes(
+    warm: str | None, starts_per_minute: int | None, surge: int | None, recording_of: str | None
+) -> PoolChanges:
     changes: PoolChanges = {}
     if warm is not None:
         changes["warm"] = _warm(warm)
@@ -111,6 +118,8 @@ def _changes(warm: str | None, starts_per_minute: int | None, surge: int | None)
         changes["starts_per_minute"] = starts_per_minute
     if surge is not None:
         changes["surge"] = surge
+    if recording_of is not None:
+        changes["recording_of"] = recording_of
     return changes
 
 

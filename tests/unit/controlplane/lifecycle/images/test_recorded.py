@@ -14,7 +14,8 @@ from controlplane.images import Converted, Recorded, in_tags, names_a_file, pars
 from controlplane.images.copies import MOST_FIRST, MOST_FIRST_BYTES
 from controlplane.lifecycle.images.recordings import MOST_OF_OWNER
 from controlplane.lifecycle.images.verdicts import FAILED_MS, KNOWN_MS
-from controlplane.model import SandboxSpec, State
+from controlplane.lifecycle.record.timeline import story
+from controlplane.model import Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeSidecars
 from tests.support.fake_collector import FakeCollector
 from tests.support.fake_mirror import FakeMirror
@@ -145,15 +146,72 @@ async def test_equal_calls_join_and_others_do_not() -> None:
         assert sorted(mirror.lists) == [("/a",), ("/b",)]
 
 
-async def test_a_pool_has_the_copy_of_all_owners() -> None:
+async def pooled(plane: World, **spec: Any) -> Sandbox:
+    """The warm sandbox of a pool, once it is ready."""
+    body = {"template": {"image": "python:3"}, "min_warm": 1, "max_warm": 1, **spec}
+    assert (await plane.api("PUT", "/v1/pools/p", body=body)).status in (200, 201)
+    await asyncio.sleep(20)
+    (sandbox,) = await plane.deps.store.find(None, {}, {State.WARM})
+    return sandbox
+
+
+async def test_a_pool_has_the_copy_of_all_owners_unless_it_names_one_whose_copy_it_gets() -> None:
     mirror = FakeMirror()
     mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
-    mirror.recorded[*KEY, whose("pool:p")] = Converted(recorded("/a"), booted=True)
+    mirror.recorded[*KEY, whose("pool:p")] = Converted(recorded("/b"), booted=True)
     async with plane(mirror) as running:
-        spec = SandboxSpec(image="python:3")
-        sandbox = (await running.create("pool:p", spec)).sandbox
-        assert sandbox.state is State.RUNNING
-        assert running.cluster.held[sandbox.id].spec.image == LAZY
+        await converted(running, "/a")
+        warm = await pooled(running)
+        assert running.cluster.held[warm.id].spec.image == LAZY
+        assert (warm.image_ran, warm.image_pulled_why) == (CONVERTED, "")
+        # A claim of any owner has what is warm, and says what that is.
+        assert (await running.create("bob", SandboxSpec(image="python:3"))).sandbox.id == warm.id
+        changed = await running.api("PATCH", "/v1/pools/p", body={"recording_of": OWNER})
+        assert changed.json["spec"]["recording_of"] == OWNER
+        # The one that had begun by then.
+        await running.create("bob", SandboxSpec(image="python:3"))
+        await asyncio.sleep(20)
+        claimed = (await running.create("bob", SandboxSpec(image="python:3"))).sandbox
+        assert (claimed.owner, claimed.pool) == ("bob", "p")
+        assert running.cluster.held[claimed.id].spec.image == named(recorded("/a"))
+        assert (claimed.image_digest, claimed.image_ran) == (digest("a"), recorded("/a"))
+        assert (claimed.image_pulled, claimed.image_pulled_why) == ("lazy", f"from the recorded copy of {OWNER}")
+        told = " ".join(one.text for one in story(claimed))
+        assert f"its image is mounted while it is fetched: from the recorded copy of {OWNER}" in told
+        # Its own lone starts have the copy of all owners, as before.
+        bobs = (await running.create("bob", SandboxSpec(image="python:3", node_selector={"a": "b"}))).sandbox
+        assert (bobs.pool, bobs.image_ran, bobs.image_pulled_why) == ("", CONVERTED, "")
+
+
+async def test_a_pool_whose_owner_has_no_recording_of_its_image_has_the_copy_of_all_owners() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        warm = await pooled(running, recording_of="alice")
+        assert (warm.image_ran, warm.image_pulled_why) == (CONVERTED, "")
+
+
+@pytest.mark.parametrize("owner", ["pool:p", "check:images", "a" * 129])
+async def test_nobodys_recording_is_named_by_no_pool(owner: str) -> None:
+    async with plane(FakeMirror()) as running:
+        body = {"template": {"image": "python:3"}, "max_warm": 1, "recording_of": owner}
+        assert (await running.api("PUT", "/v1/pools/p", body=body)).code == "invalid_argument"
+
+
+async def test_a_recorded_copy_that_breaks_starts_of_a_pool_is_left_by_the_pool_for_the_copy_of_all() -> None:
+    mirror = FakeMirror()
+    mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
+    async with plane(mirror) as running:
+        await converted(running, "/a")
+        running.cluster.hangs = named(recorded("/a"))
+        body = {"template": {"image": "python:3"}, "min_warm": 1, "max_warm": 1, "recording_of": OWNER}
+        await running.api("PUT", "/v1/pools/p", body=body)
+        await asyncio.sleep(5)
+        (waiting,) = running.cluster.held
+        running.cluster.kill(Death(waiting, "image_pull_failed", "nothing of it is left"))
+        await asyncio.sleep(60)
+        (warm,) = await running.deps.store.find(None, {}, {State.WARM})
+        assert warm.image_ran == CONVERTED
 
 
 @pytest.mark.parametrize(
