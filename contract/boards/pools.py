@@ -95,5 +95,31 @@ POOLS = Board(
                 ),
             ),
         ),
+        Row(
+            "Nodes that the scaler adds and removes",
+            (
+                Panel(
+                    "Nodes by pool",
+                    [Query("sum by (node_pool, what) (rollbox_node_pool_nodes{$N})", "{{node_pool}} {{what}}")],
+                    what="Wanted above ready for long: nodes do not come. Wanted at most: raise the pool's maximum.",
+                ),
+                Panel(
+                    "Sandboxes that no node may have",
+                    [Query("max(rollbox_scaler_unplaced{$N})", "sandboxes")],
+                    what="They wait, and every node pool that they fit is at its maximum, pauses or fails: `rollbox capacity`.",
+                ),
+                Panel(
+                    "Steps",
+                    [Query(rate("rollbox_scaler_steps_total", by="node_pool, step"), "{{node_pool}} {{step}}")],
+                    "ops",
+                ),
+                Panel(
+                    "Failures of node providers",
+                    [Query(rate("rollbox_scaler_failures_total", by="node_pool, cause"), "{{node_pool}} {{cause}}")],
+                    "ops",
+                    what="conflict: something changed between a look and a step, which is decided anew.",
+                ),
+            ),
+        ),
     ),
 )

@@ -1,5 +1,6 @@
 """The route ``/v1/capacity``: what is free on the nodes, and which starts wait for room, of all owners (operators)."""
 
+from dataclasses import asdict
 from typing import Final, Self
 
 from fastapi import APIRouter
@@ -8,6 +9,7 @@ from pydantic import BaseModel
 from controlplane.api.context import Operator, Service
 from controlplane.capacity import Amounts, Free
 from controlplane.errors import Problem
+from controlplane.lifecycle.scaling import ScalerReport
 from controlplane.model import Sandbox, State
 
 # Of each list in one answer; the numbers beside them are of all.
@@ -111,6 +113,91 @@ class WaitingStart(BaseModel):
         )
 
 
+class NodePoolBody(BaseModel):
+    """A node pool, as the scaler has seen and decided last.
+
+    Attributes:
+        provider: the kind of what adds and removes its nodes.
+        min, max: how many it may have.
+        ready: nodes that take starts.
+        coming: nodes that were asked for and are not Ready.
+        leaving: nodes that are being emptied.
+        wanted: how many it is to have.
+        why: what is done about it, and what is wrong with it; empty: nothing.
+        paused_until_ms: until when no node of it is asked for; null: it does not pause.
+    """
+
+    name: str
+    provider: str
+    min: int
+    max: int
+    ready: int
+    coming: int
+    leaving: int
+    wanted: int
+    why: str
+    paused_until_ms: int | None
+
+
+class UnplacedBody(BaseModel):
+    """So many sandboxes of one size that fit on no node, there or to come.
+
+    Attributes:
+        need: waiting: starts; idle, pool: of pools; ahead: expected ones; headroom: declared.
+    """
+
+    count: int
+    need: str
+    cpu_millicores: int
+    memory_bytes: int
+    gpu: int
+    why: str
+
+
+class ScalingBody(BaseModel):
+    """What the scaler has decided last, whichever control plane it works at.
+
+    Attributes:
+        at_ms: when; null: it has decided nothing within the last minute.
+        dry_run: it decides and does nothing.
+        steps: what it did then, or would have done.
+        unplaced: the first of them; ``unplaced_in_all`` counts starts that wait alone.
+    """
+
+    at_ms: int | None
+    dry_run: bool
+    node_pools: list[NodePoolBody]
+    steps: list[str]
+    unplaced: list[UnplacedBody]
+    unplaced_in_all: int
+
+    @classmethod
+    def of(cls, report: ScalerReport) -> Self:
+        """From the scaler's report."""
+        return cls(
+            at_ms=report.at_ms or None,
+            dry_run=report.dry_run,
+            node_pools=[
+                NodePoolBody(
+                    name=one.name,
+                    provider=one.provider,
+                    min=one.least,
+                    max=one.most,
+                    ready=one.ready,
+                    coming=one.coming,
+                    leaving=one.leaving,
+                    wanted=one.wanted,
+                    why=one.why,
+                    paused_until_ms=one.paused_until_ms or None,
+                )
+                for one in report.pools
+            ],
+            steps=[*report.steps],
+            unplaced=[UnplacedBody(**asdict(one)) for one in report.unplaced],
+            unplaced_in_all=report.unplaced_in_all,
+        )
+
+
 class CapacityBody(BaseModel):
     """Room on the nodes, as the control plane that answers sees it.
 
@@ -122,6 +209,7 @@ class CapacityBody(BaseModel):
         sandboxes: on all nodes.
         waiting: the first hundred of ``waiting_in_all``; others may wait at other control planes.
         pending_pods: how many starts of each control plane may have pods that fit nowhere; 0: no node can be added.
+        scaling: what the scaler does; null: this installation has none.
     """
 
     known: bool
@@ -133,12 +221,14 @@ class CapacityBody(BaseModel):
     waiting: list[WaitingStart]
     waiting_in_all: int
     pending_pods: int
+    scaling: ScalingBody | None
 
 
 @router.get("/capacity", summary="What is free on the nodes, and what waits for room (operators)")
 async def capacity(service: Service, operator: Operator) -> CapacityBody:
     """True of this moment. How many of a run fit says ``/v1/preflight``, to every owner."""
     seen = service.capacity()
+    scaling = await service.scaling()
     waiting = [WaitingStart.of(*one) for one in seen.waiting[:MOST_WAITING]]
     return CapacityBody(
         known=seen.known,
@@ -150,4 +240,5 @@ async def capacity(service: Service, operator: Operator) -> CapacityBody:
         waiting=waiting,
         waiting_in_all=len(seen.waiting),
         pending_pods=seen.pending_pods,
+        scaling=None if scaling is None else ScalingBody.of(scaling),
     )

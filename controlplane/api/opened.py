@@ -11,8 +11,10 @@ from controlplane.cluster.by_gateway import HttpGateways, NoGateways
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
+from controlplane.cluster.node_pools import NodePools
 from controlplane.images import Keyring, Keyrings, PrivateRegistry, Reference
 from controlplane.registry import CollectorClient, MirrorClient, Registries
+from controlplane.scaling import NodePool
 from controlplane.settings import (
     PREFIX,
     EngineSettings,
@@ -85,8 +87,48 @@ async def _kubernetes(
         forged=metrics.forged_address,
         disagreed=metrics.placed_without_room,
         cordon_drains=settings.cordon_drains,
+        node_pools=() if settings.scaling is None else settings.scaling.options.pools,
     ) as cluster:
         yield cluster
+
+
+@asynccontextmanager
+async def opened_node_pools(settings: Settings, cluster: Cluster) -> AsyncIterator[NodePools | None]:
+    """What adds and removes nodes; None: nothing does.
+
+    Raises:
+        SettingError: a file that a setting names cannot be read.
+        Problem: internal, if there is no usable configuration for the cluster of Cluster API.
+    """
+    backend = settings.backend
+    if not isinstance(backend, KubernetesSettings) or backend.scaling is None:
+        yield None
+        return
+    from controlplane.cluster.kubernetes import (  # noqa: PLC0415
+        KubernetesClient,
+        KubernetesCluster,
+        KubernetesNodePools,
+    )
+
+    def held(pool: NodePool) -> int:
+        free = cluster.room.free() if cluster.room is not None else ()
+        wanted = pool.labels.items()
+        return sum(one.sandboxes > 0 and wanted <= one.node.labels.items() for one in free)
+
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(KubernetesClient.connect(backend.kubeconfig))
+        ready = cluster.node_ready if isinstance(cluster, KubernetesCluster) else _never_ready
+        opening = KubernetesNodePools.open(backend.scaling, client, backend.installation, held=held, ready=ready)
+        try:
+            pools = await stack.enter_async_context(opening)
+        except (OSError, ValueError) as error:
+            raise SettingError(f"{PREFIX}SCALING_PROVIDER_TLS_FOLDER", None, str(error)) from error
+        yield pools
+
+
+def _never_ready(node: str) -> bool:
+    del node
+    return False
 
 
 @asynccontextmanager

@@ -8,13 +8,21 @@ from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.api.listeners import serving_http, serving_routes
-from controlplane.api.opened import opened_cluster, opened_documents, opened_gateways, opened_images, opened_store
+from controlplane.api.opened import (
+    opened_cluster,
+    opened_documents,
+    opened_gateways,
+    opened_images,
+    opened_node_pools,
+    opened_store,
+)
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.model import Overcommit
+from controlplane.scaling import ScalingOptions
 from controlplane.settings import PREFIX, ImageSettings, KubernetesSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
 
@@ -39,6 +47,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         gateways = await stack.enter_async_context(opened_gateways(settings))
         documents = await stack.enter_async_context(opened_documents(settings))
         images = await stack.enter_async_context(opened_images(settings, clock))
+        node_pools = await stack.enter_async_context(opened_node_pools(settings, cluster))
         deps = Dependencies(
             store=store,
             cluster=cluster,
@@ -52,6 +61,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             mirror=images.mirror,
             keyrings=images.keyrings,
             collector=images.collector,
+            node_pools=node_pools,
         )
         options = Options(
             settings.starts_in_flight,
@@ -63,6 +73,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             node_images=_node_images(settings),
             pending_pods=getattr(settings.backend, "pending_pods", 0),
             overcommit=Overcommit(settings.overcommit_cpu, settings.overcommit_memory),
+            scaling=_scaling(settings),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -82,6 +93,12 @@ def _node_images(settings: Settings) -> StoreLimit:
     backend = settings.backend
     agents = backend.node_agents if isinstance(backend, KubernetesSettings) else None
     return StoreLimit() if agents is None else agents.images
+
+
+def _scaling(settings: Settings) -> ScalingOptions | None:
+    backend = settings.backend
+    scaling = backend.scaling if isinstance(backend, KubernetesSettings) else None
+    return None if scaling is None else scaling.options
 
 
 def _image_options(images: ImageSettings) -> ImageOptions:

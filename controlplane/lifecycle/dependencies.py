@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
+from controlplane.cluster.node_pools import NodePools
 from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Overcommit
+from controlplane.scaling import ScalingOptions
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
 
@@ -27,6 +29,7 @@ class Options:
         pending_pods: how many starts of each replica may have pods that fit on no node, for which nodes are added;
             0: no node can be added.
         overcommit: what is set aside for sandboxes whose create gives limits alone.
+        scaling: how nodes are added and removed; None: the control plane does not.
     """
 
     starts_in_flight: int = 4
@@ -38,6 +41,7 @@ class Options:
     images: ImageOptions = field(default_factory=ImageOptions)
     pending_pods: int = 0
     overcommit: Overcommit = field(default_factory=Overcommit)
+    scaling: ScalingOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Dependencies:
         mirror: copies images into the private registry; None where ``Options.images`` names none.
         keyrings: the credentials of owners for registries; None: no owner has any of its own.
         collector: sees the private registry's files; None: somebody else looks after it, or there is none.
+        node_pools: adds and removes nodes; None where ``Options.scaling`` is.
     """
 
     store: Store
@@ -65,3 +70,4 @@ class Dependencies:
     mirror: Mirror | None = None
     keyrings: Keyrings | None = None
     collector: Collector | None = None
+    node_pools: NodePools | None = None

@@ -2,5 +2,6 @@
 
 from controlplane.scaling.kinds import Kind
 from controlplane.scaling.node_pool import NodePool, node_pools
+from controlplane.scaling.options import ScalingOptions
 
-__all__ = ["Kind", "NodePool", "node_pools"]
+__all__ = ["Kind", "NodePool", "ScalingOptions", "node_pools"]

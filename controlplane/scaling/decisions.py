@@ -6,7 +6,7 @@ comes back, opens it again (``Uncordon``). So no node with a claimed sandbox is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.capacity import Amounts
@@ -47,6 +47,7 @@ class _Seen:
         trouble: why its provider tells nothing; empty: it does.
         nodes: its own.
         coming: nodes that were asked for and are not there.
+        told_target: what a provider that removes by itself works towards, whatever was asked for.
     """
 
     pool: NodePool
@@ -54,6 +55,7 @@ class _Seen:
     trouble: str = ""
     nodes: Sequence[SeenNode] = ()
     coming: int = 0
+    told_target: int = 0
 
     @property
     def target(self) -> int:
@@ -87,10 +89,16 @@ class Decisions:
         self._down_after_ms = down_after_ms
         self._paces = {one.name: Pace() for one in pools}
         self._memory: dict[str, _Memory] = {}
+        self._wanted: dict[str, int] = {}  # of pools whose provider removes nodes by itself
 
     def arrival_ms(self) -> int:
         """How long the nodes of the slowest pool take to come."""
         return max(one.arrival_ms for one in self._paces.values())
+
+    def asked(self, step: Ask) -> None:
+        """Takes in that a provider was asked."""
+        if step.pool in self._wanted:
+            self._wanted[step.pool] = step.target
 
     def failed(self, pool: str, why: str, now_ms: int) -> None:
         """Takes in that a provider refused a step: the pool pauses."""
@@ -152,6 +160,10 @@ class Decisions:
     def _expect(self, one: _Seen, now_ms: int) -> _Seen:
         """Judges whether its nodes come. One that was Ready and is not any more is lost, not to come."""
         pace, within_ms = self._paces[one.pool.name], 1000 * one.pool.arrives_within_s
+        if not one.group.names:
+            # Sandboxes displace placeholders, which then ask for nodes that nobody has decided on.
+            one.told_target = one.group.target
+            one.group = replace(one.group, target=self._wanted.setdefault(one.pool.name, one.group.target))
         there = sum(self._memory[node.name].was_ready for node in one.nodes)
         one.coming = max(0, min(one.group.target, one.pool.most) - there)
         pace.see(there, one.coming, within_ms, now_ms)
@@ -177,17 +189,23 @@ class Decisions:
         if planned.more:
             pace.needed()
             steps.append(Ask(one.pool.name, one.target + planned.more, _needs(planned), held))
-        elif not one.group.names:
-            target = max(one.pool.least, len(one.nodes) + one.coming - old)
-            if target < one.group.target:
-                steps.append(Ask(one.pool.name, target, self._unneeded, held))
         if not one.group.names:
-            return steps
+            return steps or self._kept(one, old, held)
         of_coming = min(old, planned.spare_coming)
         steps += self._leaving(one, planned, now_ms)
         steps += [] if planned.more else self._given_up(one, of_coming)
         steps += self._cordons(one, planned, old - of_coming, now_ms)
         return steps
+
+    def _kept(self, one: _Seen, old: int, held: int) -> Sequence[Step]:
+        """Of a provider that removes by itself: as many as are wanted, whatever sandboxes have displaced."""
+        target, why = one.group.target, "as before, beside what sandboxes have displaced"
+        if self._paces[one.pool.name].late:
+            target, why = target - one.coming, f"not there within {one.pool.arrives_within_s} s"
+        elif old:
+            target, why = min(target, len(one.nodes) + one.coming - old), self._unneeded
+        target = max(one.pool.least, target)
+        return [Ask(one.pool.name, target, why, held)] if target != one.told_target else []
 
     @property
     def _unneeded(self) -> str:
@@ -207,7 +225,7 @@ class Decisions:
                 steps.append(Uncordon(one.pool.name, node.name, "it is needed again"))
             elif node.idle:
                 steps.append(Empty(one.pool.name, node.name, self._unneeded))
-            elif now_ms - since_ms >= SETTLED_MS:
+            elif node.empty and now_ms - since_ms >= SETTLED_MS:
                 going.append(machines[node.name])
         return [*steps, Remove(one.pool.name, tuple(going), self._unneeded)] if going else steps
 

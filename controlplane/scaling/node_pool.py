@@ -11,6 +11,7 @@ MOST_POOLS: Final = 32
 MOST_NODES: Final = 5_000
 ARRIVES_WITHIN_S: Final = 600
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_OBJECT: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SIZE: Final = ("cpu_millicores", "memory_bytes", "disk_bytes", "gpu", "pods")
 _FIELDS: Final = frozenset({"name", "provider", "group", "size", "labels", "min", "max", "price", "arrives_within_s"})
 PROVIDERS: Final = ("cluster-api", "deployment", "capacity-buffer", "grpc")
@@ -73,6 +74,8 @@ def _node_pool(declared: Mapping[str, object]) -> NodePool:
     provider, group = declared.get("provider"), declared.get("group")
     if provider not in PROVIDERS or not isinstance(group, str) or not 1 <= len(group) <= 253:
         raise ValueError(f"node pool {name}: provider is one of {', '.join(PROVIDERS)}, and group what that calls it")
+    if provider != "grpc" and not _OBJECT.fullmatch(group):
+        raise ValueError(f"node pool {name}: the group of {provider} is NAMESPACE/NAME of an object")
     price = declared.get("price", 1.0)
     if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < 1e9:
         raise ValueError(f"node pool {name}: price is more than 0")

@@ -47,7 +47,8 @@ class SeenNode:
     Attributes:
         free: beside all pods, whatever is reserved.
         idle: its idle sandboxes: ready ones of pools that nobody has claimed.
-        busy: how many other sandboxes are there.
+        busy: how many sandboxes of owners are there, and starting ones.
+        ending: how many have ended and are still there.
         ready: whether it is Ready.
         open: whether it takes starts.
         leaving: the scaler has cordoned it.
@@ -58,6 +59,7 @@ class SeenNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     idle: Mapping[Kind, int] = field(default_factory=dict)
     busy: int = 0
+    ending: int = 0
     ready: bool = True
     open: bool = True
     leaving: bool = False
@@ -70,7 +72,7 @@ class SeenNode:
     @property
     def empty(self) -> bool:
         """Whether no sandbox is there."""
-        return not self.busy and not self.idle
+        return not self.busy and not self.idle and not self.ending
 
 
 @dataclass(frozen=True, slots=True)

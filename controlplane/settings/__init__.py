@@ -9,6 +9,7 @@ from controlplane.settings.images import ImageSettings, PushSettings, RegistrySe
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
+from controlplane.settings.scaling import ProviderSettings, ScalingSettings
 from controlplane.settings.settings import Settings
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Listen",
     "NodeAgentSettings",
     "OperatorSettings",
+    "ProviderSettings",
     "PushSettings",
     "RegistrySettings",
+    "ScalingSettings",
     "SettingError",
     "Settings",
     "socket_path",

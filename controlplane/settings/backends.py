@@ -8,6 +8,7 @@ from typing import Final, Self
 from controlplane.images import StoreLimit
 from controlplane.settings import rules
 from controlplane.settings.reader import Reader
+from controlplane.settings.scaling import SCALING, ScalingSettings
 
 ENGINE_ONLY: Final = ("STATE_DIR", "ENGINE_URL", "SIDECAR_BINARY", "TARGET_BINARY")
 KUBERNETES_ONLY: Final = (
@@ -49,6 +50,7 @@ KUBERNETES_ONLY: Final = (
     "NODE_AGENTS_NAME",
     "NODE_AGENTS_TLS",
     "NODE_IMAGES",
+    *SCALING,
 )
 
 
@@ -134,6 +136,7 @@ class KubernetesSettings:
         lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty = none are.
         lazy_images: beginnings of the names of images that nodes mount lazily.
         node_agents: None = there are none.
+        scaling: None = this installation adds and removes no nodes.
     """
 
     namespace: str
@@ -156,6 +159,7 @@ class KubernetesSettings:
     lazy_runtime_class: str = ""
     lazy_images: Sequence[str] = ()
     node_agents: NodeAgentSettings | None = None
+    scaling: ScalingSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -164,6 +168,10 @@ class KubernetesSettings:
         lazy_runtime_class = read("LAZY_RUNTIME_CLASS", str.strip, "")
         if not lazy_runtime_class:
             read.refuse(("LAZY_IMAGES",), "it says what is mounted lazily, and LAZY_RUNTIME_CLASS does not say how")
+        node_selector = read.optional("NODE_SELECTOR", rules.labels) or {}
+        scaling = ScalingSettings.read(read)
+        if scaling is not None:
+            scaling.check_labels(node_selector)
         return cls(
             namespace=read("NAMESPACE", rules.word),
             installation=read("INSTALLATION", rules.word),
@@ -175,7 +183,7 @@ class KubernetesSettings:
             starts_per_node=read("STARTS_PER_NODE", rules.count(1, 1024), "8"),
             priority_class=read("PRIORITY_CLASS", str.strip, ""),
             scheduler=read("SCHEDULER", str.strip, ""),
-            node_selector=read.optional("NODE_SELECTOR", rules.labels) or {},
+            node_selector=node_selector,
             tolerations=read.optional("TOLERATIONS", rules.objects) or (),
             image_pull_secrets=read("IMAGE_PULL_SECRETS", rules.words, ""),
             kubeconfig=read.optional("KUBECONFIG", rules.file),
@@ -185,4 +193,5 @@ class KubernetesSettings:
             lazy_runtime_class=lazy_runtime_class,
             lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),
             node_agents=NodeAgentSettings.read(read),
+            scaling=scaling,
         )

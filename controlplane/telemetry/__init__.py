@@ -4,7 +4,7 @@ from controlplane.telemetry.complaint import complain
 from controlplane.telemetry.levels import POOLED, Levels, QuotaLevels
 from controlplane.telemetry.log import configure_log
 from controlplane.telemetry.metrics import Metrics
-from controlplane.telemetry.table import FullReason, PushOutcome, Role, Room, Served, Start, Waited
+from controlplane.telemetry.table import FullReason, PushOutcome, Role, Room, ScalerStep, Served, Start, Waited
 
 __all__ = [
     "POOLED",
@@ -15,6 +15,7 @@ __all__ = [
     "QuotaLevels",
     "Role",
     "Room",
+    "ScalerStep",
     "Served",
     "Start",
     "Waited",

@@ -32,6 +32,8 @@ class Levels:
         owners: live sandboxes of each owner.
         quotas: by owner; empty where another replica reads them.
         roles: the work that this replica does for all.
+        node_pools: nodes of each node pool, by kind (``PoolNodes``); empty where another replica's scaler works.
+        scaler_unplaced: waiting sandboxes that fit on no node, there or to come.
     """
 
     states: Mapping[State, int]
@@ -51,3 +53,5 @@ class Levels:
     owners: Mapping[str, int] = field(default_factory=dict)
     quotas: Mapping[str, QuotaLevels] = field(default_factory=dict)
     roles: frozenset[Role] = frozenset()
+    node_pools: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    scaler_unplaced: int = 0

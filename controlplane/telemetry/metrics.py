@@ -18,11 +18,13 @@ from controlplane.telemetry.table import (
     ImageRemoved,
     ImageStore,
     Phase,
+    PoolNodes,
     Prefetched,
     Pulled,
     PushOutcome,
     Role,
     Room,
+    ScalerStep,
     Scheduled,
     Served,
     Start,
@@ -38,7 +40,7 @@ class Metrics:
     def __init__(self) -> None:
         self._families = families = Families()
         self.registry = families.registry
-        self._pool_names, self._owner_names = DeclaredNames(), DeclaredNames()
+        self._pool_names, self._owner_names, self._node_pool_names = DeclaredNames(), DeclaredNames(), DeclaredNames()
         self._phases = families.histogram("rollbox_create_phase_seconds", PHASES, ("cold", "pool"))
         self._phases.labels("total", "warm")
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
@@ -72,6 +74,8 @@ class Metrics:
         self._rebuilds = families.counter("rollbox_store_rebuilds")
         self._miscounts = families.counter("rollbox_quota_miscounts")
         self._lag = families.histogram("rollbox_store_feed_lag_seconds")
+        self._scaler_steps = families.counter("rollbox_scaler_steps")
+        self._scaler_failures = families.counter("rollbox_scaler_failures")
         self._gauges(families)
 
     def phase(self, phase: str, duration_ms: int, start: Start = "cold", sandbox_id: str = "") -> None:
@@ -218,6 +222,14 @@ class Metrics:
         """Records how late another replica's change was received; a negative delay (clock skew) counts as 0."""
         self._lag.observe(max(0, lag_ms) / 1000)
 
+    def scaled(self, node_pool: str, step: ScalerStep) -> None:
+        """Counts a step of the scaler."""
+        self._scaler_steps.labels(self._node_pool_names.told(node_pool), step).inc()
+
+    def provider_failed(self, node_pool: str, cause: Code) -> None:
+        """Counts a call to a node provider that failed."""
+        self._scaler_failures.labels(self._node_pool_names.told(node_pool), cause).inc()
+
     def render(self, levels: Levels, accept: str = "") -> tuple[bytes, str]:
         """The metrics as text, with gauges as ``levels`` says, and its media type, chosen by ``accept`` (a header)."""
         self._set_starts(levels)
@@ -250,8 +262,12 @@ class Metrics:
 
     def _set_declared(self, levels: Levels) -> None:
         """The gauges of names that come and go: what is gone, or is another replica's to tell, has no series."""
-        for gauge in (self._pooled, self._owned, self._quota_used, self._quota_limit):
+        for gauge in (self._pooled, self._owned, self._quota_used, self._quota_limit, self._node_pools):
             gauge.clear()
+        self._scaler_unplaced.set(levels.scaler_unplaced)
+        for node_pool, nodes in levels.node_pools.items():
+            for nodes_what in get_args(PoolNodes):
+                self._node_pools.labels(self._node_pool_names.told(node_pool), nodes_what).set(nodes.get(nodes_what, 0))
         for pool, counts in levels.pools.items():
             name = self._pool_names.told(pool)
             for what in POOLED:
@@ -283,6 +299,8 @@ class Metrics:
         self._image_bytes = families.gauge("rollbox_image_store_bytes")
         self._image_limit = families.gauge("rollbox_image_store_limit_bytes")
         self._registry_stored = families.gauge("rollbox_registry_stored")
+        self._node_pools = families.gauge("rollbox_node_pool_nodes")
+        self._scaler_unplaced = families.gauge("rollbox_scaler_unplaced")
         self._pooled = families.gauge("rollbox_pool_sandboxes")
         self._owned = families.gauge("rollbox_owner_sandboxes")
         self._quota_used = families.gauge("rollbox_quota_used")

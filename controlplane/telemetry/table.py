@@ -26,8 +26,10 @@ Resource = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starti
 Room = Literal["sandboxes", "cpu_millicores", "memory_bytes", "gpu", "starting", "total", "store", "turn", "nodes"]
 Scheduled = Literal["placed", "refused", "turned_away"]
 Drained = Literal["told", "retired", "ended"]
+PoolNodes = Literal["ready", "coming", "leaving", "wanted", "most"]
+ScalerStep = Literal["ask", "cordon", "uncordon", "empty", "remove"]
 Waited = Literal["admitted", "refused"]
-Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools"]
+Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler"]
 
 
 class Family(NamedTuple):
@@ -100,6 +102,26 @@ FAMILIES: Final[dict[str, Family]] = {
         "What was done with sandboxes on nodes that are emptied, as counted by this replica.",
         ("step",),
         (),
+    ),
+    "rollbox_node_pool_nodes": Family(
+        "gauge", "", "Nodes of each node pool that the scaler looks after.", ("node_pool", "what"), ()
+    ),
+    "rollbox_scaler_steps": Family(
+        "counter",
+        "",
+        "What the scaler has done with node pools, as counted by this replica.",
+        ("node_pool", "step"),
+        (),
+    ),
+    "rollbox_scaler_failures": Family(
+        "counter",
+        "",
+        "Calls to node providers that failed, by error code, as counted by this replica.",
+        ("node_pool", "cause"),
+        (),
+    ),
+    "rollbox_scaler_unplaced": Family(
+        "gauge", "", "Sandboxes that wait and fit on no node that there is or that the scaler may ask for.", (), ()
     ),
     "rollbox_sandboxes": Family("gauge", "", "Sandboxes on record.", ("state",), ()),
     "rollbox_sandboxes_limit": Family("gauge", "", "Most sandboxes of all owners together; 0: no limit.", (), ()),

@@ -73,6 +73,12 @@ CASES: Mapping[str, Case] = {
         buckets(WAIT, OF_QUOTA, le_60="0+10x90", le_120="0+10x90", le_inf="0+10x90"),
     ),
     "RollboxOutOfRoom": one("rollbox_starts_unplaced", "3x90", "0x90"),
+    "RollboxScalerOutOfRoom": one("rollbox_scaler_unplaced", "3x90", "0x90"),
+    "RollboxNodeProviderFailing": Case(
+        {f'rollbox_scaler_failures_total{{{N},node_pool="a",cause="upstream_timeout"}}': "0+1x90"},
+        # A change that came between is decided anew.
+        {f'rollbox_scaler_failures_total{{{N},node_pool="a",cause="conflict"}}': "0+1x90"},
+    ),
     "RollboxRouteLag": Case(
         buckets("rollbox_gateway_route_lag_seconds", "", le_1="0+1x90", le_10="0+10x90", le_inf="0+10x90"),
         buckets("rollbox_gateway_route_lag_seconds", "", le_1="0+10x90", le_10="0+10x90", le_inf="0+10x90"),

@@ -351,8 +351,9 @@ class FakeCluster:
         return self.pulls.get(sandbox_id) or self.pulls.get("")
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
-        node = self.nodes.get(sandbox_id, "n1")
-        return SandboxNode(node, node not in self.not_ready) if sandbox_id in self.held else None
+        placed = self.placed.get(sandbox_id) if self.room is not None else None
+        node = self.nodes.get(sandbox_id, "n1" if placed is None else placed.node)
+        return SandboxNode(node, node not in self.not_ready) if node and sandbox_id in self.held else None
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         error, self.next_annotate_error = self.next_annotate_error, None

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,17 +38,29 @@ def run(*arguments: str) -> str:
 
 
 def render(
-    *settings: str, release: str = "rollbox", namespace: str = "rollbox", cluster: str = "", chart: Path = CHART
+    *settings: str,
+    release: str = "rollbox",
+    namespace: str = "rollbox",
+    cluster: str = "",
+    chart: Path = CHART,
+    as_json: Sequence[str] = (),
 ) -> list[Manifest]:
     """What an install would create: ``settings`` are those of ``--set``, on top of the registry and one key.
 
-    ``cluster`` is the address of an API server to look things up at; empty: the cluster is not at hand.
+    Args:
+        settings: each ``NAME=VALUE``.
+        release: its name.
+        namespace: its namespace.
+        cluster: the address of an API server to look things up at; empty: the cluster is not at hand.
+        chart: its folder.
+        as_json: as ``settings``, with values in JSON.
 
     Raises:
         ChartError: the values are refused.
     """
     given = [f"images.registry={REGISTRY}", "apiKeys.me=0123456789abcdef", *settings]
     options = [word for setting in given for word in ("--set", setting)]
+    options += [word for setting in as_json for word in ("--set-json", setting)]
     looking = ["--dry-run=server", "--kube-apiserver", cluster] if cluster else []
     where = ("--namespace", namespace, "--kube-version", KUBE_VERSION)
     text = run("template", release, str(chart), *where, *looking, *options)

@@ -13,6 +13,7 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
+from controlplane.cluster.node_pools import NodePools
 from controlplane.images import Collector, Keyrings, Mirror, Registry
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.record.callers import new_caller
@@ -67,6 +68,7 @@ async def world(
     mirror: Mirror | None = None,
     keyrings: Keyrings | None = None,
     collector: Collector | None = None,
+    node_pools: NodePools | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
 
@@ -90,6 +92,7 @@ async def world(
         mirror=mirror,
         keyrings=keyrings,
         collector=collector,
+        node_pools=node_pools,
     )
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push

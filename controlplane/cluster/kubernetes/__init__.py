@@ -3,6 +3,7 @@
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.cluster import KubernetesCluster
 from controlplane.cluster.kubernetes.documents import KubernetesDocuments
+from controlplane.cluster.kubernetes.node_pools import KubernetesNodePools
 from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 
-__all__ = ["KubernetesClient", "KubernetesCluster", "KubernetesDocuments", "PullSecrets"]
+__all__ = ["KubernetesClient", "KubernetesCluster", "KubernetesDocuments", "KubernetesNodePools", "PullSecrets"]

@@ -24,7 +24,7 @@ from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
 from controlplane.cluster.kubernetes.node_leases import NodeLeases
 from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms
-from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
     ANNOTATION_RECORD,
@@ -62,6 +62,7 @@ from controlplane.cluster.protocol import (
 )
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, load_record
+from controlplane.scaling import NodePool
 from controlplane.settings import NodeAgentSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
@@ -91,11 +92,13 @@ class KubernetesCluster:
         disagreed: Callable[[], None] = lambda: None,
         parts: NodeParts | None = None,
         cordon_drains: bool = False,
+        may_come: Sequence[Node] = (),
     ) -> None:
         self._client = client
         self._defaults = defaults
         self._fleet = fleet
         self._required = required
+        self._may_come = may_come
         self._per_node = per_node
         parts = parts or NodeParts()
         self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
@@ -146,6 +149,7 @@ class KubernetesCluster:
         forged: Callable[[], None] = lambda: None,
         disagreed: Callable[[], None] = lambda: None,
         cordon_drains: bool = False,
+        node_pools: Sequence[NodePool] = (),
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
 
@@ -172,6 +176,7 @@ class KubernetesCluster:
             forged: called for each sandbox whose pod has another address than its readiness push named.
             disagreed: called for each sandbox that came to a node which had no room for it, as it was known here.
             cordon_drains: whether a node that is cordoned is emptied, as one that an operator has drained.
+            node_pools: of which nodes may come; what fits on one of these is not refused, and there may be no node yet.
 
         Raises:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
@@ -223,6 +228,7 @@ class KubernetesCluster:
                 disagreed=disagreed,
                 parts=parts,
                 cordon_drains=cordon_drains,
+                may_come=[of_pool(one, fleet.selector) for one in node_pools],
             )
             async with cluster._watching():
                 yield cluster
@@ -234,7 +240,7 @@ class KubernetesCluster:
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         isolation.check_pids(spec, self._what)
-        self._fleet.check(spec, self._nodes.all)
+        self._fleet.check(spec, [*self._nodes.all, *self._may_come])
         lazy.check(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
 
     @property
@@ -454,6 +460,10 @@ class KubernetesCluster:
         node = self._pods.node_of(sandbox_id)
         return SandboxNode(node, self._nodes.ready(node)) if node else None
 
+    def node_ready(self, name: str) -> bool:
+        """Whether a node is Ready, by the last event. Cost: no call."""
+        return self._nodes.ready(name)
+
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``. Cost: one call to the API server."""
         annotations = {f"{DOMAIN}/{name.replace('_', '-')}": value for name, value in facts.items()}
@@ -511,7 +521,8 @@ class KubernetesCluster:
         )
         await self._first_room(everywhere)
         leases = Reflector(self._client, LEASES, {}, self._leases)
-        isolation.check_nodes(self._fleet, self._nodes.all)
+        if not self._may_come:
+            isolation.check_nodes(self._fleet, self._nodes.all)
         async with asyncio.TaskGroup() as group:
             loops = [group.create_task(one.run(), name="kubernetes watch") for one in (*reflectors, everywhere, leases)]
             loops.append(group.create_task(self._leases.run(), name="leases of nodes"))

@@ -23,6 +23,7 @@ from controlplane.cluster.kubernetes.drain_marks import (
 from controlplane.cluster.kubernetes.node_room import SILENT
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.scaling_marks import LEAVING
 from controlplane.errors import Problem
 
 # A patch names the version that it is for; kubelets and others write to nodes all the time.
@@ -81,7 +82,9 @@ class Draining:
 
     def _drain(self, node: Node) -> Drain | None:
         marks = node.marks
-        if self._cordon_drains and not node.schedulable and not any(one.name == OWN for one in marks):
+        # A cordon of the scaler's is taken back if a sandbox there is claimed: nobody is told of an end.
+        cordoned = not node.schedulable and LEAVING not in node.labels
+        if self._cordon_drains and cordoned and not any(one.name == OWN for one in marks):
             marks = (*marks, Mark(CORDON, "is cordoned"))
         self._forget(node.name, [one.name for one in marks])
         found = [self._of(node.name, one) for one in marks]

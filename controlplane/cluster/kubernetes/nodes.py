@@ -12,6 +12,7 @@ from controlplane.cluster.kubernetes.resources import disk_bytes, request_of
 from controlplane.errors import Problem
 from controlplane.images import parse
 from controlplane.model import SandboxSpec
+from controlplane.scaling import NodePool
 
 _RESOURCES: Final = {"cpu": 1000, "memory": 1, "ephemeral-storage": 1, GPU: 1}
 # Taints of the node's state, which come and go.
@@ -89,6 +90,29 @@ class Node:
         """Whether a pod with this node selector and these tolerations may run here, if there is room."""
         fits = all(self.labels.get(key) == value for key, value in selector.items())
         return fits and all(any(_tolerates(one, taint) for one in tolerations) for taint in self.taints)
+
+
+def of_pool(pool: NodePool, selector: Mapping[str, str]) -> Node:
+    """A node that may come, to judge by what fits on none.
+
+    Args:
+        pool: whose node it is.
+        selector: labels that every sandbox asks of its node, which the pool's nodes have.
+    """
+    size = dict(zip(ORDER, pool.size, strict=True))
+    held = {name: size[name] for name in _RESOURCES}
+    return Node(
+        name=f"a node of pool {pool.name}",
+        ready="False",
+        why_not_ready="it is not there yet",
+        schedulable=True,
+        labels={**selector, **pool.labels},
+        taints=(),
+        allocatable=held,
+        capacity=held,
+        handlers=None,
+        pods=size[PODS],
+    )
 
 
 @dataclass(frozen=True, slots=True)

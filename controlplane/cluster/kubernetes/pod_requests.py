@@ -6,6 +6,7 @@ from typing import Any, Final
 from controlplane.capacity import NOTHING, ORDER, Amounts, InitContainer, amounts, of_pod
 from controlplane.capacity.amounts import CPU, PODS, larger
 from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.cluster.kubernetes.scaling_marks import PLACEHOLDER
 
 Json = dict[str, Any]
 
@@ -14,9 +15,13 @@ _NODE_AMOUNTS: Final = tuple(name for name in ORDER if name != PODS)
 
 
 def counted(pod: Json) -> bool:
-    """Whether the scheduler counts it: it is on a node and has not ended. One that is being deleted still counts."""
+    """Whether the scheduler counts it: it is on a node and has not ended. One that is being deleted still counts.
+
+    A placeholder does not: it gives way to sandboxes.
+    """
     placed = (pod.get("spec") or {}).get("nodeName")
-    return bool(placed) and (pod.get("status") or {}).get("phase") not in _OVER
+    kept = PLACEHOLDER in (pod["metadata"].get("labels") or {})
+    return bool(placed) and not kept and (pod.get("status") or {}).get("phase") not in _OVER
 
 
 def requests_of(pod: Json) -> Amounts:

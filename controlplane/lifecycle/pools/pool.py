@@ -170,6 +170,10 @@ class Pool:
         allowed = self._pace.allowed(now_ms, spec.starts_per_minute, starting)
         return Step(plan(current, old, wanted=wanted.wanted, surge=spec.surge, allowed=allowed), wanted)
 
+    def missing(self, now_ms: int) -> int:
+        """How many starts it needs that have not begun; 0 while starts of its template fail."""
+        return 0 if self._pace.paused_until_ms(now_ms) else self.next_step(now_ms).missing
+
     def least(self, now_ms: int) -> tuple[float, str] | None:
         """The sandbox that it needs least, and how much: its claims within the time of a start, per sandbox it has.
 

@@ -22,7 +22,7 @@ from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
 from controlplane.lifecycle.record.ledger import PLATFORM
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.model import Overcommit, Sandbox, State
+from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED, Metrics
 
@@ -139,6 +139,11 @@ class Pools:
         """Unclaimed sandboxes of each pool by kind, for the metrics; empty where another replica plans."""
         told = {name: self._told[name] for name in self._pools if name in self._told} if self.leads else {}
         return {name: {what: one[what] for what in POOLED} for name, one in told.items()}
+
+    def missing(self, now_ms: int) -> Sequence[tuple[SandboxSpec, int]]:
+        """Templates of pools, and how many starts of each are needed that have not begun."""
+        wanted = [(pool.template, pool.missing(now_ms)) for pool in self._pools.values()]
+        return [(spec, count) for spec, count in wanted if spec is not None and count]
 
     def declare(self, documents: Sequence[Document]) -> None:
         """Takes in the declarations of all pools."""

@@ -48,6 +48,8 @@ from controlplane.lifecycle.replicas.loops import ReplicaLoops
 from controlplane.lifecycle.replicas.recovery import Recovery
 from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.scaling import EVERY_S as SCALER_EVERY_S
+from controlplane.lifecycle.scaling import Scaler
 from controlplane.lifecycle.service import registry_cleanup
 from controlplane.lifecycle.service.boots import Boots
 from controlplane.lifecycle.service.byte_shares import ByteShares
@@ -87,14 +89,13 @@ class Core:
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
         quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
+        scaler: adds and removes nodes; None: this installation's does not.
         owner_calls, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
     """
 
     def __init__(self, deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> None:
-        self._deps = deps
-        self._options = options
-        self._group = group
+        self._deps, self._options, self._group = deps, options, group
         # Records.
         self.store = store = RecoveringStore(deps.store)
         self.ledger = ledger = Ledger(store, deps.clock)
@@ -181,6 +182,7 @@ class Core:
             replica=deps.store.replica,
         )
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
+        self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
         self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
         self.creates = Creates(
             deps,
@@ -277,6 +279,8 @@ class Core:
         self.ledger.subscribe(self.pools.on)
         self.ledger.subscribe(self._yielding.on)
         self.ledger.subscribe(self.population.on)
+        if self.scaler is not None:
+            self.ledger.subscribe(self.scaler.census.on)
         self.ledger.subscribe(self._count_end)
         # Last: in a group that is closing it cannot begin anything, and raises.
         self.ledger.subscribe(self.reclaimer.on)
@@ -323,17 +327,25 @@ class Core:
             self._run("tend", self.replicas.tend())
             self._run("orphans", self.replicas.watch_orphans())
             self._run("recount", self.replicas.recount())
-        if self._conversions is not None:
-            self._run("conversions", self._conversions.run(self._boots.boot))
-        if self._options.probe_every_ms:
-            self._run("prober", self.replicas.probe(self._options.probe_every_ms))
+        self._begin_optional()
         # Last: a pool's first look finds what was adopted.
         self._run("pools", self.pools.run())
         self._run("yielding", self._yielding.run())
 
+    def _begin_optional(self) -> None:
+        """Begins what an installation may do without."""
+        if self._conversions is not None:
+            self._run("conversions", self._conversions.run(self._boots.boot))
+        if self._options.probe_every_ms:
+            self._run("prober", self.replicas.probe(self._options.probe_every_ms))
+        if self.scaler is not None:
+            self._run("scaler", self.replicas.periodic("scaler", SCALER_EVERY_S, self.scaler.turn))
+
     async def close(self) -> None:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
         await self.pools.leave()
+        if self.scaler is not None:
+            self.scaler.close()
         self.admissions.close()
         self.inventory.close()
         self.images.close()
@@ -427,6 +439,31 @@ def _registry_cleanup(
         return None
     return RegistryCleanup(
         deps.collector, private, needs, options.images, store=store, clock=deps.clock, metrics=deps.metrics
+    )
+
+
+def _scaler(
+    deps: Dependencies,
+    options: Options,
+    store: RecoveringStore,
+    *,
+    warm: WarmStarts,
+    pools: Pools,
+    group: asyncio.TaskGroup,
+) -> Scaler | None:
+    if options.scaling is None or deps.node_pools is None:
+        return None
+    return Scaler(
+        options.scaling,
+        deps.node_pools,
+        deps.cluster,
+        store,
+        warm=warm,
+        missing=pools.missing,
+        clock=deps.clock,
+        metrics=deps.metrics,
+        group=group,
+        max_sandboxes=options.max_sandboxes,
     )
 
 

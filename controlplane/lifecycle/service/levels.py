@@ -18,6 +18,7 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
     """The values of the gauges; no counts while the store does not answer. Cost: a step of the store, O(sandboxes)."""
     states = await _states(core, now_ms)
     roles = core.replicas.roles
+    scaler = core.scaler if "scaler" in roles else None
     return Levels(
         states=states or {},
         starts_in_flight=core.queue.taken,
@@ -36,6 +37,8 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
         owners=core.population.owners(),
         quotas=core.quotas.levels() if "quota_use" in roles else {},
         roles=roles | {"pools"} if core.pools.leads else roles,
+        node_pools={} if scaler is None else scaler.report.nodes(),
+        scaler_unplaced=0 if scaler is None else scaler.report.unplaced_in_all,
     )
 
 

@@ -15,6 +15,7 @@ from controlplane.lifecycle.pools import PoolDeclarations
 from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.routes import RouteBoard
+from controlplane.lifecycle.scaling import NOTE, ScalerReport, read_report
 from controlplane.lifecycle.service.capacity import Capacity, capacity
 from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
@@ -140,6 +141,17 @@ class Sandboxes:
         """The spec with what is set aside where it gives limits alone, and that in words."""
         filled = self._options.overcommit.filled(spec)
         return filled, self._options.overcommit.words(filled)
+
+    async def scaling(self) -> ScalerReport | None:
+        """What the scaler has decided last, at whichever replica; None: this installation has none.
+
+        Raises:
+            Problem: the store does not answer.
+        """
+        if self._options.scaling is None:
+            return None
+        told = read_report(await self._core.store.note(NOTE))
+        return told or ScalerReport(0, self._options.scaling.dry_run)
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""

@@ -103,6 +103,7 @@
 {{- if .Values.pools.agentSandbox }}
 - {name: ROLLBOX_CONTROLPLANE_AGENT_SANDBOX, value: "true"}
 {{- end }}
+{{- include "rollbox.scalingEnv" . }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
@@ -130,6 +131,7 @@
 - {name: registry, mountPath: /etc/rollbox/registry, readOnly: true}
 - {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
 {{- end }}
+{{- include "rollbox.scalingMounts" . }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
@@ -143,6 +145,7 @@
 - {name: registry, secret: {secretName: {{ include "rollbox.registryAccount" . }}, defaultMode: 0440}}
 - {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
 {{- end }}
+{{- include "rollbox.scalingVolumes" . }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
 {{ include "rollbox.operatorVolumes" . }}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rollbox._problem import SandboxError
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
-    from rollbox.capacity import Capacity, NodeRoom, WaitingStart
+    from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
@@ -90,6 +90,7 @@ __all__ = [
     "Need",
     "Node",
     "NodeImage",
+    "NodePool",
     "NodeRoom",
     "Outcome",
     "OutputStream",
@@ -112,6 +113,7 @@ __all__ = [
     "SandboxGroup",
     "SandboxList",
     "SandboxRecord",
+    "Scaling",
     "ScrubReport",
     "Shell",
     "SlowSandbox",
@@ -161,6 +163,7 @@ _MODULES = {
     "Need": "quota",
     "Node": "node",
     "NodeImage": "image",
+    "NodePool": "capacity",
     "NodeRoom": "capacity",
     "Outcome": "batch",
     "OutputStream": "process",
@@ -183,6 +186,7 @@ _MODULES = {
     "SandboxGroup": "group",
     "SandboxList": "record",
     "SandboxRecord": "record",
+    "Scaling": "capacity",
     "ScrubReport": "git_scrub",
     "Shell": "shell",
     "SlowSandbox": "report.summary",

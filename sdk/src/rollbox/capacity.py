@@ -70,6 +70,69 @@ class WaitingStart:
 
 
 @dataclass(frozen=True, slots=True)
+class NodePool:
+    """A node pool, as the scaler has seen and decided last.
+
+    Attributes:
+        provider: the kind of what adds and removes its nodes.
+        min, max: how many it may have.
+        ready: nodes that take starts.
+        coming: nodes that were asked for and are not Ready.
+        leaving: nodes that are being emptied.
+        wanted: how many it is to have.
+        why: what is done about it, and what is wrong with it; empty: nothing.
+        paused_until_ms: until when no node of it is asked for (Unix ms); None: it does not pause.
+    """
+
+    name: str
+    provider: str = ""
+    min: int = 0
+    max: int = 0
+    ready: int = 0
+    coming: int = 0
+    leaving: int = 0
+    wanted: int = 0
+    why: str = ""
+    paused_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """So many sandboxes of one size that fit on no node, there or to come.
+
+    Attributes:
+        need: `waiting`: starts; `idle`, `pool`: of pools; `ahead`: expected ones; `headroom`: declared.
+    """
+
+    count: int
+    need: str = ""
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+    gpu: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What the scaler has decided last, whichever control plane it works at.
+
+    Attributes:
+        at_ms: when (Unix ms); None: it has decided nothing within the last minute.
+        dry_run: it decides and does nothing.
+        node_pools: by their declaration.
+        steps: what it did then, or would have done.
+        unplaced: the first of them; `unplaced_in_all` counts starts that wait alone.
+    """
+
+    at_ms: int | None = None
+    dry_run: bool = False
+    node_pools: list[NodePool] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    unplaced_in_all: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """Room on the nodes at one time, as the control plane that answered sees it.
 
@@ -81,6 +144,7 @@ class Capacity:
         sandboxes: how many of this installation are on all nodes.
         waiting: the first hundred of `waiting_in_all`, at the control plane that answered.
         pending_pods: how many starts of each control plane may have pods that fit nowhere; 0: no node can be added.
+        scaling: what the scaler does; None: the installation has none.
     """
 
     known: bool
@@ -92,6 +156,7 @@ class Capacity:
     waiting: list[WaitingStart] = field(default_factory=list)
     waiting_in_all: int = 0
     pending_pods: int = 0
+    scaling: Scaling | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Capacity:
@@ -100,6 +165,7 @@ class Capacity:
             "nodes": [_node(one) for one in body.get("nodes", ())],
             "free": _read(Amounts, body.get("free", {})),
             "waiting": [_read(WaitingStart, one) for one in body.get("waiting", ())],
+            "scaling": _scaling(body.get("scaling")),
         }
         return _read(cls, {**body, **parts})
 
@@ -111,6 +177,15 @@ class Capacity:
 def _node(body: Mapping[str, Any]) -> NodeRoom:
     amounts = {name: _read(Amounts, body.get(name, {})) for name in ("allocatable", "free", "reserved")}
     return _read(NodeRoom, {**body, **amounts})
+
+
+def _scaling(body: Mapping[str, Any] | None) -> Scaling | None:
+    if body is None:
+        return None
+    pools = [_read(NodePool, one) for one in body.get("node_pools", ())]
+    return _read(
+        Scaling, {**body, "node_pools": pools, "unplaced": [_read(Unplaced, one) for one in body.get("unplaced", ())]}
+    )
 
 
 def _read(kind: type[_T], body: Mapping[str, Any]) -> _T:

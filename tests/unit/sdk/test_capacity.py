@@ -59,3 +59,51 @@ def test_where_nothing_is_set_aside_it_says_so(apart: FakeGateway) -> None:
     told = run()
     assert (told.exit_code, told.stdout) == (0, "")
     assert "not known here" in told.stderr
+
+
+SCALING = {
+    "at_ms": 1_000,
+    "dry_run": False,
+    "node_pools": [
+        {
+            "name": "general",
+            "provider": "cluster-api",
+            "min": 1,
+            "max": 9,
+            "ready": 3,
+            "coming": 2,
+            "leaving": 1,
+            "wanted": 4,
+            "why": "pauses: no stock",
+            "paused_until_ms": 9_999_999_999_999,
+        }
+    ],
+    "steps": ["general: asks for 4 nodes: 1 more for 8 that wait"],
+    "unplaced": [
+        {
+            "count": 2,
+            "need": "waiting",
+            "cpu_millicores": 64_000,
+            "memory_bytes": 1 << 30,
+            "gpu": 0,
+            "why": "it needs 64 cpu, and a node of general has 32 cpu",
+        }
+    ],
+    "unplaced_in_all": 2,
+}
+
+
+def test_the_command_tells_what_the_scaler_does(apart: FakeGateway) -> None:
+    apart.quotas.capacity = {**ROOM, "scaling": SCALING}
+    told = run()
+    for part in ("general", "cluster-api", "1 to 9", "pauses: no stock; asked again in", "it needs 64 cpu", "starts"):
+        assert part in told.stdout
+    assert "it does now:\n  general: asks for 4 nodes: 1 more for 8 that wait" in told.stderr
+    assert json.loads(run("--json").stdout)["scaling"]["node_pools"][0]["wanted"] == 4
+
+
+def test_a_dry_run_and_a_scaler_that_does_not_decide_say_so(apart: FakeGateway) -> None:
+    apart.quotas.capacity = {**ROOM, "scaling": {**SCALING, "dry_run": True, "steps": []}}
+    assert "it would do now, and does not, since it is a dry run: nothing" in run().stderr
+    apart.quotas.capacity = {**ROOM, "scaling": {**SCALING, "at_ms": None}}
+    assert "the scaler has decided nothing within the last minute" in run().stderr

@@ -1,4 +1,4 @@
-"""`rollbox capacity`: what is free on the nodes, and what waits for room."""
+"""`rollbox capacity`: what is free on the nodes, what waits for room, and what the scaler does."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from rollbox.cli.options import Json, Watch
 from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
-    from rollbox.capacity import Amounts, Capacity
+    from rollbox.capacity import Amounts, Capacity, NodePool, Scaling, Unplaced
     from rollbox.client import Client
 
 _NODES = ("node", "sandboxes", "pods", "free cpu", "free memory", "free gpu", "more fit", "takes starts")
+_POOLS = ("node pool", "provider", "takes starts", "coming", "leaving", "wanted", "may have", "why")
+_UNPLACED = ("sandboxes", "for", "cpu", "memory", "gpu", "why no node, there or to come, takes them")
+_NEEDS = {"waiting": "starts", "idle": "pools", "pool": "pools", "ahead": "expected starts", "headroom": "headroom"}
 _WAITING = ("sandbox", "of", "cpu", "memory", "waited", "refused in", "about", "why")
 
 
 def capacity(*, watch: Watch = False, json: Json = False) -> None:
-    """Show what is free on the nodes, and which starts wait for room (operators)."""
+    """Show what is free on the nodes, which starts wait for room, and what the scaler does (operators)."""
 
     async def call(client: Client) -> Capacity:
         return await client.capacity()
@@ -38,11 +41,50 @@ def capacity(*, watch: Watch = False, json: Json = False) -> None:
         added = f"{seen.pending_pods} of each control plane may be Pending" if seen.pending_pods else "no node is added"
         waiting = "1 start waits" if seen.waiting_in_all == 1 else f"{seen.waiting_in_all} starts wait"
         output.message(f"{waiting} for room; {added}")
+    if seen.scaling is not None:
+        output.message(_decided(seen.scaling))
+
+
+def _decided(seen: Scaling) -> str:
+    """What the scaler has decided, and in a dry run would do."""
+    if seen.at_ms is None:
+        why = "no control plane runs it, or what is free is not known"
+        return f"the scaler has decided nothing within the last minute: {why}"
+    ago = span(max(0.0, time.time() - seen.at_ms / 1000))
+    verb = "it would do now, and does not, since it is a dry run" if seen.dry_run else "it does now"
+    said = "".join(f"\n  {one}" for one in seen.steps) or " nothing"
+    return f"the scaler decided {ago} ago; {verb}:{said}"
+
+
+def _unplaced(one: Unplaced) -> tuple[str, ...]:
+    cores, memory = f"{one.cpu_millicores / 1000:g}", f"{one.memory_bytes / (1 << 20):.4g}Mi"
+    return str(one.count), _NEEDS.get(one.need, one.need), cores, memory, str(one.gpu), one.why
+
+
+def _pool(one: NodePool) -> tuple[str, ...]:
+    why = one.why
+    if one.paused_until_ms is not None:
+        left = span(max(0.0, one.paused_until_ms / 1000 - time.time()))
+        why = f"{why}; asked again in {left}"
+    return (
+        one.name,
+        one.provider,
+        str(one.ready),
+        str(one.coming),
+        str(one.leaving),
+        str(one.wanted),
+        f"{one.min} to {one.max}",
+        why,
+    )
 
 
 def _tables(seen: Capacity) -> str:
     tables = [output.written(_NODES, _nodes(seen))] if seen.known else []
     tables += [output.written(_WAITING, _waiting(seen), told=True)] if seen.waiting else []
+    if seen.scaling is not None and seen.scaling.at_ms is not None:
+        tables.append(output.written(_POOLS, [_pool(one) for one in seen.scaling.node_pools], told=True))
+        if seen.scaling.unplaced:
+            tables.append(output.written(_UNPLACED, [_unplaced(one) for one in seen.scaling.unplaced], told=True))
     return "\n\n".join(tables)
 
 

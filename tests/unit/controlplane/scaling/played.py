@@ -117,8 +117,15 @@ class Played:
         one, there = self.machines[name], [box for box in self.boxes.values() if box.node == name]
         idle = Counter(box.kind for box in there if box.idle)
         busy = sum(not box.idle for box in there)
-        open_now = not one.cordoned
-        return SeenNode(name, self.free(name), one.pool.labels, idle, busy, True, open_now, one.cordoned)
+        return SeenNode(
+            name,
+            self.free(name),
+            one.pool.labels,
+            dict(idle),
+            busy,
+            open=not one.cordoned,
+            leaving=one.cordoned,
+        )
 
     def _group(self, pool: NodePool) -> Group | str:
         if pool.name in self.silent:

@@ -34,6 +34,8 @@ def test_a_declaration_is_read() -> None:
         ({"max": True}, "max is a whole number"),
         ({"provider": "magic"}, "provider is one of"),
         ({"group": ""}, "provider is one of"),
+        ({"group": "workers"}, "NAMESPACE/NAME"),
+        ({"group": "a/b/c"}, "NAMESPACE/NAME"),
         ({"price": 0}, "price is more than 0"),
         ({"price": float("nan")}, "price is more than 0"),
         ({"labels": {}}, "at least one"),
