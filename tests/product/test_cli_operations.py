@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 
-from rollbox import Client, Sandbox
+import pytest
+
+from rollbox import Client, Run, Sandbox, SandboxGroup
 from tests.support.command_line import answer, rollbox, started
 from tests.support.images import IMAGE
 from tests.support.replicas import of_each
@@ -43,6 +45,38 @@ async def _row(stack: Product, sandbox_id: str, name: str) -> str | None:
     status, out, err = await rollbox(stack, "processes", sandbox_id)
     assert status == 0, err
     return next((line for line in out.decode().splitlines() if line.startswith(name) and "running" not in line), None)
+
+
+async def test_a_log_has_the_platforms_words_and_the_commands_of_a_sandbox(stack: Product, shared: Sandbox) -> None:
+    await shared.exec("echo said; echo told >&2; exit 3", exec_id=(name := f"logged-{uuid.uuid4().hex[:8]}"))
+    status, out, err = await rollbox(stack, "logs", shared.id, "--json", "--output", "100")
+    assert status == 0, err
+    entries = [json.loads(line) for line in out.splitlines()]
+    assert [one["at_ms"] for one in entries] == sorted(one["at_ms"] for one in entries)
+    (logged,) = [one for one in entries if one.get("exec_id") == name]
+    assert (logged["exit_code"], logged["stdout"], logged["stderr"]) == (3, "said\n", "told\n")
+    assert entries[0]["by"] == "platform"
+
+
+async def test_the_report_of_a_run_and_that_of_its_records_agree(
+    stack: Product, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"run-{uuid.uuid4().hex[:8]}"
+    async with Run(name, client=client) as run:
+        async with await client.create(IMAGE) as sandbox:
+            await sandbox.exec("sleep 0.2; exit 1")
+        async with await SandboxGroup.create(IMAGE, n=2, client=client):
+            pass
+    report = await run.report()
+    assert f"run {name}:" in capsys.readouterr().err
+    assert (sum(report.creates.values()), report.execs, report.live) == (3, {"non-zero": 1}, 0)
+    assert sum(report.spent_s.values()) == pytest.approx(report.wall_s)
+    assert report.spent_s["exec.run"] > 0.15
+    assert all(one.timeline is not None for one in report.slowest)
+    told = await answer(stack, "why", "--run", name)
+    assert (told["creates"], told["ends"][0]["cause"], told["ends"][0]["count"]) == (report.creates, "deleted", 3)
+    assert sum(told["spent_s"].values()) == pytest.approx(told["wall_s"])
+    assert told["wall_s"] <= report.wall_s + 1
 
 
 async def test_kill_takes_all_and_what_is_not_there_is_named(stack: Product, shared: Sandbox) -> None:

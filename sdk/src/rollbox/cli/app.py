@@ -38,6 +38,7 @@ _COMMANDS = {
     "commit": "image:commit",
     "checkpoint": "image:checkpoint",
     "ps": "sandboxes:ps",
+    "logs": "logs:logs",
     "why": "why:why",
     "top": "top:top",
     "delete": "sandboxes:delete",
