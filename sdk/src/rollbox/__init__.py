@@ -5,7 +5,7 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings < retry < leases <
+result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing < retry < leases <
 transport < gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy <
 group < batch, run, health < client < sync, cli.
 """

@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from rollbox import labels as label_rules
+from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox.breaker import Breaker, BreakerPolicy
 from rollbox.deadline import Deadline
@@ -107,7 +108,16 @@ class Gateway:
         Cancel safety: withdraws this create, within 2 s; a sandbox that another call has with the same key lives on.
         The server refuses attempts of this create that arrive later.
         """
-        run, body = current.current(), current.labelled(body)
+        body = current.labelled(body)
+        if tracing.tracer() is None:
+            return await self._noted(body, key, forget=forget, deadline=deadline)
+        with tracing.creating(body) as made:
+            opened = await self._noted(body, key, forget=forget, deadline=deadline)
+            made(opened.record)
+            return opened
+
+    async def _noted(self, body: Mapping[str, Any], key: str, *, forget: bool, deadline: Deadline) -> Opened:
+        run = current.current()
         if run is None:
             return await self._opened(body, key, forget=forget, deadline=deadline)
         with run.creating(body) as create:
@@ -286,6 +296,14 @@ class Gateway:
 
         Cancel safety: the command is killed on the server, within 2 s.
         """
+        if tracing.tracer() is None:
+            return await self._exec_noted(access, body)
+        with tracing.executing(access.sandbox_id, body["exec_id"]) as answered:
+            answer = await self._exec_noted(access, body)
+            answered(answer)
+            return answer
+
+    async def _exec_noted(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         run = current.current()
         if run is None:
             return await self._executed(access, body)

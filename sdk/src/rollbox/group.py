@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 from uuid import uuid4
 
-from rollbox import request, shared
+from rollbox import request, shared, tracing
 from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument
@@ -328,7 +328,17 @@ async def _opened(
 async def _created(
     gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
 ) -> dict[str, Any]:
-    run, body = current.current(), {**body, "sandbox": current.labelled(body["sandbox"])}
+    body = {**body, "sandbox": current.labelled(body["sandbox"])}
+    if tracing.tracer() is None:
+        return await _noted(gateway, name, body, forget=forget, deadline=deadline)
+    with tracing.grouping(body["sandbox"], body["count"]):
+        return await _noted(gateway, name, body, forget=forget, deadline=deadline)
+
+
+async def _noted(
+    gateway: Gateway, name: str, body: dict[str, Any], *, forget: bool, deadline: Deadline
+) -> dict[str, Any]:
+    run = current.current()
     if run is None:
         return await _asked(gateway, name, body, forget=forget, deadline=deadline)
     with run.creating(body["sandbox"], body["count"]) as create:

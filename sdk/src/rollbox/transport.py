@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import aiohttp
 from yarl import URL
 
+from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox._version import __version__
 from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted, UpstreamTimeout
@@ -123,7 +124,7 @@ class Transport:
         Cancel safety: the connection is closed; the server may still carry out the request.
         """
         session = self._open()
-        sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
+        sent = {"Authorization": f"Bearer {credential}", **tracing.headers(), **(headers or {})}
         if body is not None:
             sent["Content-Type"] = "application/json"
         data = BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
@@ -161,7 +162,7 @@ class Transport:
         Yields:
             the body of the answer.
         """
-        sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
+        sent = {"Authorization": f"Bearer {credential}", **tracing.headers(), **(headers or {})}
         session = self._open()
         outgoing: _Outgoing | None = None
         try:
@@ -193,7 +194,7 @@ class Transport:
             headers: beside those of every request.
             autoping: answer pings automatically; else they arrive as messages.
         """
-        sent = {"Authorization": f"Bearer {credential}", **(headers or {})}
+        sent = {"Authorization": f"Bearer {credential}", **tracing.headers(), **(headers or {})}
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 made = await self._open().ws_connect(
