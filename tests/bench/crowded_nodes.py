@@ -1,0 +1,229 @@
+"""What it costs that starts avoid a crowded node that has their image: played nodes, in virtual time.
+
+Slots, catalogue and choice of nodes are the platform's own; scheduler, pulls and starts are played. It scores nodes as
+that of Kubernetes does by default: what pods prefer (twice), how those of a Service spread (twice), and free room.
+
+python -m tests.bench.crowded_nodes
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from controlplane.cluster.kubernetes.nodes import Node
+from controlplane.cluster.kubernetes.podspec import TARGET
+from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
+from controlplane.model import SandboxSpec
+from controlplane.store.slots import Slots
+from tests.bench.record import Record, distribution, percentile, save
+
+NODES, SHARDS = 16, 16
+# Starts that do not slow down one another on a node: `controlplane.startsPerNode` by default.
+AT_ONCE = 8
+ROOM: Final = {"cpu": 64_000, "memory": 256 << 30, "ephemeral-storage": 1 << 40, "nvidia.com/gpu": 0}
+# Of a start on a node that has its image, beside no more than AT_ONCE others; of a pod's way to its node.
+START_MS, PLACED_MS, TICK_MS = 1_000, 40, 20
+# Sandboxes of other images on each node, in each shard.
+BACKGROUND = 2
+# A start that is not ready by then fails.
+GIVEN_UP_MS = 60_000
+ROUNDS = 5
+CONDITIONS = f"{NODES} nodes, one has the image; played in virtual time"
+OWN, OTHER = (f"hub.test/{name}@sha256:{digit * 64}" for name, digit in (("own", "a"), ("other", "b")))
+# The weight of nodes that are not crowded, and the starts with which one is; the first pair is the platform's.
+SETTINGS: Final = ((100, 8), (45, 8), (20, 8), (100, 16), (100, 32))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is played.
+
+    Attributes:
+        title: what it is.
+        starts: when each start of the image comes (ms).
+        pull_ms: of a node that has to pull.
+        speed: of the node that has the image; 1 is that of the others, 0 starts nothing.
+        others: when each start of another image comes, which half of the nodes have.
+    """
+
+    title: str
+    starts: Sequence[int]
+    pull_ms: int
+    speed: float = 1.0
+    others: Sequence[int] = ()
+
+
+CASES: Final = (
+    Case("16 at once, a pull of 20 s", [0] * 16, 20_000),
+    Case("64 at once, a pull of 20 s", [0] * 64, 20_000),
+    Case("64 at once, a pull of 3 s", [0] * 64, 3_000),
+    Case("12 a second, a pull of 20 s", range(0, 15_000, 83), 20_000),
+    Case("32 at once, its node ten times slower, a pull of 5 s", [0] * 32, 5_000, 0.1),
+    Case("32 at once, its node hangs, a pull of 5 s", [0] * 32, 5_000, 0.0),
+    Case("64 at once, another image beside it", [0] * 64, 20_000, others=range(0, 10_000, 250)),
+)
+
+
+@dataclass
+class Clock:
+    ms: int = 1
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@dataclass
+class Start:
+    id: str
+    image: str
+    came_ms: int
+    node: str = ""
+    arrives_ms: int = 0
+    left_ms: float = START_MS
+    took_ms: int = 0
+
+
+@dataclass
+class World:
+    """A cluster, with starts on their way through it."""
+
+    case: Case
+    avoided: int
+    per_node: int
+    seed: int
+    clock: Clock = field(default_factory=Clock)
+    slots: Slots = field(default_factory=Slots)
+    pods: dict[str, Counter[int]] = field(default_factory=dict)
+    pulled_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+    most: int = 0
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self.nodes = [_node(number) for number in range(NODES)]
+        self.preference = NodePreference(self.clock)
+        # Of other images, which sandboxes of all nodes run from.
+        self.pods = {one.name: Counter(dict.fromkeys(range(SHARDS), BACKGROUND)) for one in self.nodes}
+        for place, node in enumerate(self.nodes):
+            has = [OWN] if not place else [OTHER] if place % 2 else []
+            self.preference.catalogue.replace(node.name, [HeldImage((one.partition("@")[2],)) for one in has])
+            self.pulled_ms |= {(node.name, one): 0 for one in has}
+
+    def run(self) -> list[Start]:
+        """All starts, over."""
+        times = [(at, OWN) for at in self.case.starts] + [(at, OTHER) for at in self.case.others]
+        every = [Start(f"sb-{n}", image, at) for n, (at, image) in enumerate(sorted(times))]
+        coming, queue, going = [*every], list[Start](), list[Start]()
+        while coming or queue or going:
+            now_ms = self.clock.ms
+            while coming and coming[0].came_ms <= now_ms:
+                queue.append(coming.pop(0))
+            while queue and self._sent(queue[0]):
+                going.append(queue.pop(0))
+            for one in [one for one in going if one.node and now_ms >= one.arrives_ms]:
+                self._arrived(one)
+            going = [one for one in going if not self._over(one, going)]
+            self.clock.ms += TICK_MS
+        return every
+
+    def _sent(self, start: Start) -> bool:
+        now_ms = self.clock.ms
+        slot = self.slots.take(
+            start.id, NODES * self.per_node, now_ms + 10**6, now_ms, per_node=self.per_node, placement_key="all"
+        )
+        if slot.taken:
+            spec = SandboxSpec(image=start.image)
+            near = self.preference.wishes(start.id, spec, {}, self.nodes, lazily=False)
+            start.node = self._scheduled(slot.avoid, dict(near))
+            start.arrives_ms = now_ms + PLACED_MS
+        return slot.taken
+
+    def _scheduled(self, avoid: Sequence[str], near: Mapping[str, int]) -> str:
+        names, shard = [one.name for one in self.nodes], self.dice.randrange(SHARDS)
+        wishes = {one: near.get(one, 0) + (self.avoided if avoid and one not in avoid else 0) for one in names}
+        spread = {one: self.pods[one][shard] * math.log(NODES + 2) + 2 for one in names}
+        least, most = min(spread.values()), max(spread.values())
+
+        def score(node: str) -> float:
+            wished = 200 * wishes[node] / (max(wishes.values()) or 1)
+            used = self.pods[node].total() * 250 / ROOM["cpu"]
+            return wished + 200 * (most + least - spread[node]) / most + 100 * (1 - used) + self.dice.random()
+
+        chosen = max(names, key=score)
+        self.pods[chosen][shard] += 1
+        return chosen
+
+    def _arrived(self, start: Start) -> None:
+        now_ms, start.arrives_ms = self.clock.ms, 10**9
+        self.slots.place(start.id, start.node, now_ms + 10**6, now_ms, per_node=self.per_node, placement_key="all")
+        self.preference.occupancy.put(_pod(start))
+        self.pulled_ms.setdefault((start.node, start.image), now_ms + self.case.pull_ms)
+
+    def _over(self, start: Start, going: Sequence[Start]) -> bool:
+        now_ms = self.clock.ms
+        beside = [one for one in going if one.node == start.node and one.arrives_ms == 10**9]
+        self.most = max(self.most, len(beside))
+        if start in beside and self.pulled_ms[start.node, start.image] <= now_ms:
+            running = sum(self.pulled_ms[start.node, one.image] <= now_ms for one in beside)
+            speed = self.case.speed if start.node == self.nodes[0].name else 1.0
+            start.left_ms -= TICK_MS * speed * min(1, AT_ONCE / running)
+        start.took_ms = now_ms - start.came_ms
+        if start.left_ms > 0 and start.took_ms < GIVEN_UP_MS:
+            return False
+        self.slots.free(start.id)
+        self.preference.occupancy.put(_pod(start, ready=start.left_ms <= 0))
+        return True
+
+
+def _node(number: int) -> Node:
+    name = f"node-{number}"
+    return Node(
+        name, "True", "", schedulable=True, labels={}, taints=(), allocatable=ROOM, capacity=ROOM, handlers=None
+    )
+
+
+def _pod(start: Start, *, ready: bool = False) -> dict[str, Any]:
+    status = {"phase": "Running", "containerStatuses": [{"name": TARGET, "imageID": start.image}] if ready else []}
+    container = {"name": TARGET, "image": start.image, "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}}
+    return {
+        "metadata": {"name": start.id},
+        "spec": {"nodeName": start.node, "containers": [container]},
+        "status": status,
+    }
+
+
+def measure() -> list[Record]:
+    """All figures."""
+    return [_played(case, *setting) for case in CASES for setting in SETTINGS]
+
+
+def _played(case: Case, avoided: int, per_node: int) -> Record:
+    took, others, pulls, most = list[float](), list[float](), 0, 0
+    for seed in range(ROUNDS):
+        world = World(case, avoided, per_node, seed)
+        for one in world.run():
+            (took if one.image == OWN else others).append(one.took_ms / 1000)
+        pulls += sum(image == OWN and at > 0 for (_, image), at in world.pulled_ms.items())
+        most = max(most, world.most)
+    told = [f"{pulls / ROUNDS:.1f} pulls", f"at most {most} starts on a node"]
+    if others:
+        told.append(f"another image's p99 {percentile(others, 0.99):.1f} s")
+    title = f"{case.title}, crowded with {per_node}, avoided {avoided}"
+    shape = distribution(took)
+    return Record(title, shape["p50"], "s", f"{CONDITIONS}: {', '.join(told)}", distribution=shape)
+
+
+def main() -> None:
+    """Measure, write the records and print them."""
+    for record in save("crowded_nodes", measure(), {"python": sys.version.split()[0]}):
+        shape = record.distribution
+        print(f"p50 {shape['p50']:5.1f} p99 {shape['p99']:5.1f}  {record.figure} ({record.conditions})")
+
+
+if __name__ == "__main__":
+    main()
