@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
@@ -113,6 +115,22 @@ async def test_a_version_that_does_not_work_is_taken_back(node: BareNode, progra
     assert "the node is as it was before" in done.log
     assert node.tree() == before
     assert "gvisor" in (await node.in_gvisor("/bin/busybox", "cat", "/proc/version")).lower()
+
+
+async def test_a_snapshotter_that_is_stopped_fails_the_verification(node: BareNode) -> None:
+    node.told |= {"LAZY_HANDLER": "runsc-lazy", "LAZY_IMAGES": "registry.example.com/estargz/"}
+    await install(node)
+    before = node.tree()
+    replace(node, "runsc", (node.payload / "runsc").read_bytes() + b"another version")
+    assert await node.plan() == ["write runsc", "verify runsc"]
+    os.kill(node.pids["serve"], signal.SIGSTOP)
+    done = await node.run_installer("install")
+    assert (done.status, "rollbox-snapshotter runs, and answers no call within 20s" in done.log) == (FAILED, True), (
+        done.log
+    )
+    assert node.tree() == before
+    os.kill(node.pids["serve"], signal.SIGCONT)
+    await install(node)
 
 
 async def test_a_first_install_that_fails_leaves_nothing(node: BareNode) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cluster.kubernetes.preference import version_of
 from controlplane.errors import Problem
 from tests.support.bare_node import payload, ran
 from tests.support.installed import own_cluster
-from tests.support.node_with_agent import FILES, Place, changed, place
+from tests.support.node_with_agent import FILES, NODE, Place, changed, place
 from tests.support.waiting import until
 
 pytestmark = [
@@ -160,3 +161,28 @@ async def test_a_table_that_is_not_what_the_manifest_says_is_no_image(tmp_path: 
             assert (problem.code, "digest" in problem.detail) == ("image_pull_failed", True), problem
         assert await pulled(there, image, LAZY) is None
         assert (await read(there, image, "lazy"))[0] == ALL
+
+
+async def test_what_came_and_went_is_told_by_itself(tmp_path: Path, programs: Path) -> None:
+    async with place(tmp_path, programs) as there:
+        first, second = await there.pushed(MIB // 8), await there.pushed(MIB // 8)
+        assert await pulled(there, first) is None
+        told = await there.agents.images_since(NODE, "")
+        assert (told.changes, told.unchanged) == (False, False)
+        has = {one.mark: one for one in told.images}
+        assert (version_of(has), any(first in one.digests for one in has.values())) == (told.version, True)
+        assert (await there.agents.images_since(NODE, told.version)).unchanged
+        assert await pulled(there, second) is None
+        more = await there.agents.images_since(NODE, told.version)
+        assert (more.changes, [[*one.digests] for one in more.images], [*more.gone]) == (True, [[second]], [])
+        assert [[layer.size_bytes > 0 for layer in one.layers] for one in more.images] == [[True]]
+        has |= {one.mark: one for one in more.images}
+        assert version_of(has) == more.version
+        assert await there.agents.remove(NODE, first)
+        less = await there.agents.images_since(NODE, more.version)
+        assert (less.changes, [*less.images]) == (True, [])
+        assert [first in has.pop(mark).digests for mark in less.gone] == [True]
+        assert version_of(has) == less.version
+        # To one that has missed the step between, both at once.
+        both = await there.agents.images_since(NODE, told.version)
+        assert ({*both.gone}, [[*one.digests] for one in both.images]) == ({*less.gone}, [[second]])
