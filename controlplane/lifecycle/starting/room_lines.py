@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
 from controlplane.capacity import Amounts
@@ -135,6 +137,14 @@ class RoomLines:
         """All waiters, oldest first."""
         every = (one for line in self._lines.values() for owner in line.owners() for _, one in line.of(owner))
         return sorted(every, key=lambda one: one.ticket)
+
+    def claimed(self, most: int) -> Collection[Waiter]:
+        """The oldest waiters that owners wait for, at most so many. Cost: O(lines and owners)."""
+        owners = (
+            (line, owner) for (unclaimed, _), line in self._lines.items() if not unclaimed for owner in line.owners()
+        )
+        firsts = (one for line, owner in owners for _, one in islice(line.of(owner), most))
+        return nsmallest(most, firsts, key=lambda one: one.ticket)
 
     def _head(self, line: FairQueue[Waiter]) -> Waiter | None:
         owner = line.choose(self._holds, line.owners())

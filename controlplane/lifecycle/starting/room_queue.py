@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Final
 
 from controlplane.capacity import Amounts, Room, Short
@@ -155,8 +155,8 @@ class RoomQueue:
 
     def wanting(self, most: int) -> Sequence[Short]:
         """What starts need that wait for room at this replica, of owners, those first that have pods; oldest first."""
-        starts = (one for one in (*self._pending.unpromised(), *self._lines.all()) if not one.sandbox.unclaimed)
-        return [Short(*self._where(one)) for one in islice(starts, most)]
+        pending = (one for one in self._pending.unpromised() if not one.sandbox.unclaimed)
+        return [Short(*self._where(one)) for one in islice(chain(pending, self._lines.claimed(most)), most)]
 
     def place(self, sandbox_id: str) -> RoomPlace | None:
         """Where a start stands; None: it does not wait for room here."""

@@ -61,6 +61,15 @@ def test_who_leaves_leaves_nothing(kinds: list[tuple[str, int, bool]]) -> None:
     assert not any(lines.hold_back(one) for one in every)
 
 
+@given(WAITERS, st.integers(0, 5))
+def test_what_owners_wait_for_is_told_oldest_first(kinds: list[tuple[str, int, bool]], most: int) -> None:
+    lines = RoomLines(lambda _: 0)
+    every = [waiter(number, owner, cpu, of_pool=pool) for number, (owner, cpu, pool) in enumerate(kinds)]
+    for one in every:
+        lines.join(one)
+    assert lines.claimed(most) == [one for one in every if not one.sandbox.unclaimed][:most]
+
+
 def test_pools_do_not_pass_creates_and_creates_pass_pools() -> None:
     lines = RoomLines(lambda _: 0)
     lines.join(waiter(1, "a", 100, of_pool=True))
