@@ -28,9 +28,9 @@ VALUES = (
     "capacity.nodesCanBeAdded=false",
 )
 FILLER = "room-filler"
-# With its sidecar and its runtime a sandbox of 100 millicores requests 120.
+# With its sidecar and its runtime a sandbox of 100 millicores requests 110.
 SMALL: Any = {"cpu": (0.1, 1), "memory": ("32Mi", "128Mi"), "lease": None}
-EACH_MILLICORES = 120
+EACH_MILLICORES = 110
 LEFT_MILLICORES = 200
 START_S = 120.0
 
@@ -44,13 +44,13 @@ async def test_a_create_waits_with_a_reason_on_a_node_that_others_fill_and_start
             left = await until(lambda: _has_left(client, EACH_MILLICORES, 2 * EACH_MILLICORES))
             told = await client.preflight(IMAGE, 3, **SMALL)
             assert (told.fits, told.may_have) == (False, 1)
-            words = f"has {left.free.cpu_millicores / 1000:g} cpu left; each needs 0.12 cpu"
+            words = f"has {left.free.cpu_millicores / 1000:g} cpu left; each needs 0.11 cpu"
             assert words in told.blockers[0].detail
             first = await client.create(IMAGE, **SMALL)
             assert (await client.preflight(IMAGE, 1, **SMALL)).may_have == 0
             waiting = asyncio.create_task(client.create(IMAGE, **SMALL, start_timeout=START_S))
             one = await until(lambda: _waiting(client))
-            assert (one.owner, one.pending, "each needs 0.12 cpu" in one.why) == (stack.owner, False, True)
+            assert (one.owner, one.pending, "each needs 0.11 cpu" in one.why) == (stack.owner, False, True)
             assert one.sandbox_id in str(await client.list())
             timeline = await client.timeline(one.sandbox_id)
             assert "It waits for room: capacity_unavailable: no node has room for it now" in timeline.summary

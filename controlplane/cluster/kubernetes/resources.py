@@ -13,11 +13,12 @@ from controlplane.model.spec import MIB
 DEFAULT_DISK_BYTES: Final = 2048 * MIB
 # The disk request, much less than the limit: nodes are packed by memory, and few sandboxes fill their disk.
 DISK_REQUEST_BYTES: Final = 64 * MIB
-# The idle sidecar needs a few MiB. The rest is for the sandbox's own gVisor kernel, which counts for the pod.
-SIDECAR_CPU_REQUEST_MILLICORES: Final = 10
+# Measured (docs/capacity.md): idle, a sandbox takes 33 MiB with its gVisor kernel, which counts for the pod, and two
+# millicores at most. These requests and the RuntimeClass's overhead cover that; the limit leaves the kernel room.
+SIDECAR_CPU_REQUEST_MILLICORES: Final = 5
 SIDECAR_CPU_MILLICORES: Final = 100
-SIDECAR_MEMORY_REQUEST_BYTES: Final = 32 * MIB
-SIDECAR_MEMORY_BYTES: Final = 64 * MIB
+SIDECAR_MEMORY_REQUEST_BYTES: Final = 16 * MIB
+SIDECAR_MEMORY_BYTES: Final = 80 * MIB
 SIDECAR_DISK_BYTES: Final = 64 * MIB
 
 Json = dict[str, Any]

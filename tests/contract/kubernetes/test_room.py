@@ -11,7 +11,7 @@ from tests.support.fake_kubernetes import EVERYWHERE, NAMESPACE, NODES, PODS, Fa
 from tests.support.waiting import until
 
 LABELS = {LABEL_INSTALLATION: "r", LABEL_SANDBOX: "true"}
-SPEC = SandboxSpec(image="a", cpu_millicores=Range(request=490, limit=1000))  # with its sidecar half a core
+SPEC = SandboxSpec(image="a", cpu_millicores=Range(request=495, limit=1000))  # with its sidecar half a core
 
 
 def other(name: str, cpu: str, **status: Any) -> dict[str, Any]:

@@ -116,11 +116,11 @@ def test_amounts_are_read(text: str | None, scale: int, number: int) -> None:
 def test_what_a_sandbox_requests_has_the_sidecar_and_the_overhead_of_its_runtime() -> None:
     fleet = Fleet({}, (), "runsc", (10, 48 << 20, 0, 0, 0))
     spec = SandboxSpec(image="a", memory_bytes=Range(request=128 << 20, limit=1 << 30))
-    assert fleet.request(spec) == (100 + 10 + 10, (128 + 32 + 48) << 20, 128 << 20, 0, 1)
+    assert fleet.request(spec) == (100 + 5 + 10, (128 + 16 + 48) << 20, 128 << 20, 0, 1)
     # What fits without the overhead only is refused.
     whole = SandboxSpec(image="a", cpu_millicores=Range(request=1990, limit=2000))
     FLEET.check(whole, nodes())
-    with pytest.raises(Problem, match="cpu_millicores.request needs 2010 of cpu"):
+    with pytest.raises(Problem, match="cpu_millicores.request needs 2005 of cpu"):
         fleet.check(whole, nodes())
 
 
