@@ -14,9 +14,6 @@ from typing import Any
 
 from rollbox.errors import InvalidArgument, Unauthenticated
 
-CHOICE = "ROLLBOX_CONTEXT"
-"""The variable that names the context; without it that of `rollbox config use` is taken."""
-
 _OTHERS = 0o077
 
 
@@ -54,32 +51,23 @@ class Contexts:
     by_name: dict[str, Context]
     current: str = ""
 
-    def chosen(self, env: Mapping[str, str], path: Path) -> tuple[str, Context] | None:
+    def chosen(self, chosen_by: str, path: Path) -> tuple[str, Context] | None:
         """Return the context to take and its name; None: none is chosen.
 
         Args:
-            env: the process environment.
+            chosen_by: the name that the environment says; "" for none.
             path: of the file, for the error.
 
         Raises:
             InvalidArgument: there is none of this name.
         """
-        name = env.get(CHOICE) or self.current
+        name = chosen_by or self.current
         if not name:
             return None
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
             raise InvalidArgument(f"there is no context {name!r} in {path}; there are: {known}")
         return name, self.by_name[name]
-
-
-def path_of(env: Mapping[str, str]) -> Path | None:
-    """Return where the file is, or would be; None: no place is known."""
-    if env.get("ROLLBOX_CONFIG"):
-        return Path(env["ROLLBOX_CONFIG"])
-    if env.get("XDG_CONFIG_HOME"):
-        return Path(env["XDG_CONFIG_HOME"]) / "rollbox" / "config.toml"
-    return Path(env["HOME"]) / ".config" / "rollbox" / "config.toml" if env.get("HOME") else None
 
 
 def read(path: Path) -> Contexts:

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rollbox import contexts
 from rollbox.errors import InvalidArgument, Unauthenticated
 
 _START = (
     "Start one on this machine with `rollbox up`, or set ROLLBOX_URL and ROLLBOX_API_KEY, "
     "or keep an address with `rollbox config set`."
 )
+
+
+CONTEXT = "ROLLBOX_CONTEXT"
+"""The variable that names the context; without it that of `rollbox config use` is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,23 @@ def checked(url: str, api_key: str) -> Settings:
     return Settings(_checked(url), _sendable(api_key))
 
 
+def contexts_path(env: Mapping[str, str]) -> Path | None:
+    """Return where the file of `rollbox config` is, or would be; None: no place is known."""
+    if env.get("ROLLBOX_CONFIG"):
+        return Path(env["ROLLBOX_CONFIG"])
+    if env.get("XDG_CONFIG_HOME"):
+        return Path(env["XDG_CONFIG_HOME"]) / "rollbox" / "config.toml"
+    return Path(env["HOME"]) / ".config" / "rollbox" / "config.toml" if env.get("HOME") else None
+
+
 def _of_context(env: Mapping[str, str]) -> Settings | None:
-    path = contexts.path_of(env)
-    chosen = None if path is None else contexts.read(path).chosen(env, path)
+    path, named = contexts_path(env), env.get(CONTEXT, "")
+    # Not `Path.exists`, which raises where the folder may not be looked into.
+    if path is None or not (named or os.path.exists(path)):  # noqa: PTH110
+        return None
+    from rollbox import contexts  # noqa: PLC0415 - most programs have no such file
+
+    chosen = contexts.read(path).chosen(named, path)
     if chosen is None:
         return None
     name, context = chosen

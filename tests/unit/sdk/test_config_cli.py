@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 from rollbox import settings
 from rollbox.cli import app
-from rollbox.contexts import path_of
 from rollbox.errors import InvalidArgument, Unauthenticated
 from tests.support.gateway_fake import API_KEY, FakeGateway
 
@@ -71,10 +70,10 @@ def test_the_option_goes_before_the_environment(apart: FakeGateway, monkeypatch:
 
 
 def test_where_the_file_is() -> None:
-    assert path_of({"ROLLBOX_CONFIG": "/c", "XDG_CONFIG_HOME": "/x"}) == Path("/c")
-    assert path_of({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}) == Path("/x/rollbox/config.toml")
-    assert path_of({"HOME": "/h"}) == Path("/h/.config/rollbox/config.toml")
-    assert path_of({}) is None
+    assert settings.contexts_path({"ROLLBOX_CONFIG": "/c", "XDG_CONFIG_HOME": "/x"}) == Path("/c")
+    assert settings.contexts_path({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}) == Path("/x/rollbox/config.toml")
+    assert settings.contexts_path({"HOME": "/h"}) == Path("/h/.config/rollbox/config.toml")
+    assert settings.contexts_path({}) is None
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from rollbox import settings
 from rollbox._version import __version__
 from rollbox.cli import completion, output
 from rollbox.cli.values import taken_as_they_are
-from rollbox.contexts import CHOICE
 
 # Module and function (or group) of each command, in the order of the help. Only the module of the command that runs is
 # imported; help imports them all.
@@ -163,7 +163,7 @@ def rollbox(
 ) -> None:
     """Isolated sandboxes for untrusted code."""
     if context is not None:
-        os.environ[CHOICE] = context
+        os.environ[settings.CONTEXT] = context
         for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY"):
             os.environ.pop(name, None)
 

@@ -33,7 +33,7 @@ _COLUMNS = ("", "context", "gateway", "key")
 def list_(json: Json = False) -> None:
     """List the contexts; `*` marks the one that is taken."""
     found = _read(as_json=json)
-    current = os.environ.get(contexts.CHOICE) or found.current
+    current = os.environ.get(settings.CONTEXT) or found.current
     if json:
         told = {name: {"url": one.url, "key": _key(one)} for name, one in found.by_name.items()}
         output.data({"current": current, "contexts": told})
@@ -127,7 +127,7 @@ def _key(context: Context) -> str:
 
 
 def _path(*, as_json: bool) -> Path:
-    path = contexts.path_of(os.environ)
+    path = settings.contexts_path(os.environ)
     if path is None:
         output.fail(InvalidArgument("set ROLLBOX_CONFIG: neither XDG_CONFIG_HOME nor HOME is set"), as_json=as_json)
     return path

@@ -21,12 +21,14 @@ h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.1
 .cards div { border: 1px solid #ddd; border-radius: 6px; padding: .5rem .9rem; min-width: 6rem }
 .cards b { display: block; font-size: 1.3rem; font-variant-numeric: tabular-nums }
 .cards .bad { border-color: #d55e00; background: #fff4ec }
-svg { width: 100%; height: auto; display: block } svg text { font-size: 11px; fill: #555 }
+svg { width: 100%; min-width: 560px; height: auto; display: block } svg text { font-size: 11px; fill: #555 }
+svg[aria-label^=parts] { min-width: 0 }
 .grid { stroke: #e3e3e3; stroke-width: 1 }
 .scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid #eee; vertical-align: top }
 th { font-weight: 600; color: #555 } td.n, th.n { text-align: right; white-space: nowrap }
 td.n:first-child, th.n:first-child { width: 4rem } td { overflow-wrap: anywhere } code { font-size: .85em }
+.scroll td:first-child { white-space: nowrap; overflow-wrap: normal }
 i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .45em }
 .legend span { margin-right: 1.2em; white-space: nowrap; font-size: .85rem } .legend { margin: .3rem 0 0 }
 details { margin: .2rem 0 } summary { cursor: pointer }
@@ -80,8 +82,9 @@ def _where(report: Summary) -> str:
     whole_s = sum(report.spent_s.values())
     if not whole_s:
         return ""
+    fills = plots.colours(report.spent_s)
     rows = (
-        f'<tr><td><i style="background:{plots.colour(name)}"></i>{escape(words.of(name))}</td>'
+        f'<tr><td><i style="background:{fills[name]}"></i>{escape(words.of(name))}</td>'
         f'<td class="n">{words.duration(1000 * part_s)}</td><td class="n">{part_s / whole_s:.1%}</td></tr>'
         for name, part_s in report.spent_s.items()
     )

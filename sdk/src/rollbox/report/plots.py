@@ -18,24 +18,25 @@ _STACKED = ("exec", "running", "idle", "create")
 _OF_STATE = {"create": "#e69f00", "exec": "#0072b2", "running": "#0072b2", "idle": "#9ecae1", "none": "#d9d9d9"}
 
 
-def colour(name: str) -> str:
-    """Return the colour of a part of the wall time: that of its state, in a shade of its own."""
-    state, _, part = name.partition(".")
-    base = _OF_STATE.get(state, _COLOURS[-1])
-    if not part:
-        return base
-    siblings = [one for one in words.WORDS if one.startswith(f"{state}.")]
-    share = 0.55 + 0.9 * (siblings.index(name) / len(siblings) if name in siblings else 0.5)
-    return "#" + "".join(f"{_shaded(int(base[at : at + 2], 16), share):02x}" for at in (1, 3, 5))
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each part of a wall time: that of its state, from dark to light where it has several."""
+    there = [*names]
+    found = {}
+    for name in there:
+        state, _, part = name.partition(".")
+        siblings = [one for one in there if one.startswith(f"{state}.")]
+        base = _OF_STATE.get(state, _COLOURS[-1])
+        found[name] = _shaded(base, (siblings.index(name) + 1) / (len(siblings) + 1)) if part else base
+    return found
 
 
 def bar(spent_s: Mapping[str, float]) -> str:
     """Draw the parts of a wall time as one bar."""
-    whole_s, at, parts = sum(spent_s.values()) or 1.0, 0.0, []
+    whole_s, at, parts, fills = sum(spent_s.values()) or 1.0, 0.0, [], colours(spent_s)
     for name, part_s in spent_s.items():
         wide = WIDE * part_s / whole_s
         title = f"<title>{escape(words.of(name))}: {part_s / whole_s:.1%}</title>"
-        parts.append(f'<rect x="{at:.1f}" y="0" width="{wide:.2f}" height="34" fill="{colour(name)}">{title}</rect>')
+        parts.append(f'<rect x="{at:.1f}" y="0" width="{wide:.2f}" height="34" fill="{fills[name]}">{title}</rect>')
         at += wide
     return _svg(parts, 34, "parts of the wall time")
 
@@ -58,9 +59,9 @@ def over_time(bins: Sequence[Mapping[str, float]], wall_s: float) -> str:
             high = (HIGH - _BELOW - 8) * stacks[place].get(state, 0.0) / most
             top -= high
             box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.2f}" height="{high:.2f}"'
-            parts.append(f'<rect {box} fill="{colour(state)}"/>' if high else "")
+            parts.append(f'<rect {box} fill="{_OF_STATE[state]}"/>' if high else "")
     there = [state for state in reversed(_STACKED) if any(one.get(state) for one in stacks)]
-    return _svg(parts, HIGH, "sandboxes over the time") + _legend((words.of(one), colour(one)) for one in there)
+    return _svg(parts, HIGH, "sandboxes over the time") + _legend((words.of(one), _OF_STATE[one]) for one in there)
 
 
 def _by_state(parts: Mapping[str, float]) -> dict[str, float]:
@@ -119,8 +120,12 @@ def _text(across: float, down: float, told: str, anchor: str) -> str:
 
 
 def _svg(parts: Iterable[str], high: int, label: str) -> str:
-    return f'<svg viewBox="0 0 {WIDE} {high}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    head = f'<svg viewBox="0 0 {WIDE} {high}" role="img" aria-label="{escape(label)}">'
+    return f'<div class="scroll">{head}{"".join(parts)}</svg></div>'
 
 
-def _shaded(channel: int, share: float) -> int:
-    return round(channel * share) if share <= 1 else round(255 - (255 - channel) * (2 - share))
+def _shaded(base: str, share: float) -> str:
+    """Make a colour darker (shares up to a half) or lighter."""
+    channels = (int(base[at : at + 2], 16) for at in (1, 3, 5))
+    made = (one * (0.3 + 1.4 * share) if share <= 0.5 else one + (255 - one) * (1.5 * share - 0.75) for one in channels)
+    return "#" + "".join(f"{round(one):02x}" for one in made)
