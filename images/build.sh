@@ -3,6 +3,8 @@
 # With --bases it only pulls or builds their base images on this machine, which needs no registry to push to.
 # ROLLBOX_REGISTRY: host and folder to push to; default: localhost:5000/rollbox. An image's tag is the digest of its
 # content, so an unchanged image costs only a query of the registry; then the tag of the chart's version is set to it.
+# The runtime images are put there in the form that nodes mount lazily, which is an ordinary image too, with the files first
+# that a usual start reads (images/runtimes/first.sh).
 # build/images.yaml gets the names of exactly these images, for `helm install --values`. Prints a table of sizes.
 set -euo pipefail
 # Failures inside $(...) end the script too.
@@ -23,6 +25,11 @@ fi
 # A registry on localhost is one of the tests, without TLS; Docker allows that by default, Podman needs an option.
 insecure=()
 case $engine:$registry in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
+
+# To run something in an image Podman needs a runtime that works with hybrid cgroups (older hosts), so runc is preferred to
+# crun.
+run_options=()
+[ $engine = docker ] || run_options=(--runtime "$(command -v runc || command -v crun)")
 
 source images/bases.sh
 source images/contexts.sh
@@ -48,10 +55,9 @@ digest_of() {
   (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum && echo "$2") | sha256sum | cut -c1-16
 }
 
-# For RUN steps Podman needs a runtime that works with hybrid cgroups (older hosts), so runc is preferred to crun.
 build_image() {
   local options=(--quiet --build-arg "BASE=$3" --tag "$2")
-  [ $engine = docker ] || options+=(--runtime "$(command -v runc || command -v crun)" --network none)
+  [ $engine = docker ] || options+=("${run_options[@]}" --network none)
   case $1 in swe) [ "$3" = "$(fallback_name swe)" ] || options=("${options[@]/none/host}") ;; esac
   $engine build "${options[@]}" "$work/$1" >/dev/null || fail "building $1 failed"
 }
@@ -72,15 +78,41 @@ make_image() {
   image=$registry/$name:$tag
   $engine image inspect "$image" >/dev/null 2>&1 || build_image "$name" "$image" "$base"
   if ! in_registry "$image"; then
-    push_image "$image"
+    put "$name" "$image" "$image"
     echo "   pushed $image" >&2
   fi
   if [ "$(cat "$work/$name.version" 2>/dev/null)" != "$image" ] || ! in_registry "$registry/$name:$version"; then
-    $engine tag "$image" "$registry/$name:$version"
-    push_image "$registry/$name:$version"
+    put "$name" "$image" "$registry/$name:$version"
     echo "$image" > "$work/$name.version"
   fi
   echo "$image"
+}
+
+# Puts an image into the registry under a name.
+put() {
+  case $1 in
+    python | swe) put_ordered "$@" ;;
+    *)
+      [ "$2" = "$3" ] || $engine tag "$2" "$3"
+      push_image "$3"
+      ;;
+  esac
+}
+
+# The same with the files first that a usual start reads. What is converted stays in a folder beside: the second name costs
+# no second conversion.
+put_ordered() {
+  local plain=$registry/$1:plain folder=$work/$1.converted insecurely=() options=("${run_options[@]}")
+  [ ${#insecure[@]} = 0 ] || insecurely=(-insecure)
+  $engine tag "$2" "$plain"
+  push_image "$plain"
+  # By itself Podman gives it more than a container of a build may have.
+  [ $engine = docker ] || options+=(--ulimit nofile=1024:1024 --ulimit nproc=512:512)
+  $engine run --rm --interactive --network none ${options[@]:+"${options[@]}"} --entrypoint /bin/sh "$2" -s \
+    < images/runtimes/first.sh > "$work/$1.first" || fail "$1 does not tell what its start reads"
+  [ -x "$work/rollbox-convert" ] || setup/go.sh rollbox-convert "$work"
+  "$work/rollbox-convert" ${insecurely[@]:+"${insecurely[@]}"} -first "$work/$1.first" -folder "$folder" "$plain" "$3" >/dev/null ||
+    fail "$1 is not put into the form that is mounted lazily"
 }
 
 main() {

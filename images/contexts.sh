@@ -33,8 +33,9 @@ context_mirror() {
 context_dns() { :; }
 context_distribution() { :; }
 context_redis() { :; }
-context_python() { :; }
-context_swe() { cp images/runtimes/swe/packages.txt "$1/"; }
+# No image has it: what comes first in one is a part of its tag.
+context_python() { cp images/runtimes/first.sh "$1/"; }
+context_swe() { cp images/runtimes/first.sh images/runtimes/swe/packages.txt "$1/"; }
 
 copy_python() {
   mkdir -p "$2"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import subprocess
+import tarfile
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,3 +76,47 @@ async def test_a_runtime_image_is_small_and_works_for_every_user(client: Client,
                     ["/bin/sh", "-ec", f"export HOME={home}; mkdir -p $HOME; {command}"], user=user, timeout=120
                 )
                 assert ran.ok, (command, user, ran.stderr)
+
+
+# Of each, in this order; of names that have versions the beginnings.
+FIRST = ("usr/bin/dash", "usr/bin/bash", "usr/bin/python3", "usr/lib/python3")
+
+
+def before_landmark(name: str) -> Iterator[str]:
+    """The files that come before the landmark of each layer of an image of the tests' registry, lowest layer first."""
+    registry, _, rest = name.partition("/")
+    repository, _, tag = rest.rpartition(":")
+
+    def asked(path: str) -> urllib.request.Request:
+        kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+        return urllib.request.Request(f"http://{registry}/v2/{repository}/{path}", headers={"Accept": kinds})
+
+    with urllib.request.urlopen(asked(f"manifests/{tag}"), timeout=60) as manifest:
+        layers = [one["digest"] for one in json.load(manifest)["layers"]]
+    for digest in layers:
+        found = []
+        with (
+            urllib.request.urlopen(asked(f"blobs/{digest}"), timeout=60) as blob,
+            gzip.GzipFile(fileobj=blob) as content,
+            tarfile.open(fileobj=content, mode="r|") as entries,
+        ):
+            for entry in entries:
+                if entry.name.endswith(".landmark"):
+                    break
+                found += [entry.name.removeprefix("./")] if entry.isfile() else []
+        if entry.name == ".prefetch.landmark":
+            yield from found
+
+
+@pytest.mark.skipif(not ON_CLUSTER, reason="an engine has whole images: nothing comes first")
+@pytest.mark.parametrize("runtime", [PYTHON, SWE], ids=lambda one: one.name)
+def test_the_files_of_a_usual_start_come_first(runtime: Runtime) -> None:
+    found = list(before_landmark(image(runtime)))
+    print(runtime.name, len(found), "files:", *found[:12])
+    places = [next(at for at, name in enumerate(found) if name.startswith(one)) for one in FIRST]
+    assert places == sorted(places)
+    assert any("/json/__init__" in name for name in found)
+    assert ("usr/bin/git" in found) == (runtime is SWE)
+    # All else is fetched when it is read.
+    assert not any(name.startswith(("usr/lib/gcc", "usr/share/doc", "usr/bin/apt")) for name in found)
+    assert len(found) < 1_000

@@ -24,7 +24,8 @@ type Options struct {
 	// writes layers takes as much as the finished layer in the folder for temporary files (TMPDIR).
 	Folder string
 	// First are the paths of files that are read first, in this order, each in the layer that it is read from; those that
-	// the image does not have are left out, and those in folders of which that layer has no entry stay where they are.
+	// the image does not have are left out, and those in folders of which that layer has no entry stay where they are. None:
+	// what comes first in the layers of an image that was built in this form stays first.
 	First []string
 	// Limits that hold; the zero value stands for DefaultLimits.
 	Limits Limits
@@ -56,7 +57,10 @@ func Image(ctx context.Context, source v1.Image, options Options) (v1.Image, err
 	if err := tidy(options.Folder); err != nil {
 		return nil, err
 	}
-	work := &layers{options.Folder, options.First, options.Limits, options.Limits.ImageBytes, options.Worked}
+	work := &layers{
+		folder: options.Folder, first: options.First, listed: len(options.First) > 0, limits: options.Limits,
+		left: options.Limits.ImageBytes, worked: options.Worked,
+	}
 	done := make([]*written, len(parts))
 	// Upper layers hide files of lower ones.
 	for i, part := range slices.Backward(parts) {

@@ -22,7 +22,7 @@ import (
 // How layers are written. Other values, and other versions of the library, give other digests: form is a part of the
 // name under which a finished layer is found again.
 const (
-	form        = "2"
+	form        = "3"
 	chunkBytes  = 4 << 20
 	parallelism = 4
 	level       = 6
@@ -91,7 +91,9 @@ func (l fileLayer) Uncompressed() (io.ReadCloser, error) {
 type layers struct {
 	folder string
 	// Those that are not hidden by a layer that is converted: a file comes first in the layer in which it is seen.
-	first  []string
+	first []string
+	// Whether somebody has given a list; else each layer keeps the order that it was built with.
+	listed bool
 	limits Limits
 	left   int64
 	worked func(int64)
@@ -174,11 +176,15 @@ func (c *layers) make(ctx context.Context, name string, source v1.Layer, diffID 
 		return nil, err
 	}
 	content := io.NewSectionReader(&countingAt{plain, c.worked}, 0, size)
-	has, err := scan(content, c.limits)
+	has, built, err := scan(content, c.limits)
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.build(ctx, name, content, has.present(c.first))
+	first := c.first
+	if !c.listed {
+		first = built
+	}
+	w, err := c.build(ctx, name, content, has.present(first))
 	if err != nil {
 		return nil, err
 	}

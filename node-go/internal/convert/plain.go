@@ -132,32 +132,34 @@ func (u untilDone) Read(into []byte) (int, error) {
 // clean is the name of an entry as every reader of layers takes it: from the root, which is "".
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// scan reads the headers of a layer; what could be read in two ways is refused.
-func scan(content io.ReadSeeker, limits Limits) (contents, error) {
-	found := contents{}
+// scan reads the headers of a layer, and which files come first in it if its maker has said so; what could be read in two
+// ways is refused.
+func scan(content io.ReadSeeker, limits Limits) (contents, []string, error) {
+	found, order := contents{}, builtOrder{}
 	entries, duplicates, kept := 0, 0, int64(0)
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return found, order.first(), nil
 		}
 		if err != nil {
-			return nil, refused("a layer is not a tar archive: %v", err)
+			return nil, nil, refused("a layer is not a tar archive: %v", err)
 		}
 		if err := acceptable(header); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if kept += length(header); kept > limits.HeaderBytes {
-			return nil, refused("the names and attributes of a layer's entries have more than %d bytes", limits.HeaderBytes)
+			return nil, nil, refused("the names and attributes of a layer's entries have more than %d bytes", limits.HeaderBytes)
 		}
+		order.add(clean(header.Name), header.Typeflag)
 		if twice := found.add(clean(header.Name), header.Typeflag); twice {
 			duplicates++
 		}
 		if entries++; entries > limits.Entries {
-			return nil, refused("a layer has more than %d entries", limits.Entries)
+			return nil, nil, refused("a layer has more than %d entries", limits.Entries)
 		}
 		if duplicates > limits.Duplicates {
-			return nil, refused("a layer has more than %d entries of names that it has already", limits.Duplicates)
+			return nil, nil, refused("a layer has more than %d entries of names that it has already", limits.Duplicates)
 		}
 	}
 }

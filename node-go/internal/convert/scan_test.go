@@ -14,7 +14,7 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, 1024))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		_, err := scan(bytes.NewReader(content), Limits{Entries: 100, HeaderBytes: 1 << 20, Duplicates: 5})
+		_, _, err := scan(bytes.NewReader(content), Limits{Entries: 100, HeaderBytes: 1 << 20, Duplicates: 5})
 		var refused *RefusedError
 		if err != nil && !errors.As(err, &refused) {
 			t.Errorf("got %v", err)
@@ -46,7 +46,7 @@ func TestWhatALayersHeadersHoldIsBounded(t *testing.T) {
 			if err := writer.Close(); err != nil {
 				t.Fatal(err)
 			}
-			_, err := scan(bytes.NewReader(content.Bytes()), Limits{Entries: 1000, HeaderBytes: 210_000, Duplicates: 5})
+			_, _, err := scan(bytes.NewReader(content.Bytes()), Limits{Entries: 1000, HeaderBytes: 210_000, Duplicates: 5})
 			refused := new(RefusedError)
 			if taken && err != nil || !taken && (!errors.As(err, &refused) || !strings.Contains(err.Error(), "210000 bytes")) {
 				t.Errorf("%d entries with long %s: %v", entries, title, err)
