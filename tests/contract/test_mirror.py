@@ -22,7 +22,17 @@ from aiohttp import web
 
 from controlplane.clock import SystemClock
 from controlplane.errors import Problem
-from controlplane.images import Copied, Copying, Credentials, ImageOptions, PrivateRegistry, StoreLimit, parse
+from controlplane.images import (
+    Copied,
+    Copying,
+    Credentials,
+    ImageOptions,
+    PrivateRegistry,
+    StoreLimit,
+    in_tags,
+    parse,
+    whose,
+)
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images.pins import PAST_FULL
 from controlplane.model import Sandbox, SandboxSpec
@@ -97,11 +107,18 @@ async def place(
     headers: Mapping[str, str] | None = None,
     collector: CollectorClient | None = None,
     past_full: bool = True,
+    recorded_bytes: int = 0,
 ) -> AsyncIterator[Place]:
     (folder / "program").mkdir(exist_ok=True)
     program = Program(binary, folder / "program", [upstream], stall_ms)
     rings = keyrings or FakeKeyrings()
-    images = ImageOptions("auto", private=PrivateRegistry(private), budget=StoreLimit.parse("80%"), past_full=past_full)
+    images = ImageOptions(
+        "auto",
+        private=PrivateRegistry(private),
+        budget=StoreLimit.parse("80%"),
+        past_full=past_full,
+        recorded_bytes=recorded_bytes,
+    )
     options = Options(starts_in_flight=16, images=images)
     async with AsyncExitStack() as stack:
         mirror = await stack.enter_async_context(program.running(private))
@@ -305,6 +322,58 @@ async def test_an_owners_list_orders_its_own_copy_which_every_control_plane_give
         assert (other.image_ran, other.image_pulled) == (common.image_ran, "lazy")
         manifest = json.loads(await pulled(again, image))
         assert manifest["annotations"]["dev.rollbox.converted-from"] == named
+
+
+async def test_recorded_copies_are_counted_for_their_owner_and_go_once_a_later_list_holds_and_nothing_runs_from_them(
+    binary: Path, tmp_path: Path
+) -> None:
+    storage, program = tmp_path / "private" / "storage", build_collector(tmp_path)
+    with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as private:
+        async with (
+            collecting(program, tmp_path, storage, settle=10) as collector,
+            place(binary, tmp_path, upstream, private, collector=collector.client, recorded_bytes=1 << 20) as real,
+        ):
+            real.plane.cluster.lazy_images = PrivateRegistry(private).converted
+            await real.upstream.archive("team/app", "1", {"large": random.randbytes(1 << 19), "one": b"1", "two": b"2"})
+
+            async def listed(*first: str) -> dict[str, Any]:
+                body = {"image": f"{upstream}/team/app:1", "first": [*first]}
+                answer = await real.plane.api("POST", "/v1/images/convert", body=body)
+                told: dict[str, Any] = json.loads(answer.body.splitlines()[-1])
+                return told
+
+            async def tidied() -> set[str]:
+                """The recorded copies that are left after a clean-up, a day later."""
+                at_s = time.time() - 86_400
+                for path in (storage / "docker").rglob("*"):
+                    if path.is_file():
+                        os.utime(path, (at_s, at_s))
+                cleanup = real.plane.service._core._registry_cleanup
+                assert cleanup is not None
+                await cleanup._clean(urgent=False)
+                return {one.digest for one in await collector.client.stored() if one.recorded}
+
+            first = (await listed("/one"))["ran"]
+            running, _ = await real.created("team/app:1")
+            assert running.image_ran == first
+            second = (await listed("/two"))["ran"]
+            told = {one.digest: one for one in await collector.client.stored() if one.recorded}
+            mine = in_tags(whose(OWNER))
+            assert {name: (one.owners, one.offered) for name, one in told.items()} == {
+                first: ((mine,), False),
+                second: ((mine,), True),
+            }
+            copies, used = await collector.client.recorded(mine)
+            assert (copies, await collector.client.recorded(in_tags(whose("bob")))) == (2, (0, 0))
+            assert 1 << 20 < used < 3 << 20
+            refused = await listed("/large")
+            assert (refused["code"], refused["details"]["used"]) == ("quota_exceeded", str(used))
+            # It has too much, and what runs stays.
+            assert await tidied() == {first}
+            await real.plane.service.delete(OWNER, running.id, wait_s=5)
+            assert (await listed("/two"))["ran"] == second
+            assert await tidied() == {second}
+            assert (await real.created("team/app:1"))[0].image_ran == second
 
 
 async def _offered(mirror: MirrorClient, repository: str, source: str) -> bool:
