@@ -35,6 +35,7 @@ class PoolDeclarations:
         max_sandboxes: of the whole installation; 0: no limit.
         overcommit: what is set aside for sandboxes that give limits alone.
         now: returns the current status of a pool; None where another replica plans.
+        check_converts: raises ``unsupported`` where no image is converted, so that there are no recorded copies.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class PoolDeclarations:
         max_sandboxes: int,
         overcommit: Overcommit,
         now: Callable[[str], dict[str, Any] | None],
+        *,
+        check_converts: Callable[[], None],
     ) -> None:
         self._overcommit = overcommit
         self._documents = documents
         self._cluster = cluster
         self._max_sandboxes = max_sandboxes
         self._now = now
+        self._check_converts = check_converts
 
     async def put(self, name: str, spec: PoolSpec) -> tuple[Shown, bool]:
         """Declares a pool, or replaces its declaration; the pool, and whether it is new.
@@ -116,6 +120,8 @@ class PoolDeclarations:
             # Other failures may pass: a cluster without a free node may have one later.
             if problem.entry.fault == "caller":
                 raise
+        if spec.recording_of:
+            self._check_converts()
         most = self._max_sandboxes
         if most and spec.max_warm > most:
             detail = f"max_warm {spec.max_warm} is more than the {most} sandboxes that there may be in all"

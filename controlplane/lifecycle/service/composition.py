@@ -85,6 +85,7 @@ class Core:
         population: how many there are, by state and owner.
         board: what gateways are told.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
+        lazily: in which form a start gets its image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
@@ -121,7 +122,9 @@ class Core:
             rights=_rights(deps, group),
         )
         self.ownership = Ownership(deps.cluster, self.images)
-        lazily = LazyStarts(deps.cluster, options.images.private, self._conversions, templates.recorder, deps.metrics)
+        self.lazily = lazily = LazyStarts(
+            deps.cluster, options.images.private, self._conversions, templates.recorder, deps.metrics
+        )
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
             deps,

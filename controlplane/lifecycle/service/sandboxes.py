@@ -53,7 +53,12 @@ class Sandboxes:
         self._options = options
         self._core = core
         self.pools = PoolDeclarations(
-            deps.documents, deps.cluster, options.max_sandboxes, options.overcommit, core.pools.status
+            deps.documents,
+            deps.cluster,
+            options.max_sandboxes,
+            options.overcommit,
+            core.pools.status,
+            check_converts=core.lazily.check_converts,
         )
         creates, owner_calls = core.creates, core.owner_calls
         self.deadline_ms, self.create, self.ready = creates.deadline_ms, creates.create, creates.ready

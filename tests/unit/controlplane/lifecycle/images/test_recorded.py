@@ -198,6 +198,14 @@ async def test_nobodys_recording_is_named_by_no_pool(owner: str) -> None:
         assert (await running.api("PUT", "/v1/pools/p", body=body)).code == "invalid_argument"
 
 
+async def test_where_nothing_is_converted_no_pool_names_a_recording() -> None:
+    async with plane(FakeMirror(), lazy=False) as running:
+        body = {"template": {"image": "python:3"}, "max_warm": 1, "recording_of": OWNER}
+        refused = await running.api("PUT", "/v1/pools/p", body=body)
+        assert (refused.code, refused.json["details"]["value"]) == ("unsupported", "lazyPulling.enabled")
+        assert (await running.api("PUT", "/v1/pools/p", body=body | {"recording_of": ""})).status == 201
+
+
 async def test_a_recorded_copy_that_breaks_starts_of_a_pool_is_left_by_the_pool_for_the_copy_of_all() -> None:
     mirror = FakeMirror()
     mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
