@@ -72,7 +72,14 @@ IMAGES = Board(
                     [Query(rate("rollbox_mirror_copies_total", by="outcome"), "{{outcome}}")],
                     "ops",
                 ),
-                Panel("Sent to the private registry", [Query(rate("rollbox_mirror_sent_bytes_total"), "sent")], "Bps"),
+                Panel(
+                    "Sent to the private registry",
+                    [
+                        Query(rate("rollbox_mirror_sent_bytes_total"), "copies"),
+                        Query(rate("rollbox_mirror_commit_sent_bytes_total"), "commits to an external one"),
+                    ],
+                    "Bps",
+                ),
                 Panel(
                     "Layers that came to nodes with peers",
                     [Query(rate("rollbox_peers_fetches_total", by="from"), "from: {{from}}")],

@@ -73,6 +73,11 @@ POOLS = Board(
                 ),
                 Panel("Ends for want of room", [Query(rate(ENDS, 'fault="capacity"', "cause"), "{{cause}}")], "ops"),
                 Panel(
+                    "Unclaimed ones that made room for a create",
+                    [Query(rate("rollbox_unclaimed_gave_way_total", by="room"), "{{room}}")],
+                    "ops",
+                ),
+                Panel(
                     "Ended and not stopped by their node",
                     [Query("max(rollbox_sandboxes_not_stopped{$N})", "sandboxes")],
                 ),
