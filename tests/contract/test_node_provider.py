@@ -27,10 +27,14 @@ async def called(folder: Path, provider: NodeProvider) -> AsyncIterator[RemotePr
 
 
 def reference() -> NodeProvider:
-    async def nothing(*names: str) -> None:
-        del names
+    async def make(group: str, name: str) -> str:
+        del group
+        return name
 
-    return NodeProvider(["g"], nothing, nothing)
+    async def unmake(name: str) -> None:
+        del name
+
+    return NodeProvider(["g"], make, unmake)
 
 
 async def test_nodes_are_asked_for_and_removed(tmp_path: Path) -> None:

@@ -227,8 +227,12 @@ class Release:
         """One that is not installed yet, with keys of its own."""
         return cls(name, {owner: f"rbx_{secrets.token_hex(16)}" for owner in (*OWNERS, STRANGER)})
 
-    async def install(self, *values: str) -> None:
+    async def install(self, *values: str, as_json: tuple[str, ...] = ()) -> None:
         """`helm install`, as the README says, with the tests' owners as operators and what the caller adds.
+
+        Args:
+            values: each ``NAME=VALUE``.
+            as_json: the same, with values in JSON.
 
         Raises:
             RuntimeError: Helm's own words.
@@ -240,7 +244,8 @@ class Release:
         chosen = (f"images.registry={REGISTRY}", *keys, *operators, *risk, *values)
         exact = ("--values", str(CHART_VALUES)) if CHART_VALUES.is_file() else ()
         helm = _helm("upgrade", self.name, self.name)
-        await run(*helm, "--install", "--create-namespace", *exact, *_set(chosen))
+        given = [part for value in as_json for part in ("--set-json", value)]
+        await run(*helm, "--install", "--create-namespace", *exact, *_set(chosen), *given)
 
     async def uninstall(self) -> None:
         """`helm uninstall`.
@@ -264,15 +269,20 @@ class Release:
 
 
 @contextlib.asynccontextmanager
-async def installed(name: str = RELEASE, *values: str) -> AsyncIterator[Installed]:
+async def installed(name: str = RELEASE, *values: str, as_json: tuple[str, ...] = ()) -> AsyncIterator[Installed]:
     """A release for the block; uninstalled afterwards, and nothing of it is left.
+
+    Args:
+        name: of the release.
+        values: each ``NAME=VALUE``.
+        as_json: the same, with values in JSON.
 
     Raises:
         RuntimeError: Helm's own words, or what was left behind.
     """
     release = Release.new(name)
     try:
-        await release.install(*values)
+        await release.install(*values, as_json=as_json)
         yield await release.as_seen_by(OWNERS[0])
     finally:
         await release.uninstall()

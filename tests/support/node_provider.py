@@ -17,7 +17,7 @@ from grpc import aio
 
 from controlplane.wire import provider_pb2, provider_pb2_grpc
 
-Make = Callable[[str, str], Awaitable[None]]
+Make = Callable[[str, str], Awaitable[str]]
 Unmake = Callable[[str], Awaitable[None]]
 
 
@@ -35,7 +35,7 @@ class NodeProvider(provider_pb2_grpc.NodeProviderServicer):
 
     Args:
         groups: their names.
-        make: makes the machine of a group; a node of the same name comes by it.
+        make: makes a machine of a group; the name of its node, empty: that joins later, as `groups` is told then.
         unmake: removes it.
     """
 
@@ -64,9 +64,7 @@ class NodeProvider(provider_pb2_grpc.NodeProviderServicer):
         for _ in range(more):
             self._made += 1
             name = f"{request.group}-{self._made}"
-            group.machines[name] = ""
-            await self._make(request.group, name)
-            group.machines[name] = name
+            group.machines[name] = await self._make(request.group, name)
         return provider_pb2.SetTargetReply()
 
     async def RemoveMachines(self, request: Any, context: Any) -> provider_pb2.RemoveMachinesReply:  # noqa: N802
