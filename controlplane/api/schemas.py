@@ -144,15 +144,8 @@ class SandboxBody(BaseModel):
             "source": "warm" if sandbox.warm else "cold",
             "cold_reason": sandbox.cold_reason,
             "parent": ParentBody.of(sandbox, place),
-            "draining_at_ms": draining_at_ms(sandbox),
+            "draining_at_ms": sandbox.drained_by_ms,
         }
-
-
-def draining_at_ms(sandbox: Sandbox) -> int | None:
-    """When it ends at the latest, since its node is drained (Unix ms); None: it is not, or the sandbox has ended."""
-    if sandbox.draining_at_ms is None or sandbox.end is not None:
-        return None
-    return min(sandbox.draining_at_ms, sandbox.expires_at_ms)
 
 
 class UsableSandboxBody(SandboxBody):

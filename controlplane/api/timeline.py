@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from controlplane.api.context import Owner, Service
-from controlplane.api.schemas import EndBody, ParentBody, draining_at_ms
+from controlplane.api.schemas import EndBody, ParentBody
 from controlplane.cluster import Description
 from controlplane.errors import TABLE, Problem
 from controlplane.lifecycle.record.timeline import story, summary
@@ -89,7 +89,7 @@ class TimelineBody(BaseModel):
             lease=None if spec.lease is None else spec.lease.name,
             requests=requests,
             parent=ParentBody.of(sandbox, place),
-            draining_at_ms=draining_at_ms(sandbox),
+            draining_at_ms=sandbox.drained_by_ms,
         )
 
 

@@ -94,6 +94,7 @@ class RouteBoard:
                 wire.PublicPort(port=port, token=self._key.port_token(sandbox, port).text)
                 for port in sandbox.public_ports
             ],
+            draining_at_ms=sandbox.drained_by_ms or 0,
         )
         self._routes[sandbox.id] = route
         self._send(wire.Delta(routes=[route]))
@@ -158,10 +159,11 @@ class RouteBoard:
 
 def _describes(route: wire.Route, sandbox: Sandbox) -> bool:
     """Whether a route has what the record has, or newer public ports."""
-    same = (route.address, route.generation, route.owner) == (
+    same = (route.address, route.generation, route.owner, route.draining_at_ms) == (
         sandbox.address or "",
         sandbox.generation,
         sandbox.owner,
+        sandbox.drained_by_ms or 0,
     )
     return same and route.ports_revision >= sandbox.ports_revision
 

@@ -174,6 +174,13 @@ class Sandbox:
         return bool(self.pool) and self.claimed_at_ms is None
 
     @property
+    def drained_by_ms(self) -> int | None:
+        """When it ends at the latest, since its node is drained (Unix ms): then, or with its ttl; None: it is not."""
+        if self.draining_at_ms is None or self.end is not None:
+            return None
+        return min(self.draining_at_ms, self.expires_at_ms)
+
+    @property
     def start_by_ms(self) -> int:
         """The deadline of its start (Unix time)."""
         return self.created_at_ms + self.spec.start_timeout_ms

@@ -43,20 +43,22 @@ class Delta(_message.Message):
     def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[EndOfSandbox, _Mapping]]] = ...) -> None: ...
 
 class Route(_message.Message):
-    __slots__ = ("sandbox_id", "address", "generation", "owner", "ports_revision", "public_ports")
+    __slots__ = ("sandbox_id", "address", "generation", "owner", "ports_revision", "public_ports", "draining_at_ms")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PORTS_REVISION_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_PORTS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_AT_MS_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     address: str
     generation: int
     owner: str
     ports_revision: int
     public_ports: _containers.RepeatedCompositeFieldContainer[PublicPort]
-    def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ..., ports_revision: _Optional[int] = ..., public_ports: _Optional[_Iterable[_Union[PublicPort, _Mapping]]] = ...) -> None: ...
+    draining_at_ms: int
+    def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ..., ports_revision: _Optional[int] = ..., public_ports: _Optional[_Iterable[_Union[PublicPort, _Mapping]]] = ..., draining_at_ms: _Optional[int] = ...) -> None: ...
 
 class PublicPort(_message.Message):
     __slots__ = ("port", "token")

@@ -82,6 +82,7 @@ class FakeGateway:
     cancel_may_go: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
     real_execs: bool = False
+    draining_at_ms: int | None = None
     missing_commands: set[str] = field(default_factory=set)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     files: FakeFiles = field(default_factory=FakeFiles)
@@ -179,6 +180,8 @@ class FakeGateway:
             if request.headers.get("Authorization") != f"Bearer {wanted}":
                 return problem("unauthenticated", "the credential is wrong or expired")
             answered = await answer(request)
+            if self.draining_at_ms is not None and name in {"exec", "spawn"}:
+                answered.headers["Rollbox-Draining-At-Ms"] = str(self.draining_at_ms)
             return answered if fault is None else _broken(request, fault)
 
         return handle

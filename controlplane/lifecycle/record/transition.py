@@ -58,4 +58,5 @@ def effects_of(before: Sandbox | None, after: Sandbox) -> frozenset[Effect]:
 
 def _route(sandbox: Sandbox) -> tuple[object, ...]:
     """What gateways know of it while it is up."""
-    return (sandbox.state in UP, sandbox.address, sandbox.generation, sandbox.owner, sandbox.ports_revision)
+    where = (sandbox.state in UP, sandbox.address, sandbox.generation, sandbox.owner)
+    return (*where, sandbox.ports_revision, sandbox.drained_by_ms)

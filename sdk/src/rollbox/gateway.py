@@ -58,20 +58,28 @@ _CLEANUP_LIMIT_S = 2.0
 _SECOND_LOOK_S = 0.05
 
 
+# The header of answers of a sandbox whose node is drained: when it ends at the latest (Unix ms).
+_DRAINING = "Rollbox-Draining-At-Ms"
+
 # The codes of calls that the server may or may not have carried out.
 _LOST_ANSWERS = ("stream_interrupted", "upstream_timeout")
 
 
 class SandboxAccess:
-    """The token of one sandbox, shared by all its calls, and its exec URL (built only once, which takes 20 us)."""
+    """The token of one sandbox, shared by all its calls, and its exec URL (built only once, which takes 20 us).
 
-    __slots__ = ("exec_url", "refreshing", "sandbox_id", "token")
+    Attributes:
+        on_draining: called with what the answer to a command has said of its drain (Unix ms; None: nothing).
+    """
+
+    __slots__ = ("exec_url", "on_draining", "refreshing", "sandbox_id", "token")
 
     def __init__(self, sandbox_id: str, token: str, exec_url: URL) -> None:
         self.sandbox_id = sandbox_id
         self.token = token
         self.exec_url = exec_url
         self.refreshing = asyncio.Lock()
+        self.on_draining: Callable[[int | None], None] | None = None
 
 
 class Opened(NamedTuple):
@@ -477,12 +485,14 @@ class Gateway:
 
         async def once() -> dict[str, Any]:
             within_s = limit_s if deadline is None else deadline.left_s()
-            answer: dict[str, Any] = (
-                await self.with_token(
-                    access, lambda token: self._transport.send("POST", url, token, data, limit_s=within_s)
-                )
-            ).body
-            return answer
+            answer = await self.with_token(
+                access, lambda token: self._transport.send("POST", url, token, data, limit_s=within_s)
+            )
+            if access.on_draining is not None:
+                said = answer.headers.get(_DRAINING, "")
+                access.on_draining(int(said) if said.isdigit() else None)
+            body: dict[str, Any] = answer.body
+            return body
 
         try:
             return await repeat(self._retries, once, deadline=deadline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 from uuid import uuid4
@@ -47,6 +48,9 @@ class Sandbox:
         self._leased = leased
         self._detached = False
         self._deleted = False
+        self._on_draining: Callable[[float], object] | None = None
+        self._answers_tell = False  # whether what is known of a drain came with an answer to a command
+        self._access.on_draining = self._hear_answer
 
     @classmethod
     async def create(
@@ -547,16 +551,41 @@ class Sandbox:
     def draining_at(self) -> float | None:
         """When it ends at the latest, in seconds since 1970 as `time.time()` has them, since its node is drained.
 
-        None: as far as this client has heard, its node is not. After this moment, and until the sandbox is replaced,
-        calls raise `SandboxEvicted`: a fault of the platform, with `retry` new_sandbox. `refresh` asks now.
+        None: as far as this client has heard, its node is not. It hears with the answer to every `exec` and `spawn`;
+        `refresh` asks now. After this moment calls raise `SandboxEvicted`: a fault of the platform, with `retry`
+        new_sandbox.
         """
         at_ms = self._record.draining_at_ms
         return None if at_ms is None else at_ms / 1000
 
+    def on_draining(self, call: Callable[[float], object] | None) -> None:
+        """Have a function called when this client hears that the node is drained, and of each other deadline.
+
+        Args:
+            call: gets `draining_at`; called on the event loop before the `exec`, `spawn` or `refresh` returns that has
+                brought it. It must not block; what it raises is raised there. None: nothing is called any more.
+        """
+        self._on_draining = call
+
+    def _hear_answer(self, at_ms: int | None) -> None:
+        # A gateway of the version before says nothing, which takes nothing back.
+        if at_ms is not None or self._answers_tell:
+            self._answers_tell = at_ms is not None
+            self._hear_draining(at_ms)
+
+    def _hear_draining(self, at_ms: int | None) -> None:
+        if at_ms == self._record.draining_at_ms:
+            return
+        self._record = replace(self._record, draining_at_ms=at_ms)
+        if at_ms is not None and self._on_draining is not None:
+            self._on_draining(at_ms / 1000)
+
     async def refresh(self) -> SandboxRecord:
         """Get its record anew, ended or not. Cost: one request."""
-        self._record = await self._gateway.get(self.id)
-        return self._record
+        record = await self._gateway.get(self.id)
+        self._hear_draining(record.draining_at_ms)
+        self._record = record
+        return record
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -60,3 +60,33 @@ def test_the_command_lists_drains_and_waits(apart: FakeGateway, monkeypatch: pyt
     assert json.loads(run("undrain", "a", "--json").stdout)["state"] == "ready"
     assert json.loads(run("show", "a", "--json").stdout)["name"] == "a"
     assert json.loads(run("list", "--json").stdout)[1]["name"] == "b"
+
+
+async def test_a_sandbox_hears_of_a_drain_with_the_answers_to_its_commands(fake: FakeGateway, client: Client) -> None:
+    sandbox, heard = await client.create("python"), list[float]()
+    sandbox.on_draining(heard.append)
+    await sandbox.exec("true")
+    assert (sandbox.draining_at, heard) == (None, [])
+    fake.draining_at_ms = 5_000
+    await sandbox.exec("true")
+    await (await sandbox.spawn("true")).kill()
+    assert (sandbox.draining_at, sandbox.record.draining_at_ms, heard) == (5.0, 5_000, [5.0])
+    fake.draining_at_ms = 9_000
+    await sandbox.exec("true")
+    fake.draining_at_ms = None
+    await sandbox.exec("true")
+    assert (sandbox.draining_at, heard) == (None, [5.0, 9.0])
+
+
+async def test_what_a_record_says_of_a_drain_no_silent_gateway_takes_back(fake: FakeGateway, client: Client) -> None:
+    sandbox, heard = await client.create("python"), list[float]()
+    sandbox.on_draining(heard.append)
+    fake.sandboxes[sandbox.id]["draining_at_ms"] = 7_000
+    assert (await sandbox.refresh()).draining_at_ms == 7_000
+    await sandbox.exec("true")
+    await sandbox.refresh()
+    assert (sandbox.draining_at, heard) == (7.0, [7.0])
+    sandbox.on_draining(None)
+    fake.sandboxes[sandbox.id]["draining_at_ms"] = None
+    await sandbox.refresh()
+    assert (sandbox.draining_at, heard) == (None, [7.0])

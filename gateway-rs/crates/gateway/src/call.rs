@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::Response;
 use futures_util::Stream;
 use http::HeaderValue;
 use resolve::{Address, Resolver, Route, RouteEnd};
@@ -79,6 +80,11 @@ impl Calls {
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Says in an answer when its sandbox ends, if its node is drained.
+    pub(crate) fn tell_draining(&self, sandbox_id: &str, answer: &mut Response) {
+        self.feed.draining().tell(sandbox_id, answer);
     }
 
     /// Registers a new call.

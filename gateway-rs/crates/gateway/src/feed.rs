@@ -13,6 +13,7 @@ use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 use crate::activity::Activity;
 use crate::controlplane::{Connection, Sender};
 use crate::dns_checks::Checks;
+use crate::draining::Draining;
 use crate::http::request_id;
 use crate::telemetry::Metrics;
 use crate::transport::Dialer;
@@ -39,6 +40,7 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct FeedState {
     inner: Mutex<State>,
+    draining: Draining,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,11 @@ enum Lost {
 }
 
 impl FeedState {
+    /// Which sandboxes end soon, since their node is drained.
+    pub(crate) fn draining(&self) -> &Draining {
+        &self.draining
+    }
+
     /// Whether a snapshot has ever arrived; until then an unknown sandbox may just not have been pushed yet.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.lock().has_snapshot
@@ -190,6 +197,7 @@ async fn sleep_until(moment: Option<Instant>) {
 /// Applies one message; returns whether it was a snapshot.
 fn apply(message: routes::Update, sink: &Sink<'_>) -> bool {
     let changed_at_ms = message.changed_at_ms;
+    sink.state.draining().take(&message);
     let Some((update, unreadable)) = Update::from_wire(message) else {
         sink.state.received(false);
         return false;

@@ -28,6 +28,7 @@ mod controlplane;
 mod deletes;
 mod dns_checks;
 mod drain;
+mod draining;
 pub mod exec;
 mod feed;
 mod files;

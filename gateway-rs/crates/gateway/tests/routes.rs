@@ -57,6 +57,22 @@ async fn a_gateway_that_hears_no_control_plane_does_not_say_that_there_is_no_suc
 }
 
 #[tokio::test]
+async fn an_exec_says_that_its_node_is_drained() {
+    let rig = Rig::new().sandbox("sb-1").start().await;
+    let said = |answer: &support::Answer| answer.headers.get("rollbox-draining-at-ms").cloned();
+    assert_eq!(said(&rig.run("sb-1", "echo hi").await), None);
+    rig.feed().drain("sb-1", 1_800_000_000_000);
+    let mut answer = rig.run("sb-1", "echo hi").await;
+    for _ in 0..1_000 {
+        if said(&answer).is_some() {
+            break;
+        }
+        answer = rig.run("sb-1", "echo hi").await;
+    }
+    assert_eq!(said(&answer).unwrap(), "1800000000000");
+}
+
+#[tokio::test]
 async fn a_call_that_comes_before_the_push_waits_for_it() {
     let rig = Rig::new().start().await;
     let socket = rig.folder.socket("late");

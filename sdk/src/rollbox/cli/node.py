@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json
+from rollbox.cli.options import Json, Watch
 from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
@@ -23,13 +23,20 @@ _LOOK_EVERY_S: Final = 2.0
 
 
 @app.command("list")
-def list_(json: Json = False) -> None:
+def list_(watch: Watch = False, json: Json = False) -> None:
     """List the nodes that sandboxes may run on: their state, what is there, and until when they are drained."""
-    nodes = output.run(lambda client: client.nodes(), what="listing nodes", as_json=json)
-    if json:
-        output.data([one.to_json() for one in nodes])
-    else:
-        output.table(_COLUMNS, [_row(one) for one in nodes])
+
+    async def call(client: Client) -> list[Node]:
+        return await client.nodes()
+
+    output.shown(
+        call,
+        lambda nodes: output.written(_COLUMNS, [_row(one) for one in nodes], told=True),
+        lambda nodes: [one.to_json() for one in nodes],
+        what="listing nodes",
+        as_json=json,
+        watch=watch,
+    )
 
 
 @app.command()
@@ -83,7 +90,7 @@ def _print(node: Node, *, json: bool) -> None:
     if json:
         output.data(node.to_json())
     else:
-        output.table(_COLUMNS, [_row(node)])
+        output.table(_COLUMNS, [_row(node)], told=True)
 
 
 def _row(node: Node) -> tuple[str, ...]:

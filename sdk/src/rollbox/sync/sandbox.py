@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Unpack, overload
 
@@ -161,6 +161,10 @@ class Sandbox:
     def draining_at(self) -> float | None:
         """As `rollbox.Sandbox.draining_at`."""
         return self.inner.draining_at
+
+    def on_draining(self, call: Callable[[float], object] | None) -> None:
+        """As `rollbox.Sandbox.on_draining`; the function is called on the thread of the event loop."""
+        self.inner.on_draining(call)
 
     def refresh(self) -> SandboxRecord:
         """As `rollbox.Sandbox.refresh`."""

@@ -267,3 +267,28 @@ def test_steps_settle_and_end_nothing_early(sandbox: Sandbox, of_node: Drain | N
         assert same_ms == deadline_ms
     if do is not Step.NOTHING:
         assert sandbox.state.counted
+
+
+async def test_gateways_hear_of_it_and_of_each_other_deadline() -> None:
+    async with world() as plane:
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
+
+        async def told_ms() -> int:
+            with plane.service.board.subscribe() as feed:
+                (route,) = (await feed.next()).snapshot.routes
+            return route.draining_at_ms
+
+        assert await told_ms() == 0
+        until_ms = now_ms(plane) + 60_000
+        plane.cluster.node_drains.mark("n1", drain(until_ms))
+        await asyncio.sleep(1)
+        assert await told_ms() == until_ms
+        # Its own end, where that comes first.
+        plane.cluster.node_drains.mark("n1", drain(sandbox.expires_at_ms + HOUR_MS))
+        await asyncio.sleep(1)
+        assert await told_ms() == sandbox.expires_at_ms
+        await plane.api("POST", f"/v1/sandboxes/{sandbox.id}/extend", body={"ttl_ms": 2 * HOUR_MS})
+        assert await told_ms() == sandbox.expires_at_ms + HOUR_MS
+        plane.cluster.node_drains.mark("n1", None)
+        await asyncio.sleep(1)
+        assert await told_ms() == 0

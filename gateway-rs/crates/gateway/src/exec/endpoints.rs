@@ -35,8 +35,10 @@ pub(crate) async fn exec(
     let decoding = Instant::now();
     let decoded = request::decode(&bytes, request_id::unique)?;
     drop(bytes);
+    let sandbox_id = bearer.claims.sandbox_id.clone();
     let Outcome { result, queue, sidecar } = call::exec(&execs, bearer, decoded, budget).await?;
-    let answer = json::response(answer::encode(&result, queue));
+    let mut answer = json::response(answer::encode(&result, queue));
+    execs.calls.tell_draining(&sandbox_id, &mut answer);
     let output_bytes =
         [&result.stdout, &result.stderr].into_iter().flatten().map(|output| output.data.len()).sum();
     execs.calls.metrics().exec_ended(&Ended {
@@ -64,7 +66,9 @@ pub(crate) async fn start(
     let decoded = request::decode_start(&bytes, request_id::unique)?;
     drop(bytes);
     let started = call::start(&execs, &bearer, decoded, budget).await?;
-    Ok(json::response(answer::encode_started(&started)))
+    let mut answer = json::response(answer::encode_started(&started));
+    execs.calls.tell_draining(&bearer.claims.sandbox_id, &mut answer);
+    Ok(answer)
 }
 
 /// `POST /v1/sandboxes/{id}/execs/{exec_id}/signal`: sends a signal to the command, or to all its processes.

@@ -98,6 +98,17 @@ impl Feed {
         self.state.deltas.send(Delta { routes: vec![route], ends: Vec::new() }).unwrap();
     }
 
+    /// Says when a sandbox ends since its node is drained; 0: its node is not.
+    pub fn drain(&self, id: &str, draining_at_ms: i64) {
+        let route = {
+            let mut routes = self.state.routes.lock().unwrap();
+            let route = routes.get_mut(id).unwrap();
+            route.draining_at_ms = draining_at_ms;
+            route.clone()
+        };
+        self.state.deltas.send(Delta { routes: vec![route], ends: Vec::new() }).unwrap();
+    }
+
     pub fn end(&self, id: &str, generation: u64, cause: &str) {
         self.state.routes.lock().unwrap().remove(id);
         let end = EndOfSandbox {
