@@ -14,6 +14,8 @@ NOT_READY_S: Final = 300.0
 # itself: when it is back, nodes are marked Unknown first, and kubelets report, every 10 s, only a moment later.
 SILENT_S: Final = 12.0
 MAX_REMEMBERED: Final = 1024
+# Taints that say for certain that nothing runs on a node: a cloud has shut its machine down, an administrator says so.
+SHUT_DOWN: Final = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service")
 
 
 class Nodes:
@@ -60,6 +62,8 @@ class Nodes:
             return f"node {name} was deleted" if name in self._deleted else None
         if name not in self._given_up:
             return None
+        if taint := _shut_down(node):
+            return f"node {name} is shut down: it has the taint {taint}"
         if node.ready == "Unknown":
             return f"node {name} has fallen silent: {node.why_not_ready}"
         return f"node {name} is not ready for {NOT_READY_S:.0f} s: {node.why_not_ready}"
@@ -81,7 +85,12 @@ class Nodes:
         self._seen(node)
         if before is None or before.ready != node.ready:
             self._trust(node.name)
-        if node.ready != "True" and node.name not in self._doubted and node.name not in self._given_up:
+        if node.ready == "True" or node.name in self._given_up:
+            return
+        if _shut_down(node):
+            self._trust(node.name)
+            self._give_up(node.name)
+        elif node.name not in self._doubted:
             within_s = SILENT_S if node.ready == "Unknown" else NOT_READY_S
             self._doubted[node.name] = asyncio.get_running_loop().call_later(within_s, self._give_up, node.name)
 
@@ -112,3 +121,8 @@ class Nodes:
         self._doubted.pop(name, None)
         self._given_up.add(name)
         self._lost(name)
+
+
+def _shut_down(node: Node) -> str:
+    """The taint that says so; empty: none does."""
+    return next((str(one["key"]) for one in node.taints if one.get("key") in SHUT_DOWN), "")
