@@ -21,7 +21,7 @@ SPOT = "aws-node-termination-handler/spot-itn"
 @pytest.mark.alone
 @pytest.mark.timeout(480)
 async def test_a_node_is_drained_told_and_taken_back(stack: Installed, client: Client) -> None:
-    await client.set_pool(POOL, IMAGE, 1, memory="128Mi")
+    await client.set_pool(POOL, IMAGE, 1, cpu=(0.05, 1), memory=("128Mi", "128Mi"))
     name = (await client.nodes())[0].name
     try:
         await until(lambda: _warm(client, name, 1))

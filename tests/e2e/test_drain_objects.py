@@ -45,8 +45,9 @@ async def test_a_budget_refuses_evictions_and_no_delete(stack: Installed, client
         _rendered(stack, "sandboxes/availability.yaml", "drain.evictions=refused"),
         await client.create(IMAGE, memory="128Mi") as sandbox,
     ):
-        # Until the budget has counted it, it is refused for that.
-        await until(lambda: _refused(stack, sandbox.id))
+        await until(lambda: _counted(stack))
+        with pytest.raises(RuntimeError, match="disruption budget"):
+            await _evict(stack, sandbox.id)
         assert (await sandbox.exec("echo on")).stdout == "on\n"
         await sandbox.delete(wait=True)
 
@@ -93,11 +94,12 @@ async def _evict(stack: Installed, sandbox_id: str) -> None:
     await run("kubectl", "create", "--raw", path, "-f", "-", stdin=json.dumps(eviction).encode())
 
 
-async def _refused(stack: Installed, sandbox_id: str) -> bool:
+async def _counted(stack: Installed) -> bool:
+    """Whether the budget has counted a healthy sandbox: before that it refuses everything."""
     await asyncio.sleep(0.5)
-    with pytest.raises(RuntimeError, match="disruption budget") as refused:
-        await _evict(stack, sandbox_id)
-    return "needs" in str(refused.value)
+    budget = ("pdb", f"{stack.release}-sandboxes", "-n", stack.sandboxes)
+    healthy = await kubectl("get", *budget, "-o", "jsonpath={.status.currentHealthy}")
+    return int(healthy or 0) > 0
 
 
 async def _matches(account: str, uid: str) -> bool:
