@@ -38,8 +38,12 @@ def pools() -> Sequence[NodePool]:
     ]
 
 
-def decided(waiting: float) -> Sequence[float]:
-    """Milliseconds of each turn, in which such a part of the sandboxes waits and the others are there."""
+def decided(waiting: float) -> tuple[Sequence[float], Sequence[float]]:
+    """Milliseconds of each turn, in which such a part of the sandboxes waits and the others are there.
+
+    Returns:
+        By the clock, and of a processor.
+    """
     dice = random.Random(1)
     kinds = [kind(dice) for _ in range(KINDS)]
     declared, there = pools(), round(SANDBOXES * (1 - waiting) / NODES)
@@ -55,13 +59,14 @@ def decided(waiting: float) -> Sequence[float]:
         machines = [Machine(one.name, one.name) for one in nodes if one.labels == of.labels]
         groups[of.name] = Group(len(machines), machines)
     demands = [Demand(one, round(SANDBOXES * waiting) // KINDS, "waiting") for one in kinds]
-    took = []
+    took, worked = [], []
     for at in range(ROUNDS):
         decisions = Decisions(declared, 600_000)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         decisions.turn(demands, nodes, groups, 1_000_000 + at)
         took.append((time.perf_counter() - began) * 1000)
-    return took
+        worked.append((time.process_time() - used) * 1000)
+    return took, worked
 
 
 def packed() -> Sequence[float]:
@@ -80,15 +85,13 @@ def packed() -> Sequence[float]:
 
 def measure() -> list[Record]:
     """All figures."""
-    shapes = {
-        "decision with all of them waiting": distribution(decided(1.0)),
-        "decision with a tenth of them waiting": distribution(decided(0.1)),
-        "decision with none of them waiting": distribution(decided(0.0)),
-    }
+    records = []
+    for what, waiting in (("all", 1.0), ("a tenth", 0.1), ("none", 0.0)):
+        took, worked = map(distribution, decided(waiting))
+        name = f"decision with {what} of them waiting"
+        records.append(Record(f"{name}, p50", took["p50"], "ms", CONDITIONS, distribution=took))
+        records.append(Record(f"{name}, of a processor, p50", worked["p50"], "ms", CONDITIONS, distribution=worked))
     over = distribution(packed())
-    records = [
-        Record(f"{name}, p50", shape["p50"], "ms", CONDITIONS, distribution=shape) for name, shape in shapes.items()
-    ]
     mixes = f"{MIXES} random mixes of 1 to 12 kinds"
     return [*records, Record("nodes above the bound, p95", over["p95"], "%", mixes, distribution=over)]
 

@@ -26,11 +26,15 @@ REFERENCE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "PlayedMachi
 
 def definitions() -> list[bytes]:
     """What the release defines, from its Go module."""
-    told = subprocess.run(
-        ["go", "mod", "download", "-json", MODULE], capture_output=True, text=True, check=True, cwd="/"
-    )
-    folder = Path(json.loads(told.stdout)["Dir"]) / "config/crd/bases"
+    folder = of_module(MODULE) / "config/crd/bases"
     return [(folder / f"cluster.x-k8s.io_{kind}.yaml").read_bytes() for kind in KINDS]
+
+
+def of_module(module: str) -> Path:
+    """The folder of a Go module at a version, which is downloaded where it is not there yet."""
+    command = ["go", "mod", "download", "-json", module]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+    return Path(json.loads(told.stdout)["Dir"])
 
 
 @contextlib.asynccontextmanager

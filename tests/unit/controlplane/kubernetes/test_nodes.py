@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.nodes import Fleet, Node
+from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.errors import Problem
 from controlplane.model import Range, SandboxSpec
+from controlplane.scaling import NodePool
 from tests.support.fake_kubernetes import node
 
 FLEET = Fleet({}, (), "runsc")
@@ -158,3 +159,16 @@ def test_what_fits_on_a_drained_node_alone_is_no_mistake_of_its_caller() -> None
     with pytest.raises(Problem, match="no node for sandboxes") as caught:
         FLEET.check(wish, [large])
     assert caught.value.code == "capacity_unavailable"
+
+
+def test_what_fits_on_a_node_that_may_come_is_not_refused() -> None:
+    size = (4_000, 8 << 30, 20 << 30, 0, 64)
+    pool = NodePool("general", "grpc", "g", size, 0, 9, {"pool": "general"})
+    fleet = Fleet({"sandboxes": "yes"}, (), "runsc")
+    coming = of_pool(pool, fleet.selector)
+    fleet.check(SandboxSpec(image="a", node_selector={"pool": "general"}), [coming])
+    assert fleet.ready([coming]) == 0
+    with pytest.raises(Problem, match="the largest node, a node of pool general, has 4000"):
+        fleet.check(SandboxSpec(image="a", cpu_millicores=Range(request=4_000, limit=4_000)), [coming])
+    with pytest.raises(Problem, match="no node for sandboxes has the labels pool=other"):
+        fleet.check(SandboxSpec(image="a", node_selector={"pool": "other"}), [coming])
