@@ -1,4 +1,4 @@
-"""A repository is prepared once, scrubbed of its future and committed; a group of 16 is graded from that image.
+"""A repository is prepared once, scrubbed of its future and committed; a group is graded from that image.
 
     rollbox up &                                   # or set ROLLBOX_URL and ROLLBOX_API_KEY
     python sdk/examples/swe.py --image localhost/rollbox/swe:1
@@ -53,7 +53,6 @@ async def spoil(sandbox: Sandbox) -> None:
 
 
 POLICIES: tuple[tuple[Policy, float], ...] = ((cheat, 0.0), (mend, 1.0), (rest, 0.0), (spoil, 0.0))
-SAMPLES = POLICIES * 4
 
 
 async def prepared(image: str) -> CommittedImage:
@@ -77,20 +76,23 @@ async def main() -> int:
     """Prepare once, grade a group."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="localhost/rollbox/swe:1", help="an image with Git, Python and pytest")
+    parser.add_argument("--each", type=int, default=4, help="how many samples of each of the four policies")
+    options = parser.parse_args()
+    samples = POLICIES * options.each
     began = time.monotonic()
-    image = await prepared(parser.parse_args().image)
+    image = await prepared(options.image)
     print(f"committed {image} ({image.size_bytes} bytes) after {time.monotonic() - began:.1f} s")
     began = time.monotonic()
     # What is reserved, and the limit: a sample mostly waits, so 16 fit where there are two cores.
     cpu, memory = (0.02, 1), ("128Mi", "512Mi")
     async with await SandboxGroup.create(
-        image, n=len(SAMPLES), cpu=cpu, memory=memory, ttl=600, start_timeout=600
+        image, n=len(samples), cpu=cpu, memory=memory, ttl=600, start_timeout=600
     ) as group:
-        rewards = await asyncio.gather(*(graded(one, policy) for one, (policy, _) in zip(group, SAMPLES, strict=True)))
-    for (policy, expected), reward in zip(SAMPLES, rewards, strict=True):
+        rewards = await asyncio.gather(*(graded(one, policy) for one, (policy, _) in zip(group, samples, strict=True)))
+    for (policy, expected), reward in zip(samples, rewards, strict=True):
         print(f"{policy.__name__:6} {reward:g}" + ("" if reward == expected else f", and not {expected:g}"))
     print(f"graded {len(rewards)} samples after {time.monotonic() - began:.1f} s")
-    return int(any(reward != expected for (_, expected), reward in zip(SAMPLES, rewards, strict=True)))
+    return int(any(reward != expected for (_, expected), reward in zip(samples, rewards, strict=True)))
 
 
 if __name__ == "__main__":

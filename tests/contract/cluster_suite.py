@@ -16,13 +16,19 @@ class ClusterSuite:
 
     boot = BOOT
 
-    async def test_what_is_started_is_listed_with_its_record(self, cluster: Cluster, spec: SandboxSpec) -> None:
+    async def test_what_is_started_is_listed_with_its_record_and_keeps_facts(
+        self, cluster: Cluster, spec: SandboxSpec
+    ) -> None:
         started = await cluster.start("sb-suite1", spec, self.boot)
         try:
             (seen,) = await cluster.list()
             assert (seen.sandbox_id, seen.record, seen.death) == ("sb-suite1", self.boot.record, None)
             # One that the start did not know may be known by now.
             assert started.address in (None, seen.address)
+            await cluster.annotate("sb-suite1", {"a": "1"})
+            await cluster.annotate("sb-suite1", {"b": "2"})
+            (seen,) = await cluster.list()
+            assert seen.facts == {"a": "1", "b": "2"}
         finally:
             await cluster.stop("sb-suite1")
 
@@ -34,16 +40,6 @@ class ClusterSuite:
         assert await cluster.list() == []
         await cluster.stop("sb-suite2")
         await cluster.stop("sb-never")
-
-    async def test_facts_are_kept(self, cluster: Cluster, spec: SandboxSpec) -> None:
-        await cluster.start("sb-suite3", spec, self.boot)
-        try:
-            await cluster.annotate("sb-suite3", {"a": "1"})
-            await cluster.annotate("sb-suite3", {"b": "2"})
-            (seen,) = await cluster.list()
-            assert seen.facts == {"a": "1", "b": "2"}
-        finally:
-            await cluster.stop("sb-suite3")
 
     async def test_a_cancelled_start_leaves_nothing_that_stop_does_not_remove(
         self, cluster: Cluster, spec: SandboxSpec

@@ -94,26 +94,23 @@ class GatewaySuite:
             yield made
             await client.delete(labels={"run": made.run})
 
-    async def test_a_create_is_repeated_by_its_key(self, api: Api) -> None:
-        key = uuid4().hex
-        status, made = await api.create(key)
+    async def test_a_create_is_repeated_by_its_key_and_only_a_call_that_is_withdrawn_loses_its_sandbox(
+        self, api: Api
+    ) -> None:
+        key, one, other = uuid4().hex, uuid4().hex, uuid4().hex
+        status, made = await api.create(key, one)
         assert (status, made["state"], made["end"]) == (201, "running", None)
-        again, same = await api.create(key)
+        again, same = await api.create(key, other)
         assert (again, same["id"]) == (200, made["id"])
         refused(await api.create(key, ttl_ms=700_000), "conflict", 409)
+        await api.call("DELETE", "sandboxes", headers={"Call-Id": one}, idempotency_key=key)
+        assert (await api.call("GET", f"sandboxes/{made['id']}"))[1]["state"] == "running"
 
     async def test_a_create_that_was_withdrawn_stays_so(self, api: Api) -> None:
         key, call_id = uuid4().hex, uuid4().hex
         headers = {"Call-Id": call_id}
         assert (await api.call("DELETE", "sandboxes", headers=headers, idempotency_key=key))[0] == 200
         refused(await api.create(key, call_id), "deleted", 410)
-
-    async def test_only_the_call_that_is_withdrawn_loses_its_sandbox(self, api: Api) -> None:
-        key, one, other = uuid4().hex, uuid4().hex, uuid4().hex
-        _, made = await api.create(key, one)
-        assert (await api.create(key, other))[1]["id"] == made["id"]
-        await api.call("DELETE", "sandboxes", headers={"Call-Id": one}, idempotency_key=key)
-        assert (await api.call("GET", f"sandboxes/{made['id']}"))[1]["state"] == "running"
 
     async def test_credentials_are_checked(self, api: Api) -> None:
         sandbox_id, _ = await api.lasting()
@@ -135,39 +132,22 @@ class GatewaySuite:
         refused(await api.call("GET", f"groups/{uuid4().hex}"), "not_found", 404)
         refused(await api.call("GET", f"pools/{uuid4().hex}"), "not_found", 404)
 
-    async def test_lists_have_what_has_not_ended_or_all(self, api: Api) -> None:
-        (first, _), (second, _) = await api.sandbox(), await api.sandbox()
-        assert (await api.call("DELETE", f"sandboxes/{first}"))[0] == 200
+    async def test_deletes_by_id_and_label_end_calls_and_lists_have_what_has_not_ended_or_all(self, api: Api) -> None:
+        first, *others = [await api.sandbox() for _ in range(3)]
+        left = {sandbox_id for sandbox_id, _ in others}
+        for _ in range(2):
+            status, record = await api.call("DELETE", f"sandboxes/{first[0]}")
+            assert (status, record["end"]["cause"], record["end"]["mask_sample"]) == (200, "deleted", True)
+        await _none_runs(api, [first])
         label = f"run={api.run}"
         _, some = await api.call("GET", "sandboxes", label=label)
-        assert [one["id"] for one in some["sandboxes"] if one["state"] == "running"] == [second]
+        assert {one["id"] for one in some["sandboxes"] if one["state"] == "running"} == left
         _, every = await api.call("GET", "sandboxes", label=label, all="true")
-        assert {one["id"] for one in every["sandboxes"]} == {first, second}
-
-    async def test_a_delete_is_repeated_and_ends_calls(self, api: Api) -> None:
-        sandbox_id, token = await api.sandbox()
-        for _ in range(2):
-            status, record = await api.call("DELETE", f"sandboxes/{sandbox_id}")
-            assert (status, record["end"]["cause"], record["end"]["mask_sample"]) == (200, "deleted", True)
-        await _none_runs(api, [(sandbox_id, token)])
-
-    async def test_a_delete_by_label_names_what_it_deleted(self, api: Api) -> None:
-        sandbox_id, _ = await api.sandbox()
-        assert await api.call("DELETE", "sandboxes", label=f"run={api.run}") == (
-            200,
-            {"deleted": [sandbox_id], "failed": []},
-        )
-
-    async def test_no_call_runs_after_a_delete_of_many_by_label(self, api: Api) -> None:
-        made = [await api.sandbox() for _ in range(2)]
-        assert (await api.call("DELETE", "sandboxes", label=f"run={api.run}"))[0] == 200
-        await _none_runs(api, made)
-
-    async def test_no_call_runs_after_the_delete_of_its_group(self, api: Api) -> None:
-        name = uuid4().hex
-        _, made = await api.call("PUT", f"groups/{name}", {"count": 2, "partial": False, "sandbox": api._body})
-        assert (await api.call("DELETE", f"groups/{name}"))[0] == 200
-        await _none_runs(api, [(one["sandbox"]["id"], one["sandbox"]["token"]) for one in made["members"]])
+        assert {one["id"] for one in every["sandboxes"]} == {first[0], *left}
+        status, deleted = await api.call("DELETE", "sandboxes", label=label)
+        assert (status, deleted["failed"]) == (200, [])
+        assert left <= {*deleted["deleted"]} <= {first[0], *left}
+        await _none_runs(api, others)
 
     async def test_an_extension_moves_the_end_and_brings_a_token(self, api: Api) -> None:
         sandbox_id, _ = await api.lasting()
@@ -200,7 +180,7 @@ class GatewaySuite:
         path = f"sandboxes/{sandbox_id}/execs/{uuid4().hex}"
         refused(await api.call("DELETE", path, credential=token), "exec_not_found", 404)
 
-    async def test_a_group_is_created_once_and_found(self, api: Api) -> None:
+    async def test_a_group_is_created_once_and_found_and_no_call_runs_after_its_delete(self, api: Api) -> None:
         name = uuid4().hex
         body = {"count": 2, "partial": False, "sandbox": api._body}
         status, made = await api.call("PUT", f"groups/{name}", body)
@@ -211,6 +191,7 @@ class GatewaySuite:
         assert [one["sandbox"]["id"] for one in (await api.call("GET", f"groups/{name}"))[1]["members"]] == ids
         status, deleted = await api.call("DELETE", f"groups/{name}")
         assert (status, sorted(deleted["deleted"]), deleted["failed"]) == (200, sorted(ids), [])
+        await _none_runs(api, [(one["sandbox"]["id"], one["sandbox"]["token"]) for one in made["members"]])
 
     async def test_ports_are_private_until_they_are_made_public(self, api: Api) -> None:
         sandbox_id, token = await api.lasting()

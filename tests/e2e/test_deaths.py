@@ -12,7 +12,6 @@ from rollbox import Client
 from rollbox.errors import (
     CapacityUnavailable,
     DiskFull,
-    ImageNotFound,
     OomKilled,
     SandboxError,
     SandboxEvicted,
@@ -20,7 +19,7 @@ from rollbox.errors import (
     Unsupported,
 )
 from tests.support.faults import signal_kernel
-from tests.support.images import IMAGE, REGISTRY
+from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, run
 from tests.support.waiting import waiting
 
@@ -90,13 +89,6 @@ async def test_a_container_killed_inside_the_node_is_noticed(client: Client) -> 
                 await call
         assert lost.value.is_infra
         assert lost.value.mask_sample
-
-
-async def test_an_image_that_does_not_exist_fails_within_seconds(client: Client) -> None:
-    with pytest.raises(ImageNotFound) as refused:
-        async with asyncio.timeout(30):
-            await client.create(f"{REGISTRY}/no-such-image:1")
-    assert "no-such-image" in str(refused.value)
 
 
 async def test_an_image_from_a_registry_that_does_not_answer(client: Client) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollbox import Client
+from rollbox import Client, Sandbox
 from rollbox.errors import QuotaExceeded
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, apply, kubectl, objects
@@ -26,17 +26,17 @@ def quota(owner: str, **limits: int) -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_back(
-    stack: Installed, client: Client
+    stack: Installed, client: Client, shared: Sandbox
 ) -> None:
-    await apply(quota(stack.owner, sandboxes=2, cpu_millicores=1_000), namespace=stack.sandboxes)
+    await apply(quota(stack.owner, sandboxes=3, cpu_millicores=1_000), namespace=stack.sandboxes)
     try:
-        await until(lambda: _limited(stack, 2))
+        await until(lambda: _limited(stack, 3))
         one, two = await asyncio.gather(*(client.create(IMAGE, **SMALL) for _ in range(2)))
         refused = await _refused(client)
         assert {name: refused.details[name] for name in ("resource", "limit", "used", "owner", "knob")} == {
             "resource": "sandboxes",
-            "limit": "2",
-            "used": "2",
+            "limit": "3",
+            "used": "3",
             "owner": stack.owner,
             "knob": f"rollbox quota set {stack.owner} --sandboxes N",
         }
@@ -45,18 +45,18 @@ async def test_a_quota_that_is_applied_holds_is_lowered_below_its_use_and_taken_
         assert (never.value.details["resource"], never.value.details["limit"]) == ("cpu_millicores", "1000")
         await apply(quota(stack.owner, sandboxes=1), namespace=stack.sandboxes)
         await until(lambda: _limited(stack, 1))
-        assert [(await sandbox.exec("true")).exit_code for sandbox in (one, two)] == [0, 0]
+        assert [(await sandbox.exec("true")).exit_code for sandbox in (shared, one, two)] == [0, 0, 0]
         lowered = await until(lambda: _refused_at(client, "1"))
         assert lowered is not None
-        assert lowered.details["used"] == "2"
-        await until(lambda: _shown(stack, 2))
+        assert lowered.details["used"] == "3"
+        await until(lambda: _shown(stack, 3))
         await client.delete(one.id, two.id)
-        await until(lambda: _shown(stack, 0))
+        await until(lambda: _shown(stack, 1))
     finally:
         await kubectl("delete", "sandboxquota", "by-hand", "-n", stack.sandboxes)
     await until(lambda: _limited(stack, None))
-    made = await asyncio.gather(*(client.create(IMAGE, **SMALL) for _ in range(2)))
-    await client.delete(*(sandbox.id for sandbox in made))
+    async with await client.create(IMAGE, **SMALL) as beyond:
+        assert (await beyond.exec("true")).ok
 
 
 async def test_a_quota_that_makes_no_sense_is_refused_by_the_cluster(stack: Installed) -> None:

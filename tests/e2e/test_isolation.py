@@ -120,10 +120,10 @@ async def test_there_is_no_token_and_no_secret_inside(shared: Sandbox) -> None:
         assert name not in environment
 
 
-async def test_the_targets_program_cannot_be_replaced(sandbox: Sandbox) -> None:
+async def test_the_targets_program_cannot_be_replaced(shared: Sandbox) -> None:
     for file in ("/.rollbox/target", "/.rollbox"):
-        await sandbox.exec(f"rm -rf {file}; echo x > /.rollbox/target; mount -o remount,rw /.rollbox")
-        assert (await sandbox.exec("head -c 4 /.rollbox/target | tail -c 3")).stdout == "ELF", file
+        await shared.exec(f"rm -rf {file}; echo x > /.rollbox/target; mount -o remount,rw /.rollbox")
+        assert (await shared.exec("head -c 4 /.rollbox/target | tail -c 3")).stdout == "ELF", file
 
 
 async def test_powers_are_those_of_a_plain_container(shared: Sandbox) -> None:

@@ -146,10 +146,12 @@ async def pushed_by(ready: Door) -> dict[str, Any]:
         return await ready.pushes.get()
 
 
-async def test_a_sandbox_gets_ready_in_the_isolation_that_was_promised(
-    cluster: KubernetesCluster, spec: SandboxSpec, ready: Door
+async def test_a_sandbox_gets_ready_in_the_isolation_that_was_promised_and_its_deleted_pod_is_a_death(
+    cluster: KubernetesCluster, spec: SandboxSpec, ready: Door, namespace: str
 ) -> None:
-    await cluster.start("sb-real1", spec, GOOD_BOOT)
+    # Nodes that are to be avoided take what no other ones do.
+    nodes = [str(one["metadata"]["name"]) for one in await installed.objects("nodes")]
+    await cluster.start("sb-real1", spec, replace(GOOD_BOOT, avoid=nodes))
     try:
         push = await pushed_by(ready)
         assert push["sandbox_id"] == "sb-real1"
@@ -158,22 +160,17 @@ async def test_a_sandbox_gets_ready_in_the_isolation_that_was_promised(
         (seen,) = await cluster.list()
         assert seen.death is None
         assert seen.address in (None, push["address"])
-    finally:
-        await cluster.stop("sb-real1")
-
-
-async def test_a_pod_that_is_deleted_from_outside_is_a_death(
-    cluster: KubernetesCluster, spec: SandboxSpec, ready: Door, namespace: str
-) -> None:
-    await cluster.start("sb-real2", spec, GOOD_BOOT)
-    try:
-        await pushed_by(ready)
-        await installed.kubectl("delete", "pod", "sb-real2", "--namespace", namespace, "--wait=false")
+        async with aclosing(cluster.placements()) as placements, asyncio.timeout(HEARD_WITHIN_S):  # type: ignore[type-var]
+            while (one := await anext(placements)).sandbox_id != "sb-real1":
+                pass
+        assert one.node in nodes
+        assert cluster.placement("sb-real1") == one
+        await installed.kubectl("delete", "pod", "sb-real1", "--namespace", namespace, "--wait=false")
         death = await first_death(cluster, HEARD_WITHIN_S)
-        assert (death.sandbox_id, death.cause) == ("sb-real2", "sandbox_lost")
+        assert (death.sandbox_id, death.cause) == ("sb-real1", "sandbox_lost")
         assert "deleted from outside" in death.detail
     finally:
-        await cluster.stop("sb-real2")
+        await cluster.stop("sb-real1")
     assert await cluster.list() == []
 
 
@@ -236,21 +233,6 @@ async def test_what_no_node_takes_is_told_at_the_deadline(namespace: str, ready:
             assert "node" in death.detail
         finally:
             await cluster.stop("sb-real5")
-
-
-async def test_a_node_that_is_to_be_avoided_takes_what_no_other_one_does(
-    cluster: KubernetesCluster, spec: SandboxSpec
-) -> None:
-    nodes = [str(one["metadata"]["name"]) for one in await installed.objects("nodes")]
-    await cluster.start("sb-real6", spec, replace(GOOD_BOOT, avoid=nodes))
-    try:
-        async with aclosing(cluster.placements()) as placements, asyncio.timeout(HEARD_WITHIN_S):  # type: ignore[type-var]
-            while (one := await anext(placements)).sandbox_id != "sb-real6":
-                pass
-        assert one.node in nodes
-        assert cluster.placement("sb-real6") == one
-    finally:
-        await cluster.stop("sb-real6")
 
 
 async def test_a_namespace_quota_is_named(cluster: KubernetesCluster, spec: SandboxSpec, namespace: str) -> None:

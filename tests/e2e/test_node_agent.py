@@ -33,13 +33,13 @@ from controlplane.store import MemoryStore
 from controlplane.telemetry import Metrics
 from controlplane.wire import node_pb2
 from rollbox import Client, Sandbox
-from tests.cluster.layout import CONTAINERD_SOCKET, PAUSE_IMAGE
-from tests.cluster.layout import STATE as CLUSTER
+from tests.cluster.layout import PAUSE_IMAGE
 from tests.support.fake_cluster import FakeCluster
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.odd_registry import PASSWORD, USER, odd_registry
+from tests.support.release import AGENTS
 from tests.support.virtual_time import VirtualClock
 from tests.support.waiting import until
 
@@ -47,11 +47,6 @@ pytestmark = [
     pytest.mark.disrupts,
     pytest.mark.skipif(not own_cluster(), reason="where a given cluster has containerd's socket is not known"),
 ]
-AGENT = (
-    "nodeAgent.enabled=true",
-    f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
-    f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
-)
 # The node has two minutes to stop one, and the operator looks every half.
 KILLED_WITHIN_S = 300.0
 FILE_BYTES = 8 << 20
@@ -78,11 +73,12 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module", autouse=True)
 def with_agents(stack: Installed) -> Iterator[None]:
-    """The release has node agents while these tests run."""
+    """The release has node agents while these tests run; the one of a process of its own always has."""
     with asyncio.Runner() as runner:
-        runner.run(stack.upgrade(*AGENT))
+        there = runner.run(stack.component("node"))
+        runner.run(stack.upgrade(*AGENTS)) if not there else None
         yield
-        runner.run(stack.upgrade("nodeAgent.enabled=false"))
+        runner.run(stack.upgrade("nodeAgent.enabled=false")) if not there else None
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -30,16 +30,16 @@ sys.stdin.read()
 """
 
 
-async def test_no_method_can_be_called_from_inside_whatever_the_token(stack: Installed, sandbox: Sandbox) -> None:
+async def test_no_method_can_be_called_from_inside_whatever_the_token(stack: Installed, shared: Sandbox) -> None:
     """Not even with the sandbox's own: a connection from inside is closed before a byte of it is looked at."""
-    pod = await pod_address(sandbox.id, stack.sandboxes)
-    tokens = [*(token for token, _ in (await forged(stack, sandbox)).values()), await own(stack, sandbox)]
+    pod = await pod_address(shared.id, stack.sandboxes)
+    tokens = [*(token for token, _ in (await forged(stack, shared)).values()), await own(stack, shared)]
     closed = [dict.fromkeys(CALLS, "closed")] * len(tokens)
-    async with victim(sandbox):
+    async with victim(shared):
         for address, source in (("127.0.0.1", ""), (pod, ""), (pod, "127.0.0.1"), ("127.0.0.1", pod)):
-            ended = await called_from_inside(sandbox, calls(tokens, f"{address}:{PORT}", source))
+            ended = await called_from_inside(shared, calls(tokens, f"{address}:{PORT}", source))
             assert ended == closed, f"{address} from {source or 'any address'}"
-        assert await effects(sandbox) == NO_EFFECTS
+        assert await effects(shared) == NO_EFFECTS
 
 
 async def test_every_method_takes_the_sandboxs_own_token_and_no_other(stack: Installed, sandbox: Sandbox) -> None:
@@ -50,10 +50,10 @@ async def test_every_method_takes_the_sandboxs_own_token_and_no_other(stack: Ins
     await takes_its_own_token_only(stack, sandbox, f"{pod}:{PORT}")
 
 
-async def test_a_flood_of_connections_from_inside_keeps_nobody_out(sandbox: Sandbox) -> None:
-    async with await sandbox.spawn(["python3", "-c", FLOOD, str(PORT)]) as flood:
+async def test_a_flood_of_connections_from_inside_keeps_nobody_out(shared: Sandbox) -> None:
+    async with await shared.spawn(["python3", "-c", FLOOD, str(PORT)]) as flood:
         assert await anext(flood.stdout.lines()) == "2000"
-        assert (await sandbox.exec("echo served")).stdout == "served\n"
+        assert (await shared.exec("echo served")).stdout == "served\n"
         await flood.stdin.write_eof()
         assert (await flood.wait()).exit_code == 0
-    assert (await sandbox.exec("echo served")).stdout == "served\n"
+    assert (await shared.exec("echo served")).stdout == "served\n"

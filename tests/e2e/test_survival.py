@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +18,15 @@ from tests.support.faults import kill, node_part, ready
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.labels import longest
+from tests.support.product import Kept
+from tests.support.release import STARTS_PER_NODE
 from tests.support.waiting import succeeds, until
 
 pytestmark = pytest.mark.disrupts
 
 SETTLES_WITHIN_S = 120.0
-# More than start at once on a node, 8.
-MANY = 11
+# More than start at once on a node.
+MANY = STARTS_PER_NODE + 2
 # Little enough of each for many to have room on a node of two cores, beside two releases: the scheduler would make room
 # for the platform's pods when they come back.
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
@@ -68,29 +70,36 @@ class Load:
                 self._stopping = True
 
 
-@contextlib.asynccontextmanager
-async def some(client: Client, count: int, **options: Any) -> AsyncIterator[list[Sandbox]]:
-    """That many sandboxes."""
-    async with contextlib.AsyncExitStack() as exits:
-        made = await asyncio.gather(*(client.create(IMAGE, **SMALL, **options) for _ in range(count)))
-        for sandbox in made:
-            await exits.enter_async_context(sandbox)
-        yield list(made)
+@pytest.fixture(scope="module")
+def kept_two(stack: Installed) -> Iterator[list[Kept]]:
+    """The sandboxes behind `two`."""
+    two = [Kept(stack, **SMALL) for _ in range(2)]
+    yield two
+    with asyncio.Runner() as runner:
+        for one in two:
+            runner.run(one.delete())
+
+
+@pytest.fixture
+async def two(client: Client, kept_two: list[Kept], request: pytest.FixtureRequest) -> AsyncIterator[list[Sandbox]]:
+    """Two sandboxes that all tests here have survive what they do; nothing of one test is in them for the next."""
+    yield await asyncio.gather(*(one.connect(client, request.node.nodeid) for one in kept_two))
+    for one in kept_two:
+        await one.check(client)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("component", ["gateway", pytest.param("controlplane", marks=pytest.mark.core), "redis"])
-async def test_execs_under_way_survive(stack: Installed, client: Client, component: str) -> None:
-    async with some(client, 2) as sandboxes:
-        load = Load(sandboxes)
-        async with load.running():
-            await until(lambda: _more_than(load, 10))
-            await kill(stack, component, everyone=True)
-            # Beyond the restart: the new pods serve what the old ones had begun.
-            await ready(stack, component)
-            before = load.done
-            await until(lambda: _more_than(load, before + 10), SETTLES_WITHIN_S)
-        assert load.failures == []
+async def test_execs_under_way_survive(stack: Installed, two: list[Sandbox], component: str) -> None:
+    load = Load(two)
+    async with load.running():
+        await until(lambda: _more_than(load, 10))
+        await kill(stack, component, everyone=True)
+        # Beyond the restart: the new pods serve what the old ones had begun.
+        await ready(stack, component)
+        before = load.done
+        await until(lambda: _more_than(load, before + 10), SETTLES_WITHIN_S)
+    assert load.failures == []
 
 
 async def _more_than(load: Load, count: int) -> bool:
@@ -100,28 +109,28 @@ async def _more_than(load: Load, count: int) -> bool:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("component", ["gateway", "controlplane", "redis"])
-async def test_creates_under_way_survive(stack: Installed, client: Client, component: str) -> None:
+async def test_creates_under_way_survive(stack: Installed, client: Client, others: set[str], component: str) -> None:
     run = {"run": f"create-{component}-{time.time_ns()}"}
-    creates = [asyncio.create_task(client.create(IMAGE, **SMALL, labels=run)) for _ in range(4)]
+    creates = [asyncio.create_task(client.create(IMAGE, **SMALL, labels=run)) for _ in range(3)]
     await until(lambda: client.list(run))
     await kill(stack, component, everyone=component != "controlplane")
     outcomes = await asyncio.gather(*creates, return_exceptions=True)
     await ready(stack, component)
     made = [one for one in outcomes if isinstance(one, Sandbox)]
-    others = [one for one in outcomes if not isinstance(one, Sandbox)]
+    failed = [one for one in outcomes if not isinstance(one, Sandbox)]
     # A typed answer that says "ours" is allowed when all of Redis is gone for a while; a silent loss never is.
-    assert all(isinstance(one, SandboxError) and one.is_infra for one in others), others
+    assert all(isinstance(one, SandboxError) and one.is_infra for one in failed), failed
     if component != "redis":
-        assert others == []
+        assert failed == []
     for sandbox in made:
         assert (await sandbox.exec("echo alive")).stdout == "alive\n"
     assert {record.id for record in await client.list(run)} >= {sandbox.id for sandbox in made}
     await client.delete(labels=run)
-    await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
+    await until(lambda: _none_left(stack, client, run, others), SETTLES_WITHIN_S)
 
 
 @pytest.mark.timeout(300)
-async def test_creates_survive_both_control_planes(stack: Installed, client: Client) -> None:
+async def test_creates_survive_both_control_planes(stack: Installed, client: Client, others: set[str]) -> None:
     run = {"run": f"both-killed-{time.time_ns()}"}
     creates = [asyncio.create_task(client.create(IMAGE, **SMALL, labels=run, start_timeout=180)) for _ in range(MANY)]
     # Some of them are running by then, some start, some wait for their turn.
@@ -139,68 +148,80 @@ async def test_creates_survive_both_control_planes(stack: Installed, client: Cli
     assert len(records) == MANY
     # Those of tests before may still be on their way out.
     pods = [pod["metadata"] for pod in await objects("pods", "-n", stack.sandboxes)]
-    assert {pod["name"] for pod in pods if "deletionTimestamp" not in pod} == ids
+    assert {pod["name"] for pod in pods if "deletionTimestamp" not in pod} - others == ids
     report = await client.delete(labels=run)
     assert report.failed == {}
-    await until(lambda: _none_left(stack, client, run), SETTLES_WITHIN_S)
+    await until(lambda: _none_left(stack, client, run, others), SETTLES_WITHIN_S)
 
 
 async def _one_runs(client: Client, run: dict[str, str]) -> bool:
     return any(record.state == "running" for record in await client.list(run))
 
 
-async def _none_left(stack: Installed, client: Client, run: dict[str, str]) -> bool:
+@pytest.fixture
+def others(kept: Kept, kept_two: list[Kept]) -> set[str]:
+    """The ids of sandboxes that outlive the test."""
+    return {one.id for one in (kept, *kept_two)}
+
+
+async def _none_left(stack: Installed, client: Client, run: dict[str, str], others: set[str]) -> bool:
     await asyncio.sleep(0.5)
-    return not await client.list(run) and not await objects("pods", "-n", stack.sandboxes)
+    pods = {pod["metadata"]["name"] for pod in await objects("pods", "-n", stack.sandboxes)}
+    return not await client.list(run) and pods <= others
 
 
 @pytest.mark.timeout(300)
-async def test_an_emptied_redis_is_rebuilt_from_the_cluster(stack: Installed, client: Client) -> None:
-    async with some(client, 2, env={"KEPT": "yes"}, labels=longest()) as sandboxes:
+async def test_an_emptied_redis_is_rebuilt_from_the_cluster(
+    stack: Installed, client: Client, two: list[Sandbox]
+) -> None:
+    async with await client.create(IMAGE, **SMALL, env={"KEPT": "yes"}, labels=longest()) as sandbox:
+        ids = {sandbox.id, *(one.id for one in two)}
         # Facts are written behind: what the cluster knows is what comes back.
-        await until(lambda: _annotated(stack, [sandbox.id for sandbox in sandboxes]))
+        await until(lambda: _annotated(stack, ids))
         redis = (await stack.pods("redis"))[0]
         shell = 'redis-cli ${REDIS_PASSWORD:+-a "$REDIS_PASSWORD"} --no-auth-warning FLUSHALL'
         await kubectl("exec", "-n", stack.namespace, redis, "--", "sh", "-c", shell)
-        for sandbox in sandboxes:
-            assert (await sandbox.exec("echo $KEPT", check=True)).stdout == "yes\n"
-        one = dict([*longest().items()][:1])
-        records = await until(lambda: _listed(client, one, 2), SETTLES_WITHIN_S)
-        assert {record.id for record in records} == {sandbox.id for sandbox in sandboxes}
+        assert (await sandbox.exec("echo $KEPT", check=True)).stdout == "yes\n"
+        assert [(await one.exec("echo on")).stdout for one in two] == ["on\n"] * 2
+        records = await until(lambda: _listed(client, ids), SETTLES_WITHIN_S)
         # What the pods hold is all that is left of them.
-        assert [record.labels for record in records] == [longest()] * 2
+        assert [record.labels for record in records if record.id == sandbox.id] == [longest()]
+        key, value = next(iter(longest().items()))
+        assert [record.id for record in await client.list({key: value})] == [sandbox.id]
         async with await client.create(IMAGE, **SMALL) as fresh:
             assert (await fresh.exec("true")).ok
 
 
-async def _annotated(stack: Installed, ids: list[str]) -> bool:
+async def _annotated(stack: Installed, ids: set[str]) -> bool:
     pods = {pod["metadata"]["name"]: pod for pod in await objects("pods", "-n", stack.sandboxes)}
     return all("rollbox.dev/ready-at-ms" in pods[one]["metadata"]["annotations"] for one in ids)
 
 
-async def _listed(client: Client, labels: dict[str, str], count: int) -> list[SandboxRecord]:
+async def _listed(client: Client, ids: set[str]) -> list[SandboxRecord]:
+    """What is on record, once all of these are."""
     await asyncio.sleep(0.2)
     with contextlib.suppress(SandboxError):
-        found = await client.list(labels)
-        return list(found) if len(found) == count else []
+        found = list(await client.list())
+        return found if {record.id for record in found} >= ids else []
     return []
 
 
 @pytest.mark.core
 @pytest.mark.timeout(400)
-async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(stack: Installed, client: Client) -> None:
-    async with some(client, 2) as sandboxes:
-        load = Load(sandboxes)
-        first = await _served_by(stack)
-        async with load.running(), _upgraded(stack):
-            # Helm waits for the new pods; the last old one may be told to go a moment later.
-            await until(lambda: _all_replaced(stack, first))
-            during = await client.create(IMAGE, **SMALL)
-            assert await stack.test()
-        assert load.failures == []
-        assert load.done > 0
-        async with during:
-            assert (await during.exec("echo alive")).stdout == "alive\n"
+async def test_an_upgrade_and_a_rollback_under_load_lose_nothing(
+    stack: Installed, client: Client, two: list[Sandbox]
+) -> None:
+    load = Load(two)
+    first = await _served_by(stack)
+    async with load.running(), _upgraded(stack):
+        # Helm waits for the new pods; the last old one may be told to go a moment later.
+        await until(lambda: _all_replaced(stack, first))
+        during = await client.create(IMAGE, **SMALL)
+        assert await stack.test()
+    assert load.failures == []
+    assert load.done > 0
+    async with during:
+        assert (await during.exec("echo alive")).stdout == "alive\n"
 
 
 @contextlib.asynccontextmanager
@@ -227,36 +248,34 @@ async def _served_by(stack: Installed) -> set[str]:
 
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-async def test_the_kubelet_restarts_and_sandboxes_run_on(stack: Installed, client: Client) -> None:
+async def test_the_kubelet_restarts_and_sandboxes_run_on(client: Client, two: list[Sandbox]) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's kubelet is not ours to restart")
-    async with some(client, 2) as sandboxes:
-        load = Load(sandboxes)
-        async with load.running():
-            await node_part("restart", "kubelet")
-            async with await client.create(IMAGE, **SMALL) as fresh:
-                assert (await fresh.exec("echo new")).stdout == "new\n"
-        assert load.failures == []
+    load = Load(two)
+    async with load.running():
+        await node_part("restart", "kubelet")
+        async with await client.create(IMAGE, **SMALL) as fresh:
+            assert (await fresh.exec("echo new")).stdout == "new\n"
+    assert load.failures == []
 
 
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-async def test_the_api_server_is_away_for_a_while(stack: Installed, client: Client) -> None:
+async def test_the_api_server_is_away_for_a_while(client: Client, two: list[Sandbox]) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's API server is not ours to stop")
-    async with some(client, 2) as sandboxes:
-        load = Load(sandboxes)
-        async with load.running():
-            await node_part("stop", "kube-apiserver")
-            try:
-                creating = asyncio.create_task(client.create(IMAGE, **SMALL, start_timeout=120))
-                before = load.done
-                await until(lambda: _more_than(load, before + 20))
-            finally:
-                await node_part("start", "kube-apiserver")
-            async with await creating as late:
-                assert (await late.exec("echo late")).stdout == "late\n"
-        assert load.failures == []
+    load = Load(two)
+    async with load.running():
+        await node_part("stop", "kube-apiserver")
+        try:
+            creating = asyncio.create_task(client.create(IMAGE, **SMALL, start_timeout=120))
+            before = load.done
+            await until(lambda: _more_than(load, before + 20))
+        finally:
+            await node_part("start", "kube-apiserver")
+        async with await creating as late:
+            assert (await late.exec("echo late")).stdout == "late\n"
+    assert load.failures == []
 
 
 async def _both(stack: Installed) -> list[str]:
@@ -270,7 +289,7 @@ async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, cli
     addresses = await until(lambda: _both(stack))
     async with contextlib.AsyncExitStack() as exits:
         replicas = [await exits.enter_async_context(Client(one, stack.api_key)) for one in addresses]
-        made = await asyncio.gather(*(replicas[n % 2].create(IMAGE, **SMALL) for n in range(4)))
+        made = await asyncio.gather(*(replica.create(IMAGE, **SMALL) for replica in replicas))
         for replica in replicas:
             assert {record.id for record in await replica.list()} >= {sandbox.id for sandbox in made}
         # Deleted by the one that did not make it.
@@ -282,18 +301,18 @@ async def test_both_replicas_answer_for_the_same_sandboxes(stack: Installed, cli
         await client.delete(same[0].id)
 
 
-async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed, client: Client) -> None:
-    async with await client.create(IMAGE, **SMALL) as sandbox:
-        call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 5; cat /tmp/runs"))
-        await until(lambda: succeeds(sandbox, "cat /tmp/runs"))
-        await kill(stack, "gateway", everyone=True)
-        async with asyncio.timeout(100):
-            assert (await call).stdout == "ran\n"
+async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed, two: list[Sandbox]) -> None:
+    sandbox = two[0]
+    call = asyncio.create_task(sandbox.exec("echo ran >> /tmp/runs; sleep 5; cat /tmp/runs"))
+    await until(lambda: succeeds(sandbox, "cat /tmp/runs"))
+    await kill(stack, "gateway", everyone=True)
+    async with asyncio.timeout(100):
+        assert (await call).stdout == "ran\n"
 
 
 @pytest.mark.timeout(300)
-async def test_streams_under_way_survive_all_gateways(stack: Installed, client: Client) -> None:
-    async with some(client, 2) as sandboxes, conversing(sandboxes) as talks:
+async def test_streams_under_way_survive_all_gateways(stack: Installed, two: list[Sandbox]) -> None:
+    async with conversing(two) as talks:
         await asyncio.gather(*(talk.goes_on() for talk in talks))
         await kill(stack, "gateway", everyone=True)
         # Those that were cut off may go on before the component is whole again; what counts is that they do.

@@ -12,11 +12,12 @@ from rollbox import Client, Quota, Sandbox, Timeline
 from rollbox.errors import CapacityUnavailable
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects
+from tests.support.release import STARTS_PER_NODE
 from tests.support.replicas import of_each
 from tests.support.waiting import until
 
 # As many as the start slots of a node.
-MANY = 8
+MANY = STARTS_PER_NODE
 START_S = 60.0
 UNPLACED = {"case": "unplaced"}
 

@@ -19,11 +19,11 @@ from rollbox.errors import (
     BY_CODE,
     Conflict,
     Deleted,
-    ImageNotFound,
     InvalidArgument,
     SandboxNotFound,
     Unauthenticated,
 )
+from tests.support.agent_calls import forged
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 from tests.support.waiting import until
@@ -101,13 +101,6 @@ async def test_malformed_create_requests(stack: Product, body: bytes, names: str
     assert names in problem["detail"]
 
 
-async def test_an_image_that_does_not_exist(client: Client) -> None:
-    with pytest.raises(ImageNotFound) as refused:
-        await client.create(IMAGE.replace("python", "no-such-image"))
-    assert "no-such-image" in str(refused.value)
-    assert not refused.value.is_infra
-
-
 async def test_a_body_above_the_limit(stack: Product, shared: Sandbox) -> None:
     token = await token_of(stack, shared.id)
     body = json.dumps({"argv": ["true"], "stdin": "x" * 40_000_000}).encode()
@@ -139,17 +132,17 @@ async def test_a_deep_body_of_an_exec(stack: Product, shared: Sandbox) -> None:
     assert (await shared.exec("echo alive")).stdout == "alive\n"
 
 
-async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Product, sandbox: Sandbox) -> None:
-    token = await token_of(stack, sandbox.id)
+async def test_a_client_that_does_not_read_its_answer_holds_nobody(stack: Product, shared: Sandbox) -> None:
+    token = await token_of(stack, shared.id)
     host, port = stack.url.removeprefix("http://").split(":")
     body = b'{"command": "head -c 4000000 /dev/zero"}'
-    head = f"POST /v1/sandboxes/{sandbox.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /v1/sandboxes/{shared.id}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
     with contextlib.ExitStack() as slow:
         for _ in range(8):
             connection = slow.enter_context(socket.create_connection((host, int(port))))
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         async with asyncio.timeout(30):
-            results = await asyncio.gather(*(sandbox.exec(["echo", str(n)]) for n in range(50)))
+            results = await asyncio.gather(*(shared.exec(["echo", str(n)]) for n in range(50)))
     assert [result.stdout for result in results] == [f"{n}\n" for n in range(50)]
 
 
@@ -165,22 +158,22 @@ async def test_a_body_that_never_ends_does_not_hold_the_sandbox(stack: Product, 
         connection.close()
 
 
-async def test_tokens_that_are_wrong_or_of_another(stack: Product, client: Client, shared: Sandbox) -> None:
+async def test_tokens_that_are_wrong_or_of_another(stack: Product, shared: Sandbox) -> None:
     body = b'{"argv": ["true"]}'
     path = f"/v1/sandboxes/{shared.id}/exec"
     good = await token_of(stack, shared.id)
     head, claims, signature = good.split(".")
     padded = claims + "=" * (-len(claims) % 4)
     later = {**json.loads(base64.urlsafe_b64decode(padded)), "exp": 4102444800}
-    forged = base64.urlsafe_b64encode(json.dumps(later).encode()).decode().rstrip("=")
+    altered = base64.urlsafe_b64encode(json.dumps(later).encode()).decode().rstrip("=")
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
-    bad = ["", "nonsense", stack.api_key, f"{head}.{forged}.{signature}", f"{none}.{claims}.", good[:-8] + "AAAAAAAA"]
+    bad = ["", "nonsense", stack.api_key, f"{head}.{altered}.{signature}", f"{none}.{claims}.", good[:-8] + "AAAAAAAA"]
     for token in bad:
         status, problem = await raw(stack, "POST", path, token, body)
         assert (status, problem["code"]) == (401, "unauthenticated"), token
-    async with await client.create(IMAGE) as other:
-        status, problem = await raw(stack, "POST", path, await token_of(stack, other.id), body)
-        assert (status, problem["code"]) == (403, "permission_denied")
+    another, _ = (await forged(stack, shared))["of another sandbox"]
+    status, problem = await raw(stack, "POST", path, str(another), body)
+    assert (status, problem["code"]) == (403, "permission_denied")
 
 
 async def test_a_token_that_has_expired(stack: Product, shared: Sandbox) -> None:
@@ -217,8 +210,13 @@ async def test_ids_that_do_not_exist(stack: Product, client: Client, shared: San
     assert problem["code"] in BY_CODE
 
 
-async def test_delete_twice_and_use_after_delete(client: Client) -> None:
-    sandbox = await client.create(IMAGE)
+async def test_the_same_key_gives_the_same_sandbox_and_it_is_deleted_twice_and_used_after_that(client: Client) -> None:
+    key = uuid4().hex
+    sandbox, second = await asyncio.gather(*(client.create(IMAGE, idempotency_key=key) for _ in range(2)))
+    third = await client.create(IMAGE, idempotency_key=key)
+    assert sandbox.id == second.id == third.id
+    with pytest.raises(Conflict):
+        await client.create(IMAGE, idempotency_key=key, memory="64Mi")
     again = await client.connect(sandbox.id)
     await sandbox.delete()
     await sandbox.delete()
@@ -261,13 +259,3 @@ async def test_a_cancelled_create_leaves_nothing(client: Client) -> None:
 
     # The cancelled call waits for its delete for 2 s; a cluster may take longer.
     await until(nothing_is_left)
-
-
-async def test_the_same_key_gives_the_same_sandbox_and_other_parameters_a_conflict(client: Client) -> None:
-    key = uuid4().hex
-    first, second = await asyncio.gather(*(client.create(IMAGE, idempotency_key=key) for _ in range(2)))
-    third = await client.create(IMAGE, idempotency_key=key)
-    assert first.id == second.id == third.id
-    with pytest.raises(Conflict):
-        await client.create(IMAGE, idempotency_key=key, memory="64Mi")
-    await first.delete()

@@ -41,8 +41,9 @@ async def test_each_sample_of_a_group_has_them(client: Client) -> None:
 
 
 async def test_a_failed_start_is_told_with_its_story(client: Client) -> None:
-    with pytest.raises(ImageNotFound) as refused:
+    with pytest.raises(ImageNotFound, match="no-such-image") as refused:
         await client.create(IMAGE.replace("python", "no-such-image"))
+    assert not refused.value.is_infra
     await _has_a_story(client, refused.value)
     with pytest.raises(ImageNotFound) as refused:
         await SandboxGroup.create(IMAGE.replace("python", "no-such-image"), n=2, client=client)

@@ -7,7 +7,7 @@ limit is the whole sandbox's (memory under gVisor) it may end with it, and the c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -18,6 +18,8 @@ from tests.support.commits import ON_CLUSTER
 from tests.support.images import IMAGE
 from tests.support.isolation import is_gvisor
 from tests.support.neighbour import Neighbour, goes_off, in_time, serves_again
+from tests.support.product import Kept, keeping
+from tests.support.stack import Product
 from tests.support.waiting import until
 
 # What takes memory under gVisor and not on an engine: there the sandbox may be out of it before the deadline.
@@ -42,12 +44,24 @@ async def neighbour(shared: Sandbox) -> AsyncIterator[Neighbour]:
     assert found.failures == []
 
 
+@pytest.fixture(scope="module")
+def attacked(stack: Product) -> Iterator[Kept]:
+    """The sandbox behind `bombed`."""
+    yield from keeping(stack, memory="256Mi", cpu=1)
+
+
 @pytest.fixture
-async def bombed(client: Client) -> AsyncIterator[Sandbox]:
-    """The sandbox that is attacked; deleting it afterwards is bounded too, whatever runs in it."""
-    made = await client.create(IMAGE, memory="256Mi", cpu=1)
+async def bombed(client: Client, attacked: Kept, request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    """The sandbox that is attacked: another one where the one before has ended, or may not have all its memory back.
+
+    Deleting it is bounded too, whatever runs in it.
+    """
+    made = await attacked.connect(client, request.node.nodeid)
     yield made
-    await in_time(made.delete(wait=True), 30)
+    spent = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name") in TAKE_MEMORY
+    if spent or (await client.get(made.id)).state != "running":
+        await in_time(made.delete(wait=True), 30)
+        attacked.id = ""
 
 
 @pytest.fixture
@@ -215,3 +229,4 @@ async def test_without_its_files_the_sandbox_tells_what_is_missing(bombed: Sandb
     assert await bombed.files.read("/word") == b"kept"
     assert (await bombed.usage()).processes >= 0
     await neighbour.answers_again()
+    await in_time(bombed.delete(wait=True), 30)

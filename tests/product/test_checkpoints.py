@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from rollbox import Checkpoint, Client, Sandbox
-from rollbox.errors import CheckpointExpired, CheckpointNotFound, Conflict, InvalidArgument, Unsupported
+from rollbox.errors import CheckpointExpired, CheckpointNotFound, Conflict, InvalidArgument
 from tests.support.command_line import answer, rollbox
-from tests.support.commits import ON_CLUSTER, check_not_offered, commit, repository
+from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
 from tests.support.containers import engine
 from tests.support.images import IMAGE
 from tests.support.stack import Product
@@ -32,12 +32,8 @@ LOOK = (
 
 @asynccontextmanager
 async def checkpoint(sandbox: Sandbox, client: Client, **options: Any) -> AsyncIterator[Checkpoint]:
-    """A checkpoint, which is removed at the end; where none are offered, the test ends with that."""
-    try:
-        made = await sandbox.commit(checkpoint=True, **options)
-    except Unsupported as refused:
-        check_not_offered(refused)
-        raise
+    """A checkpoint, which is removed at the end."""
+    made = await sandbox.commit(checkpoint=True, **options)
     try:
         yield made
     finally:
@@ -52,6 +48,7 @@ async def _removed(client: Client, made: Checkpoint) -> bool:
 
 
 @pytest.mark.core
+@made_where_offered
 async def test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers(client: Client) -> None:
     async with contextlib.AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(await client.create(IMAGE, env={"S": "s3cret"}, cwd="/tmp"))
@@ -97,21 +94,21 @@ async def test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers(client:
             assert counts == [own + 1] * 3
 
 
-async def test_branches_of_one_sandbox_do_not_see_each_other(client: Client) -> None:
-    async with await client.create(IMAGE) as sandbox, checkpoint(sandbox, client) as empty:
-        await sandbox.exec("echo later > /later", check=True)
-        async with checkpoint(sandbox, client) as later:
+async def test_branches_of_one_sandbox_do_not_see_each_other(client: Client, source: Sandbox) -> None:
+    async with checkpoint(source, client) as empty:
+        await source.exec("echo later > /later", check=True)
+        async with checkpoint(source, client) as later:
             for made, seen in ((empty, ""), (later, "later\n")):
                 async with await client.create(checkpoint=made) as branch:
                     assert (await branch.exec("cat /later 2>/dev/null")).stdout == seen
                     await branch.exec("echo mine > /later", check=True)
-            assert (await sandbox.exec("cat /later")).stdout == "later\n"
+            assert (await source.exec("cat /later")).stdout == "later\n"
 
 
-async def test_a_named_image_outlives_the_checkpoint_that_it_comes_from(client: Client) -> None:
-    async with repository() as name, await client.create(IMAGE) as sandbox:
-        await sandbox.exec("echo one > /one", check=True)
-        async with checkpoint(sandbox, client) as made, await client.create(checkpoint=made) as again:
+async def test_a_named_image_outlives_the_checkpoint_that_it_comes_from(client: Client, source: Sandbox) -> None:
+    async with repository() as name:
+        await source.exec("echo one > /one", check=True)
+        async with checkpoint(source, client) as made, await client.create(checkpoint=made) as again:
             await again.exec("echo two > /two", check=True)
             image = await commit(again, name)
             with pytest.raises(Conflict, match=again.id):
@@ -122,8 +119,8 @@ async def test_a_named_image_outlives_the_checkpoint_that_it_comes_from(client: 
             assert last.record.parent is None
 
 
-async def test_one_whose_time_is_over_and_one_that_never_was(client: Client) -> None:
-    async with await client.create(IMAGE) as sandbox, checkpoint(sandbox, client, ttl=1) as made:
+async def test_one_whose_time_is_over_and_one_that_never_was(client: Client, source: Sandbox) -> None:
+    async with checkpoint(source, client, ttl=1) as made:
         await until(lambda: _expired(client, made))
         with pytest.raises(CheckpointExpired):
             await client.create(checkpoint=made.id)
@@ -133,7 +130,7 @@ async def test_one_whose_time_is_over_and_one_that_never_was(client: Client) -> 
         wrongs: list[dict[str, Any]] = [{"name": "a", "checkpoint": True}, {}, {"name": "a", "ttl": 5}]
         for wrong in wrongs:
             with pytest.raises(InvalidArgument):
-                await sandbox.commit(**wrong)
+                await source.commit(**wrong)
         with pytest.raises(InvalidArgument):
             await client.create(IMAGE, checkpoint=made)
 
@@ -146,40 +143,35 @@ async def _expired(client: Client, made: Checkpoint) -> bool:
         return True
 
 
-async def test_a_key_makes_one(client: Client) -> None:
-    async with await client.create(IMAGE) as sandbox:
-        key = uuid4().hex
-        async with checkpoint(sandbox, client, idempotency_key=key) as made:
-            assert (await sandbox.commit(checkpoint=True, idempotency_key=key)).id == made.id
-            with pytest.raises(Conflict):
-                await sandbox.commit(checkpoint=True, ttl=60, idempotency_key=key)
+async def test_a_key_makes_one(client: Client, source: Sandbox) -> None:
+    key = uuid4().hex
+    async with checkpoint(source, client, idempotency_key=key) as made:
+        assert (await source.commit(checkpoint=True, idempotency_key=key)).id == made.id
+        with pytest.raises(Conflict):
+            await source.commit(checkpoint=True, ttl=60, idempotency_key=key)
 
 
-async def test_the_command_line_makes_shows_and_starts_them(client: Client, stack: Product) -> None:
-    async with await client.create(IMAGE) as sandbox:
-        await sandbox.exec("echo here > /here", check=True)
-        status, out, err = await rollbox(stack, "checkpoint", sandbox.id, "--ttl", "600")
-        if ON_CLUSTER and status:
-            assert "enabled" in err
-            pytest.skip("not offered by this cluster, which says so")
+async def test_the_command_line_makes_shows_and_starts_them(client: Client, stack: Product, source: Sandbox) -> None:
+    await source.exec("echo here > /here", check=True)
+    status, out, err = await rollbox(stack, "checkpoint", source.id, "--ttl", "600")
+    assert status == 0, err
+    made = out.decode().strip()
+    started = ""
+    try:
+        status, out, err = await rollbox(stack, "create", "--checkpoint", made)
         assert status == 0, err
-        made = out.decode().strip()
-        started = ""
-        try:
-            status, out, err = await rollbox(stack, "create", "--checkpoint", made)
-            assert status == 0, err
-            started = out.decode().strip()
-            records = await answer(stack, "ps")
-            parents = {one["id"]: one["parent"] for one in records}
-            assert parents[sandbox.id] is None
-            assert parents[started] == {"sandbox": sandbox.id, "checkpoint": made, "depth": 1}
-            _, out, _ = await rollbox(stack, "why", started)
-            assert f"checkpoint {made} of {sandbox.id}" in out.decode()
-            listed = (await answer(stack, "image", "commits"))["images"]
-            (one,) = [one for one in listed if one["tags"] == [made]]
-            assert one["expires_at_ms"] > 0
-        finally:
-            if started:
-                await client.delete(started, wait=True)
-            status, out, err = await rollbox(stack, "image", "remove", made)
-        assert (status, out.decode().strip()) == (0, made), err
+        started = out.decode().strip()
+        records = await answer(stack, "ps")
+        parents = {one["id"]: one["parent"] for one in records}
+        assert parents[source.id] is None
+        assert parents[started] == {"sandbox": source.id, "checkpoint": made, "depth": 1}
+        _, out, _ = await rollbox(stack, "why", started)
+        assert f"checkpoint {made} of {source.id}" in out.decode()
+        listed = (await answer(stack, "image", "commits"))["images"]
+        (one,) = [one for one in listed if one["tags"] == [made]]
+        assert one["expires_at_ms"] > 0
+    finally:
+        if started:
+            await client.delete(started, wait=True)
+        status, out, err = await rollbox(stack, "image", "remove", made)
+    assert (status, out.decode().strip()) == (0, made), err

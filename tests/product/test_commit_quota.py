@@ -10,8 +10,7 @@ import pytest
 from rollbox import Client, Sandbox
 from rollbox.errors import Conflict, ImageNotFound, QuotaExceeded
 from tests.support.command_line import answer, rollbox
-from tests.support.commits import commit, made_where_offered, repository
-from tests.support.images import IMAGE
+from tests.support.commits import commit, repository
 from tests.support.stack import Product
 from tests.support.waiting import until
 
@@ -24,31 +23,32 @@ async def owner(client: Client) -> AsyncIterator[str]:
     await client.remove_quota(before.owner)
 
 
-@made_where_offered
-async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(client: Client, owner: str) -> None:
-    async with repository() as name, await client.create(IMAGE) as sandbox:
-        first = await commit(sandbox, f"{name}:v1")
+async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(
+    client: Client, owner: str, source: Sandbox
+) -> None:
+    async with repository() as name:
+        first = await commit(source, f"{name}:v1")
         before = await client.commits()
         assert before.limit_bytes
         assert before.used_bytes >= first.size_bytes
         await client.set_quota(owner, commits=1)
         # Each replica hears of it in the moments after.
-        await until(lambda: refused(client, sandbox, f"{name}:v2"))
+        await until(lambda: refused(client, source, f"{name}:v2"))
         with pytest.raises(QuotaExceeded, match="rollbox image remove") as caught:
-            await sandbox.commit(f"{name}:v2")
+            await source.commit(f"{name}:v2")
         assert (caught.value.details["resource"], caught.value.details["limit"]) == ("commit_bytes", "1")
         assert int(caught.value.details["used"]) >= first.size_bytes
         mine = [one.tags for one in (await client.commits()).images if f"/{name}" in one.image]
         assert mine == [("v1",)]
         await client.set_quota(owner, commits=None)
-        await until(lambda: admitted(sandbox, f"{name}:v2"))
+        await until(lambda: admitted(source, f"{name}:v2"))
 
 
-@made_where_offered
-async def test_an_image_in_use_stays_until_its_last_sandbox_has_ended(client: Client, stack: Product) -> None:
+async def test_an_image_in_use_stays_until_its_last_sandbox_has_ended(
+    client: Client, stack: Product, source: Sandbox
+) -> None:
     async with repository() as name:
-        async with await client.create(IMAGE) as sandbox:
-            image = await commit(sandbox, name)
+        image = await commit(source, name)
         async with await client.create(image) as user:
             with pytest.raises(Conflict, match=user.id):
                 await client.remove_image(name)

@@ -91,12 +91,12 @@ async def test_the_deadline_kills_the_whole_tree_and_keeps_the_output(shared: Sa
     assert seen.stdout == "0\n"
 
 
-async def test_a_daemon_left_behind_does_not_hold_the_call(sandbox: Sandbox) -> None:
+async def test_a_daemon_left_behind_does_not_hold_the_call(shared: Sandbox) -> None:
     async with asyncio.timeout(60):
-        result = await sandbox.exec("sleep 600 & echo started")
+        result = await shared.exec("sleep 6543 & echo started")
     assert result.stdout == "started\n"
     # It may not be a sleep yet, but the shell that is to become one.
-    await until(lambda: succeeds(sandbox, "test $(pgrep -c sleep) = 1"))
+    await until(lambda: succeeds(shared, "test $(pgrep -cf 'sleep 654[3]') = 1"))
 
 
 @pytest.mark.core
@@ -136,6 +136,6 @@ async def test_sixty_four_at_once_in_one_sandbox(shared: Sandbox) -> None:
     assert [r.stdout for r in results] == [f"{n}\n" for n in range(64)]
 
 
-async def test_orphans_are_reaped(sandbox: Sandbox) -> None:
-    await sandbox.exec("for n in $(seq 20); do (true &) ; done; sleep 0.2")
-    await until(lambda: succeeds(sandbox, "! ps -eo stat | grep -q '^Z'"))
+async def test_orphans_are_reaped(shared: Sandbox) -> None:
+    await shared.exec("for n in $(seq 20); do (true &) ; done; sleep 0.2")
+    await until(lambda: succeeds(shared, "! ps -eo stat | grep -q '^Z'"))

@@ -23,13 +23,16 @@ async def test_a_user_by_name_or_number(shared: Sandbox, user: str, seen: str) -
     assert (await shared.exec("echo $(id -u) $(id -g)", user=user)).stdout.strip() == seen
 
 
-async def test_numbers_need_no_user_files_and_names_do(sandbox: Sandbox) -> None:
-    await sandbox.exec("rm -f /etc/passwd /etc/group", check=True)
-    assert (await sandbox.exec("echo $(id -u) $(id -g)", user="4242:4343")).stdout == "4242 4343\n"
-    assert (await sandbox.exec("id -u")).stdout == "0\n"
-    with pytest.raises(InvalidArgument) as refused:
-        await sandbox.exec(["true"], user="surely-not-there")
-    assert refused.value.details["reason"] == "user_not_found"
+async def test_numbers_need_no_user_files_and_names_do(shared: Sandbox) -> None:
+    await shared.exec("mkdir /etc/aside && mv /etc/passwd /etc/group /etc/aside", check=True)
+    try:
+        assert (await shared.exec("echo $(id -u) $(id -g)", user="4242:4343")).stdout == "4242 4343\n"
+        assert (await shared.exec("id -u")).stdout == "0\n"
+        with pytest.raises(InvalidArgument) as refused:
+            await shared.exec(["true"], user="nobody")
+        assert refused.value.details["reason"] == "user_not_found"
+    finally:
+        await shared.exec("mv /etc/aside/* /etc && rmdir /etc/aside", check=True)
 
 
 async def test_the_mask_for_new_files(shared: Sandbox) -> None:

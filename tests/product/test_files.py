@@ -18,6 +18,7 @@ import pytest
 
 from rollbox import Client, Sandbox
 from rollbox.errors import Conflict, FileNotFound, InvalidArgument, NoSpace, OomKilled, PermissionDenied
+from tests.support.images import IMAGE
 from tests.support.isolation import is_gvisor
 from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
@@ -200,18 +201,19 @@ async def endless() -> AsyncIterator[bytes]:
         yield bytes(MIB)
 
 
-async def test_a_full_disk_in_the_middle_of_an_upload_leaves_the_old_file(client: Client, sandbox: Sandbox) -> None:
+async def test_a_full_disk_in_the_middle_of_an_upload_leaves_the_old_file(client: Client) -> None:
     if await is_gvisor(client):
         pytest.skip("under gVisor no file system here has a size of its own: the sandbox ends first")
     small = "/dev/shm/small"
-    await sandbox.files.write(f"{small}/f", b"old")
-    with pytest.raises(NoSpace) as full:
-        await sandbox.files.write(f"{small}/f", endless())
-    assert not full.value.is_infra
-    assert await sandbox.files.read(f"{small}/f") == b"old"
-    assert [info.path for info in await sandbox.files.list(small)] == [f"{small}/f"]
-    await sandbox.files.write(f"{small}/f", b"new")
-    assert await sandbox.files.read(f"{small}/f") == b"new"
+    async with await client.create(IMAGE, memory="256Mi") as sandbox:
+        await sandbox.files.write(f"{small}/f", b"old")
+        with pytest.raises(NoSpace) as full:
+            await sandbox.files.write(f"{small}/f", endless())
+        assert not full.value.is_infra
+        assert await sandbox.files.read(f"{small}/f") == b"old"
+        assert [info.path for info in await sandbox.files.list(small)] == [f"{small}/f"]
+        await sandbox.files.write(f"{small}/f", b"new")
+        assert await sandbox.files.read(f"{small}/f") == b"new"
 
 
 async def test_an_upload_of_more_than_the_memory_that_holds_it_ends_its_own_sandbox_and_says_why(

@@ -8,13 +8,15 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import InvalidArgument
+from tests.support.commits import ON_CLUSTER
 from tests.support.images import IMAGE
 from tests.support.labels import KEY_CHARS, VALUE_CHARS, longest
 
 SMALL: Any = {"cpu": (0.02, 1), "memory": ("32Mi", "128Mi")}
 
 
-@pytest.mark.parametrize("letter", ["x", "😀"])
+# A cluster has them in annotations, which are bytes: the largest ones say it of the others.
+@pytest.mark.parametrize("letter", ["😀"] if ON_CLUSTER else ["x", "😀"])
 async def test_the_longest_labels_are_kept_and_found(client: Client, letter: str) -> None:
     async with await client.create(IMAGE, labels=longest(letter), **SMALL) as sandbox:
         assert sandbox.labels == longest(letter)

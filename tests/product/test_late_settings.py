@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,22 +11,20 @@ from rollbox import Client, errors
 from tests.support.images import IMAGE
 
 
-async def test_settings_are_there_for_everybody_who_connects(client: Client) -> None:
-    async with await client.create(IMAGE, env={"SECRET": "hush"}, cwd="/tmp", user="nobody") as made:
-        others = await client.connect(made.id)
-        for one in (made, others):
+async def test_settings_are_there_for_everybody_who_connects_and_a_repeated_create_compares_them(
+    client: Client,
+) -> None:
+    wish: Any = {"cwd": "/tmp", "user": "nobody", "idempotency_key": f"k-{uuid4().hex}"}
+    async with await client.create(IMAGE, env={"SECRET": "hush"}, **wish) as made:
+        again = await client.create(IMAGE, env={"SECRET": "hush"}, **wish)
+        assert again.id == made.id
+        for one in (made, again, await client.connect(made.id)):
             result = await one.exec("echo $SECRET; pwd; id -un", check=True)
             assert result.stdout == "hush\n/tmp\nnobody\n"
-
-
-async def test_a_repeated_create_compares_settings_without_knowing_them(client: Client) -> None:
-    key = f"k-{uuid4().hex}"
-    async with await client.create(IMAGE, env={"SECRET": "hush"}, idempotency_key=key) as made:
-        again = await client.create(IMAGE, env={"SECRET": "hush"}, idempotency_key=key)
-        assert again.id == made.id
+        # It does not know them.
         for other in ({"SECRET": "other"}, None):
             with pytest.raises(errors.Conflict):
-                await client.create(IMAGE, env=other, idempotency_key=key)
+                await client.create(IMAGE, env=other, **wish)
 
 
 @pytest.mark.parametrize(

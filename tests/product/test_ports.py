@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from rollbox import Client, Process, Sandbox
+from rollbox import Process, Sandbox
 from rollbox.errors import InvalidArgument, PortUnreachable
 from rollbox.ports import Exposed
-from tests.support.images import IMAGE
+from tests.support.agent_calls import forged
 from tests.support.stack import Product, free_port
 from tests.support.waiting import until
 from tests.support.wire import token_of
@@ -120,9 +120,7 @@ async def test_websockets_by_path(shared: Sandbox, http: aiohttp.ClientSession) 
 
 
 @pytest.mark.usefixtures("server")
-async def test_a_host_name_of_its_own(
-    stack: Product, client: Client, shared: Sandbox, http: aiohttp.ClientSession
-) -> None:
+async def test_a_host_name_of_its_own(stack: Product, shared: Sandbox, http: aiohttp.ClientSession) -> None:
     """No name is looked up here: the header says it, as a browser's does."""
     port = await shared.ports.expose(HTTP)
     assert port.host_url is not None
@@ -135,8 +133,8 @@ async def test_a_host_name_of_its_own(
     assert "rollbox" not in str(seen["headers"]).lower(), "our credential reached the server"
     assert await status(http, stack.url, host) == 401
     assert await status(http, stack.url, {"Host": f"x-{page.authority}", **port.headers}) == 400
-    async with await client.create(IMAGE) as other:
-        assert await status(http, stack.url, {**host, "X-Rollbox-Token": await token_of(stack, other.id)}) == 403
+    another, _ = (await forged(stack, shared))["of another sandbox"]
+    assert await status(http, stack.url, {**host, "X-Rollbox-Token": str(another)}) == 403
     token = port.headers["X-Rollbox-Token"]
     async with http.get(f"{stack.url}/a?rollbox_token={token}&x=1", headers=host, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (302, f"http://{page.authority}/a?x=1")
@@ -195,13 +193,13 @@ async def test_a_server_on_another_loopback_address(shared: Sandbox) -> None:
 @pytest.mark.core
 @pytest.mark.usefixtures("server")
 async def test_only_who_has_the_token_or_anyone_when_it_is_public(
-    stack: Product, client: Client, shared: Sandbox, http: aiohttp.ClientSession
+    stack: Product, shared: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     port = await shared.ports.expose(HTTP)
     assert await status(http, port.url) == 401
     assert await status(http, port.url, {"Authorization": f"Bearer {stack.api_key}"}) == 401
-    async with await client.create(IMAGE) as other:
-        assert await status(http, port.url, {"X-Rollbox-Token": await token_of(stack, other.id)}) == 403
+    another, _ = (await forged(stack, shared))["of another sandbox"]
+    assert await status(http, port.url, {"X-Rollbox-Token": str(another)}) == 403
     assert await status(http, port.url, {"Authorization": f"Bearer {await token_of(stack, shared.id)}"}) == 200
     public = await shared.ports.expose(HTTP, public=True)
     assert (public.public, public.headers) == (True, {})

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rollbox import Client
+from rollbox import Client, Sandbox
 from rollbox.errors import InvalidArgument, Unsupported
 from tests.support.command_line import rollbox
 from tests.support.commits import ON_CLUSTER, check_not_offered
@@ -39,20 +39,19 @@ async def test_a_prefetch_to_one_node_is_on_one(client: Client) -> None:
         client.prefetch(IMAGE, nodes=0)
 
 
-async def test_the_list_has_it_with_size_and_last_use(client: Client) -> None:
+async def test_the_list_has_it_with_size_and_last_use(client: Client, shared: Sandbox) -> None:
     try:
-        await client.images()
+        images = await client.images()
     except Unsupported as refused:
         check_not_offered(refused)
-    async with await client.create(IMAGE) as sandbox:
-        # A node may know what it has pulled by its digest by no tag.
-        repository = IMAGE.rpartition(":")[0]
-        found = [one for one in await client.images() if any(name.startswith(repository) for name in one.names)]
-        assert found
-        assert all(one.size_bytes > 1_000_000 and one.node and one.digest.startswith("sha256:") for one in found)
-        if not ON_CLUSTER:
-            used = [one for one in found if one.digest == sandbox.record.image_digest]
-            assert [one.last_used_ms for one in used] != [None], used
+    # A node may know what it has pulled by its digest by no tag.
+    repository = IMAGE.rpartition(":")[0]
+    found = [one for one in images if any(name.startswith(repository) for name in one.names)]
+    assert found
+    assert all(one.size_bytes > 1_000_000 and one.node and one.digest.startswith("sha256:") for one in found)
+    if not ON_CLUSTER:
+        used = [one for one in found if one.digest == shared.record.image_digest]
+        assert [one.last_used_ms for one in used] != [None], used
 
 
 async def test_one_that_is_nowhere_fails_and_the_others_do_not(client: Client) -> None:

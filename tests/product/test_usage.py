@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 from rollbox import Sandbox
+from tests.support.command_line import answer, rollbox
 from tests.support.stack import Product
 from tests.support.waiting import until
 
@@ -15,6 +11,8 @@ MIB = 2**20
 
 
 async def test_every_figure_follows_what_runs(shared: Sandbox) -> None:
+    # What tests before this one have left in it is being ended.
+    await until(lambda: _is_quiet(shared))
     before = await shared.usage()
     assert before.memory_limit_bytes == 512 * MIB
     program = "x = bytearray(64 << 20)\nfor _ in range(30_000_000): pass\nprint('full', flush=True)\ninput()"
@@ -26,6 +24,11 @@ async def test_every_figure_follows_what_runs(shared: Sandbox) -> None:
         assert during.cpu_ms > before.cpu_ms + 100
     assert (await shared.usage()).cpu_ms >= during.cpu_ms, "the time of a process that ended is lost"
     await until(lambda: disk_follows(shared))
+
+
+async def _is_quiet(sandbox: Sandbox) -> bool:
+    """Whether nothing runs but what asks: the spawner, a shell and its two programs."""
+    return (await sandbox.exec("ls /proc | grep -c '^[0-9]'")).stdout == "4\n"
 
 
 async def disk_follows(sandbox: Sandbox) -> bool:
@@ -48,10 +51,8 @@ async def test_the_limit_of_processes_is_told_where_there_is_one(shared: Sandbox
         await until(seen)
 
 
-def test_top_on_the_command_line(stack: Product, shared_id: str) -> None:
-    environ = {**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key}
-    command = [sys.executable, "-m", "rollbox", "top", shared_id]
-    table = subprocess.run(command, env=environ, capture_output=True, check=True, text=True).stdout
-    assert table.splitlines()[1].startswith(shared_id)
-    told = subprocess.run([*command, "--json"], env=environ, capture_output=True, check=True).stdout
-    assert json.loads(told)["sandboxes"][shared_id]["memory_bytes"] > 0
+async def test_top_on_the_command_line(stack: Product, shared: Sandbox) -> None:
+    status, table, err = await rollbox(stack, "top", shared.id)
+    assert status == 0, err
+    assert table.decode().splitlines()[1].startswith(shared.id)
+    assert (await answer(stack, "top", shared.id))["sandboxes"][shared.id]["memory_bytes"] > 0

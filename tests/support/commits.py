@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -15,6 +14,7 @@ import pytest
 from rollbox import Client, CommittedImage, Sandbox
 from rollbox.errors import InvalidArgument, Unsupported
 from tests.support.containers import engine
+from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 from tests.support.waiting import until
 
@@ -37,27 +37,38 @@ async def repository() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def commits_are_offered(stack: Product, request: pytest.FixtureRequest) -> None:
-    """Ends a test if its cluster has no part for images; each installation is asked once, with the module's sandbox."""
+async def commits_are_offered(stack: Product, client: Client, kept: Kept, request: pytest.FixtureRequest) -> None:
+    """Ends a test if its cluster has no part for images; each installation is asked once."""
     if stack.url not in _refusals:
-        shared_id = request.getfixturevalue("shared_id")
-        with asyncio.Runner() as runner:
-            _refusals[stack.url] = runner.run(_refusal(stack, shared_id))
+        _refusals[stack.url] = await _refusal(await kept.connect(client, request.module.__name__))
     if (refused := _refusals[stack.url]) is not None:
         check_not_offered(refused)
 
 
-async def _refusal(stack: Product, sandbox_id: str) -> Unsupported | None:
+async def _refusal(sandbox: Sandbox) -> Unsupported | None:
     """Why no sandbox is made an image there: a name that is none is refused where one could be."""
-    async with Client(stack.url, stack.api_key) as client:
-        sandbox = await client.connect(sandbox_id)
-        try:
-            await sandbox.commit("NO NAME")
-        except InvalidArgument:
-            return None
-        except Unsupported as refused:
-            return refused
+    try:
+        await sandbox.commit("NO NAME")
+    except InvalidArgument:
+        return None
+    except Unsupported as refused:
+        return refused
     raise AssertionError("such a name was taken")
+
+
+@pytest.fixture(scope="module")
+def sources(stack: Product) -> Iterator[Kept]:
+    """The sandbox behind `source`."""
+    yield from keeping(stack)
+
+
+@pytest.fixture
+async def source(
+    client: Client, commits_are_offered: None, sources: Kept, request: pytest.FixtureRequest
+) -> AsyncIterator[Sandbox]:
+    """A sandbox of the module's that many images are made of: what a test writes in it is in those of later ones."""
+    yield await sources.connect(client, request.module.__name__)
+    await sources.check(client)
 
 
 def check_not_offered(refused: Unsupported) -> None:

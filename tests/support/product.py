@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,14 @@ from rollbox import Client, Sandbox
 from tests.levels.steps import FIRST_OWNER
 from tests.support.containers import engine
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, OWNERS, RELEASE, installed
-from tests.support.release import NOTES, VALUES, down, seen_by, up
+from tests.support.installed import BESIDE_ANOTHER, OWNERS, RELEASE, installed, own_cluster
+from tests.support.release import AGENTS, NOTES, VALUES, down, seen_by, up
 from tests.support.stack import Product, start, stop_process, why_no_engine
 
 # The label of sandboxes that outlive the test that uses them.
 SHARED = "tests-shared"
+# Nothing runs in a sandbox after it, and its folders for everybody are empty.
+CLEAN = "rm -rf /tmp/* /tmp/.[!.]* /var/tmp/* /dev/shm/*; kill -9 -1"
 # pytest-xdist names the processes that share a run gw0, gw1, ...
 WORKER = "gw"
 FIRST_WORKER = f"{WORKER}0"
@@ -76,7 +79,7 @@ def _on_cluster(worker: str) -> Iterator[Product]:
 def _on_release_of_its_own(worker: str) -> Iterator[Product]:
     """For tests that stop parts of a release while the tests of other processes run."""
     with asyncio.Runner() as runner:
-        installing = installed(f"{RELEASE}-{worker}", *VALUES, *BESIDE_ANOTHER)
+        installing = installed(f"{RELEASE}-{worker}", *VALUES, *BESIDE_ANOTHER, *(AGENTS if own_cluster() else ()))
         yield runner.run(installing.__aenter__())
         runner.run(installing.__aexit__(None, None, None))
 
@@ -99,29 +102,65 @@ async def client(stack: Product) -> AsyncIterator[Client]:
         assert left == [], "the test left sandboxes behind"
 
 
-@pytest.fixture(scope="module")
-def shared_id(stack: Product) -> Iterator[str]:
-    """A sandbox for all tests of a module that ask for `shared`; it must still be there at the end."""
+class Kept:
+    """A sandbox that several tests use: made when the first one asks for it.
 
-    async def made() -> str:
-        async with Client(stack.url, stack.api_key) as client:
-            return (await client.create(IMAGE, memory="512Mi", labels={SHARED: "module"}, lease=None)).id
+    Args:
+        options: of its create.
 
-    async def deleted(sandbox_id: str) -> None:
-        async with Client(stack.url, stack.api_key) as client:
-            assert (await client.get(sandbox_id)).state == "running", "a test has ended the shared sandbox"
-            await client.delete(sandbox_id)
+    Attributes:
+        id: "" while there is none.
+    """
 
+    def __init__(self, stack: Product, **options: Any) -> None:
+        self._stack = stack
+        # Little set aside: it is there all the time, and a node of two cores has room for a dozen that ask for more.
+        self._options = {"cpu": (0.02, 2), "memory": "512Mi", **options}
+        self._used_by = ""
+        self.id = ""
+
+    async def connect(self, client: Client, user: str) -> Sandbox:
+        """It, for a module or a test of this name; what those of other names have left in it is gone."""
+        if not self.id:
+            self.id = (await client.create(IMAGE, labels={SHARED: "tests"}, lease=None, **self._options)).id
+        sandbox = await client.connect(self.id)
+        if self._used_by not in ("", user):
+            await sandbox.exec(CLEAN)
+        self._used_by = user
+        return sandbox
+
+    async def check(self, client: Client) -> None:
+        """Fails the test that has ended it; the next one gets another."""
+        ended = (await client.get(self.id)).state != "running"
+        self.id = "" if ended else self.id
+        assert not ended, "the test has ended a sandbox that others use"
+
+    async def delete(self) -> None:
+        """End it, if there is one."""
+        async with Client(self._stack.url, self._stack.api_key) as client:
+            await client.delete(self.id) if self.id else None
+        self.id = ""
+
+
+def keeping(stack: Product, **options: Any) -> Iterator[Kept]:
+    """One, while a fixture stays; see ``Kept``."""
+    kept = Kept(stack, **options)
+    yield kept
     with asyncio.Runner() as runner:
-        sandbox_id = runner.run(made())
-        yield sandbox_id
-        runner.run(deleted(sandbox_id))
+        runner.run(kept.delete())
+
+
+@pytest.fixture(scope="session")
+def kept(stack: Product) -> Iterator[Kept]:
+    """The sandbox behind `shared`; a module with a `stack` of its own has one of its own."""
+    yield from keeping(stack)
 
 
 @pytest.fixture
-async def shared(client: Client, shared_id: str) -> Sandbox:
-    """The module's sandbox: for tests that leave nothing behind in it that others would see."""
-    return await client.connect(shared_id)
+async def shared(client: Client, kept: Kept, request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    """A sandbox for all tests that neither end it nor leave anything in it that others of their module would see."""
+    yield await kept.connect(client, request.module.__name__)
+    await kept.check(client)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import json
 import sys
 from dataclasses import asdict
 
-from tests.cluster.layout import LAZY_IMAGES
+from tests.cluster.layout import CONTAINERD_SOCKET, LAZY_IMAGES
+from tests.cluster.layout import STATE as CLUSTER
 from tests.support.images import NOT_PUSHED, ON_CLUSTER
 from tests.support.installed import RELEASE, STATE, Installed, Release
 
@@ -22,7 +23,17 @@ LAZY = (
     "lazyPulling.enabled=true",
     *(f"lazyPulling.images[{number}]={one}" for number, one in enumerate(LAZY_IMAGES)),
 )
-VALUES = ("gateway.portsDomain=ports.test", *LAZY)
+# Fewer than by default: what waits for its turn is then a few sandboxes, and not many.
+STARTS_PER_NODE = 4
+VALUES = ("gateway.portsDomain=ports.test", f"controlplane.startsPerNode={STARTS_PER_NODE}", *LAZY)
+
+# Of the node of `make cluster`; where others have containerd is not known.
+AGENTS = (
+    "nodeAgent.enabled=true",
+    f"nodeAgent.containerd.socket={CONTAINERD_SOCKET}",
+    f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
+    "nodeAgent.resources.requests.cpu=5m",
+)
 
 
 def noted() -> Release | None:
