@@ -18,6 +18,7 @@ from tests.support.node_with_agent import FILES, NODE, Place, changed, place
 from tests.support.waiting import until
 
 pytestmark = [
+    pytest.mark.apart,
     pytest.mark.skipif(not own_cluster(), reason="programs of a node are built for the cluster of this machine"),
     pytest.mark.timeout(420),
 ]

@@ -13,6 +13,7 @@ from tests.support.peers import Front, PeerNode, front, peer_nodes
 from tests.support.registry import Pusher, registry_server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.apart
 MIB = 1 << 20
 
 

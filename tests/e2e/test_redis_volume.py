@@ -120,11 +120,13 @@ async def test_tombstones_and_keys_outlive_the_pod_of_redis_where_there_is_a_def
             await stored.upgrade("redis.persistence.enabled=false")
 
 
-# The default class is everybody's.
-@pytest.mark.alone
+@pytest.mark.disrupts
+@pytest.mark.timeout(500)
 async def test_a_release_that_has_no_volume_gets_none_by_an_upgrade(stack: Installed) -> None:
     if not own_cluster():
         pytest.skip("a given cluster's classes are not ours to change")
+    # As it is by default; the release of a process of its own says that it wants none.
+    await stack.upgrade("redis.persistence.enabled=auto")
     (redis,) = await objects("statefulsets", "-n", stack.namespace)
     assert not redis["spec"].get("volumeClaimTemplates")
     async with default_class():

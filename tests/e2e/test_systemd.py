@@ -13,9 +13,10 @@ from tests.support.installed import own_cluster
 from tests.support.systemd_node import SystemdNode, systemd_node
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(
-    not own_cluster(), reason="programs of a node are built for the cluster of this machine"
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(not own_cluster(), reason="programs of a node are built for the cluster of this machine"),
+]
 SERVE, MOUNTS = "rollbox-snapshotter.service", "rollbox-snapshotter-mounts.service"
 LAZY = {"LAZY_HANDLER": "runsc-lazy", "LAZY_IMAGES": "registry.example.com/estargz/"}
 # systemd's own limit is five starts within ten seconds.

@@ -74,21 +74,23 @@ class Pytest:
         marks: an expression of markers (`-m`).
         workers: processes that share the tests; 0: none but pytest's own.
         first_owner: which of the owners of a cluster the first of these processes is; the others are those behind it.
+        first: files that begin before all others: those that take longest.
     """
 
     paths: tuple[str, ...]
     marks: str = ""
     workers: int = 0
     first_owner: int = 0
+    first: tuple[str, ...] = ()
 
     def command(self, record: Path) -> Command:
         """See ``Step``."""
-        # A file stays with one process: its tests share sandboxes. Files begin in the order of `paths`: xdist's own
-        # choice, by number of tests, has the few that wait for minutes begin last, and then one process runs alone.
+        # A file stays with one process: its tests share sandboxes. Files begin in their order here: xdist's own choice,
+        # by number of tests, has the few that wait for minutes begin last, and then one process runs alone.
         spread = ("-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder") if self.workers else ()
         chosen = ("-m", self.marks) if self.marks else ()
         owner = ("env", f"{FIRST_OWNER}={self.first_owner}") if self.first_owner else ()
-        words = (f"--record={record}", *spread, *chosen)
+        words = (f"--record={record}", *(f"--first=tests/{path}" for path in self.first), *spread, *chosen)
         return (*owner, *pytest_command(), *words, *(f"tests/{path}" for path in self.paths))
 
     def report(self, record: Path) -> Report:
@@ -142,7 +144,7 @@ class Beside:
 
 def pytest_command() -> Command:
     """pytest, telling what `record` reads, and on a cluster which test made which pods."""
-    plugins = (word for name in ("record", "pods") for word in ("-p", f"tests.levels.{name}"))
+    plugins = (word for name in ("record", "pods", "order") for word in ("-p", f"tests.levels.{name}"))
     return (sys.executable, "-m", "pytest", "-q", "--durations=8", *plugins)
 
 

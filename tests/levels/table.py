@@ -82,6 +82,16 @@ IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 # Marks of tests that do not share a release with all others.
 ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "soak")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
+# Files that wait for minutes, and the longest of those that have a release of their own.
+WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
+DISRUPT_LONGEST = (
+    "e2e/test_commits.py",
+    "e2e/test_survival.py",
+    "e2e/test_private_registry.py",
+    "e2e/test_node_agent.py",
+    "e2e/test_operator.py",
+    "e2e/test_agent_sandbox.py",
+)
 
 
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
@@ -135,15 +145,15 @@ LEVELS = (
         "e2e",
         Beside(
             (
-                Pytest(("e2e", "product"), marks=f"not ({' or '.join(ELSEWHERE)})", workers=2),
-                # Each process has a release of its own.
-                Pytest(("e2e",), marks="disrupts and not alone", workers=2),
+                Pytest(("e2e", "product"), marks=f"not ({' or '.join(ELSEWHERE)})", workers=2, first=WAIT),
+                # Each process has a release of its own. Much of it is waiting for what releases do by themselves.
+                Pytest(("e2e",), marks="disrupts and not alone", workers=3, first=DISRUPT_LONGEST),
                 # One after the other: they count what they have in common, and take it away.
                 Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
             )
         ),
-        # Most of the one is waiting, and the other one's node is its own.
-        Beside((Pytest(("e2e",), marks="alone"), Pytest(("e2e",), marks="apart"))),
+        # Most of the one is waiting, and the other ones' nodes are their own.
+        Beside((Pytest(("e2e",), marks="alone"), Pytest(("e2e",), marks="apart", workers=2))),
         budget_s=900,
         fresh_s=1800,
     ),

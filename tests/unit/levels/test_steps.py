@@ -54,6 +54,19 @@ def test_the_record_of_pytest_names_what_failed_and_what_it_said(tmp_path: Path)
     assert skipped.endswith("not on this one")
 
 
+def test_files_that_are_named_begin_first(tmp_path: Path) -> None:
+    names = ["test_a.py", "test_b.py", "test_c.py"]
+    for name in names:
+        (tmp_path / name).write_text("def test_it(): pass\n")
+    record = tmp_path / "record.jsonl"
+    step = Pytest(("x",), first=("c", "b")).command(record)
+    assert [word for word in step if word.startswith("--first")] == ["--first=tests/c", "--first=tests/b"]
+    first = (f"--first={tmp_path / 'test_c.py'}", f"--first={tmp_path / 'test_b.py'}")
+    subprocess.run((*pytest_command(), f"--record={record}", "-c", "/dev/null", *first, str(tmp_path)), check=True)
+    ran = [json.loads(line)["name"].partition("::")[0] for line in record.read_text().splitlines()]
+    assert [Path(one).name for one in ran] == ["test_c.py", "test_b.py", "test_a.py"]
+
+
 def test_two_processes_write_one_record(tmp_path: Path) -> None:
     report = Pytest(("unit",)).report(_run(tmp_path, "-n", "2", "-p", "xdist"))
     assert (report.passed, len(report.failed), len(report.skipped)) == (1, 3, 1)
