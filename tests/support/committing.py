@@ -12,7 +12,7 @@ from tests.cluster.layout import CONTAINERD_SOCKET, ETC, RUN
 from tests.cluster.layout import STATE as CLUSTER
 from tests.cluster.settings import trusted
 from tests.support.images import REGISTRY
-from tests.support.installed import BESIDE_ANOTHER, Installed, installed, node_address
+from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, Installed, installed, node_address
 from tests.support.peers import front
 from tests.support.private_registry import told, upstream, values
 from tests.support.stack import free_port
@@ -30,6 +30,9 @@ async def committing(release: str, folder: Path) -> AsyncIterator[Installed]:
     pull, push, commits, other = (free_port(address) for _ in range(4))
     chosen = (
         *BESIDE_ANOTHER,
+        *ONE_OF_EACH,
+        # An image that one of them has made is started by the other.
+        "controlplane.replicas=2",
         "runtimeClass.create=true",
         f"runtimeClass.name={release}",
         *values(address, pull, push, other),
