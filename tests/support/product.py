@@ -29,6 +29,8 @@ from tests.support.stack import Product, start, stop_process, why_no_engine
 SHARED = "tests-shared"
 # Nothing runs in a sandbox after it, and its folders for everybody are empty.
 CLEAN = "rm -rf /tmp/* /tmp/.[!.]* /var/tmp/* /dev/shm/*; kill -9 -1"
+# Longer than a run takes on a slow machine.
+TTL_S = 4 * 3600
 # pytest-xdist names the processes that share a run gw0, gw1, ...
 WORKER = "gw"
 FIRST_WORKER = f"{WORKER}0"
@@ -121,8 +123,11 @@ class Kept:
 
     async def connect(self, client: Client, user: str) -> Sandbox:
         """It, for a module or a test of this name; what those of other names have left in it is gone."""
-        if not self.id:
-            self.id = (await client.create(IMAGE, labels={SHARED: "tests"}, lease=None, **self._options)).id
+        if self.id:
+            await self.check(client)
+        else:
+            more: Any = {"labels": {SHARED: "tests"}, "lease": None, "ttl": TTL_S}
+            self.id = (await client.create(IMAGE, **more, **self._options)).id
         sandbox = await client.connect(self.id)
         if self._used_by not in ("", user):
             await sandbox.exec(CLEAN)
@@ -130,10 +135,10 @@ class Kept:
         return sandbox
 
     async def check(self, client: Client) -> None:
-        """Fails the test that has ended it; the next one gets another."""
+        """Fails the test if it has ended; the next one gets another."""
         ended = (await client.get(self.id)).state != "running"
         self.id = "" if ended else self.id
-        assert not ended, "the test has ended a sandbox that others use"
+        assert not ended, "a sandbox that others use has ended"
 
     async def delete(self) -> None:
         """End it, if there is one."""
