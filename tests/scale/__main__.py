@@ -32,6 +32,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--per-node", type=int, default=256, help="pods that each takes")
     parser.add_argument("--bare", type=int, default=1024, help="bare pods for comparison")
     parser.add_argument("--churn", type=float, default=30.0, help="seconds of churn")
+    parser.add_argument("--without-names", action="store_true", help="no headless Services: what they cost")
     parser.add_argument("--long", action="store_true", help="64 nodes in three zones, of which one is lost")
     return parser.parse_args(words)
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rollbox.errors import SandboxError
 
@@ -42,10 +42,11 @@ class Outcomes(Generic[R]):
         """How many a second."""
         return len(self.answers) / self.whole_s if self.whole_s else 0.0
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, Any]:
         """For the report: counts, rate, and quantiles in milliseconds."""
-        told: dict[str, float] = {"answered": len(self.answers), "failed": self.failed.total(), "per_second": self.rate}
-        return {**told, **{f"p{share}_ms": 1000 * quantile(self.took_s, share) for share in (50, 95, 99, 100)}}
+        told: dict[str, Any] = {"answered": len(self.answers), "failed": self.failed.total(), "per_second": self.rate}
+        told |= {f"p{share}_ms": 1000 * quantile(self.took_s, share) for share in (50, 95, 99, 100)}
+        return {**told, "failures": dict(self.failed), "words": self.words} if self.failed else told
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -28,8 +28,13 @@ LABEL_ZONE = "topology.kubernetes.io/zone"
 NOT_APPLIED = {"Deployment", "StatefulSet", "DaemonSet", "Job", "Pod", "HorizontalPodAutoscaler", "Secret"}
 
 
-async def start(parts: Processes) -> None:
-    """Start it, with the chart's objects and no node."""
+async def start(parts: Processes, *, names: bool = True) -> None:
+    """Start it, with the chart's objects and no node.
+
+    Args:
+        parts: where its processes go.
+        names: whether sandboxes have names in DNS: the headless Services, whose endpoints the controllers keep.
+    """
     await asyncio.to_thread(_prepare)
     await parts.start("etcd", (program("etcd", "etcd"), *options.flags(options.ETCD)), {})
     await _up(parts, "etcd", "http://127.0.0.1:2379/health")
@@ -37,7 +42,7 @@ async def start(parts: Processes) -> None:
     controllers = {**options.controllers(), "cluster-cidr": POD_CIDR, "node-cidr-mask-size": "23"}
     await _kubernetes(parts, "kube-controller-manager", controllers, 10257, "healthz")
     await _kubernetes(parts, "kube-scheduler", options.served("scheduler"), 10259, "healthz")
-    await asyncio.to_thread(_apply_chart)
+    await asyncio.to_thread(_apply_chart, names=names)
 
 
 async def start_nodes(parts: Processes, zone: str, names: Sequence[str], pods: int) -> None:
@@ -103,14 +108,15 @@ def _deployment(part: str) -> dict[str, Any]:
     return helm.named(_chart(), "Deployment", f"{RELEASE}-{part}")
 
 
-def _apply_chart() -> None:
+def _apply_chart(*, names: bool) -> None:
     definitions = [yaml.safe_load(path.read_text()) for path in sorted((helm.CHART / "files/crds").glob("*.yaml"))]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE}}
     _apply([namespace, *definitions])
     hooks = "helm.sh/hook"
     found = [one for one in _chart() if hooks not in one["metadata"].get("annotations", {})]
     _apply([one for one in found if one["kind"] == "Namespace"])
-    _apply([one for one in found if one["kind"] not in NOT_APPLIED])
+    left_out = NOT_APPLIED if names else NOT_APPLIED | {"Service"}
+    _apply([one for one in found if one["kind"] not in left_out])
 
 
 def _apply(manifests: Sequence[dict[str, Any]]) -> None:

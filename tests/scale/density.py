@@ -47,7 +47,7 @@ async def measured(product: Installed, count: int) -> dict[str, Any]:
             sandboxes += outcomes.answers
             figures["fill"] = _fill(outcomes, time.monotonic() - began_s, node_truth.busy_s() - busy_s)
             proven = await burst(_proven, sandboxes, 8)
-            figures["proven"] = {"alive": sum(proven.answers), **proven.figures(), "failures": dict(proven.failed)}
+            figures["proven"] = {"alive": sum(proven.answers), **proven.figures()}
             figures[f"execs at {count}"] = (await _execs(sandboxes)).figures()
             figures["node"] = await _node(len(sandboxes), before_mib, product)
         finally:
@@ -93,7 +93,6 @@ def _fill(outcomes: Outcomes[Sandbox], took_s: float, busy_s: float) -> dict[str
     thirds = [sum(1 for at_s in outcomes.at_s if at_s <= took_s * part / 3) for part in (1, 2, 3)]
     return {
         **outcomes.figures(),
-        "failures": dict(outcomes.failed),
         "started in each third of the time": [thirds[0], thirds[1] - thirds[0], thirds[2] - thirds[1]],
         "processor seconds for each": busy_s / max(1, started),
         "starts a second that the cores would give": bound,

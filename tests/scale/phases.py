@@ -96,8 +96,6 @@ class Simulation:
             self.sandboxes += outcomes.answers
             figures.update(outcomes.figures())
             self.curves["fill"] = sorted(outcomes.at_s)
-            if outcomes.failed:
-                figures["failures"] = dict(outcomes.failed)
             if bare := self.report.get("bare pods"):
                 figures["of_bare"] = figures["per_second"] / bare["per_second"]
             # Facts of the last ones are written a little after they were answered.
@@ -114,8 +112,6 @@ class Simulation:
                 wrong = sum(not same for same in outcomes.answers)
                 figures.update({**outcomes.figures(), "answered by another sandbox": wrong})
                 self.curves[f"execs {number + 1}"] = sorted(outcomes.took_s)
-                if outcomes.failed:
-                    figures["failures"] = dict(outcomes.failed)
 
     async def churn(self, seconds: float, at_once: int = 32) -> None:
         """Sandboxes are deleted and others created in their place, each with one command."""
@@ -235,7 +231,7 @@ class Simulation:
                     into.whole_s += of.whole_s
                     into.words += of.words
         told = {"execs": ran.figures(), "churn": made.figures()}
-        return {**told, "failures": {**ran.failed, **made.failed}, "words": [*ran.words, *made.words][:8]}
+        return {**told, "failures": {**ran.failed, **made.failed}}
 
     async def _until_ended(self, lost: set[str], began_s: float) -> float:
         async with asyncio.timeout(300):

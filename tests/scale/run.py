@@ -25,7 +25,7 @@ LOST = "b"
 
 async def opened(stack: AsyncExitStack, options: argparse.Namespace, folder: Path) -> Simulation:
     """A running product without sandboxes."""
-    made = await stack.enter_async_context(product(folder / "work"))
+    made = await stack.enter_async_context(product(folder / "work", names=not options.without_names))
     zones = _zones(options)
     for zone, names in zones.items():
         await cluster.start_nodes(made, zone, names, options.per_node)

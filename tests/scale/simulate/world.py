@@ -17,7 +17,7 @@ from tests.scale.simulate.traffic import GROUP, Run
 
 TICK_S = 10
 # The scaler looks as often as this.
-TURN_S = 30
+TURN_S = 60
 # A claim, and a cold start on a node with room, as measured on the real node; a cold start's slot is taken so long.
 CLAIM_S = 0.02
 COLD_S = 2.5
