@@ -28,6 +28,8 @@ TTL_S = 7200.0
 PODS = f"/api/v1/namespaces/{cluster.SANDBOXES}/pods"
 # Sandboxes of a lost node in which a command runs when that happens.
 CALLED = 32
+# As many calls as a gateway holds at a time, so that no process needs more open files than it may have.
+CREATES_AT_ONCE = 4096
 
 
 @dataclass
@@ -92,7 +94,7 @@ class Simulation:
         """From nothing to so many, all asked for at once, alternately at each gateway."""
         async with self.phase("fill") as figures:
             numbers, asked = range(count), await asyncio.to_thread(requests.served)
-            outcomes = await burst(self._create, numbers, count)
+            outcomes = await burst(self._create, numbers, min(count, CREATES_AT_ONCE))
             self.sandboxes += outcomes.answers
             figures.update(outcomes.figures())
             self.curves["fill"] = sorted(outcomes.at_s)

@@ -25,7 +25,11 @@ LOST = "b"
 
 async def opened(stack: AsyncExitStack, options: argparse.Namespace, folder: Path) -> Simulation:
     """A running product without sandboxes."""
-    made = await stack.enter_async_context(product(folder / "work", names=not options.without_names))
+    # Those of lost nodes are there until the cluster has given them up.
+    most_pods = 2 * options.nodes * options.per_node
+    made = await stack.enter_async_context(
+        product(folder / "work", most_pods=most_pods, names=not options.without_names)
+    )
     zones = _zones(options)
     for zone, names in zones.items():
         await cluster.start_nodes(made, zone, names, options.per_node)
