@@ -34,6 +34,11 @@ app.kubernetes.io/name: rollbox-sandbox
 rollbox.dev/installation: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Whether sandboxes have names in DNS; the value is absent in an upgrade with --reuse-values from a chart without. */}}
+{{- define "rollbox.names" -}}
+{{- if dig "enabled" true .Values.dns }}true{{ end }}
+{{- end }}
+
 {{- define "rollbox.redisSecret" -}}
 {{- .Values.redis.existingSecret | default (printf "%s-redis" .Release.Name) }}
 {{- end }}

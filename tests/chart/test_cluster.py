@@ -78,6 +78,14 @@ def test_shards_agree_everywhere() -> None:
     assert len([one for one in of_kind(manifests, "Service") if one["metadata"]["name"].startswith("shard-")]) == 3
 
 
+def test_without_names_nothing_of_them_is_there() -> None:
+    manifests = render("dns.enabled=false")
+    names = [one["metadata"]["name"] for one in manifests]
+    assert not [name for name in names if name.startswith("shard-") or name.endswith("-dns")]
+    (gateway,) = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]["containers"]
+    assert not [one for one in gateway["env"] if "_DNS_" in one["name"]]
+
+
 def test_the_name_server_knows_sandboxes_only_and_keeps_no_answers(manifests: list[Manifest]) -> None:
     corefile = named(manifests, "ConfigMap", "rollbox-dns")["data"]["Corefile"]
     words = {line.strip() for line in corefile.splitlines()}
