@@ -27,13 +27,17 @@ def trouble(kind: Kind, definition: Json | None) -> str:
     if definition is None:
         return f"the cluster has no definition {resource(kind)}, so no {NAMES[kind]} can be declared: {remedy(kind)}"
     versions = (definition.get("spec") or {}).get("versions") or ()
-    known = [set(_described(one["schema"]["openAPIV3Schema"])) for one in versions if one["name"] == VERSION]
+    known = [one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == VERSION]
     if not known:
         return f"the cluster's definition {resource(kind)} has no version {VERSION}: {remedy(kind)}"
-    unknown = sorted({f"spec.{field}" for field in _fields(_BODIES[kind])} - known[0])
-    if not unknown:
-        return ""
-    return f"the cluster's definition {resource(kind)} is old and drops {', '.join(unknown)}: {remedy(kind)}"
+    fields = {f"spec.{field}": required for field, required in _fields(_BODIES[kind])}
+    described = dict(_described(known[0]))
+    old = f"the cluster's definition {resource(kind)} is old and"
+    if unknown := sorted(fields.keys() - described.keys()):
+        return f"{old} drops {', '.join(unknown)}: {remedy(kind)}"
+    if insists := sorted(one for one, required in described.items() if required and not fields.get(one, True)):
+        return f"{old} insists on {', '.join(insists)}: {remedy(kind)}"
+    return ""
 
 
 class Definitions:
@@ -69,14 +73,16 @@ class Definitions:
         return None
 
 
-def _fields(model: type[BaseModel], before: str = "") -> Iterator[str]:
+def _fields(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, bool]]:
+    """The fields of a body, and whether one has to be there."""
     for name, field in model.model_fields.items():
-        yield f"{before}{name}"
+        yield f"{before}{name}", field.is_required()
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _fields(field.annotation, f"{before}{name}.")
 
 
-def _described(schema: Mapping[str, Any], before: str = "") -> Iterator[str]:
+def _described(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, bool]]:
+    """The same of a definition's schema."""
     for name, below in (schema.get("properties") or {}).items():
-        yield f"{before}{name}"
+        yield f"{before}{name}", name in schema.get("required", ())
         yield from _described(below, f"{before}{name}.")

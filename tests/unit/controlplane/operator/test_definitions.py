@@ -42,3 +42,13 @@ def test_one_without_our_version_is_told() -> None:
     old = shipped()
     old["spec"]["versions"][0]["name"] = "v1alpha0"
     assert "has no version v1alpha1" in trouble("pools", old)
+
+
+def test_an_old_one_that_insists_on_what_may_be_left_out_is_told() -> None:
+    old = shipped()
+    spec = old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["template"]["properties"]["memory_bytes"]["required"] = ["request", "limit"]
+    said = (
+        "the cluster's definition sandboxpools.rollbox.dev is old and insists on spec.template.memory_bytes.request: "
+    )
+    assert said in trouble("pools", old)
