@@ -35,6 +35,8 @@ make_base() {
     rm -f "$tarball".part.*
     if [ "$1" = dns ]; then
       coredns_tarball "$tarball.part.tar"
+    elif [ "$1" = scheduler ]; then
+      scheduler_tarball "$tarball.part.tar"
     else
       debian_tarball "$1" "$tarball.part.tar" >"$tarball.log" 2>&1 || fail "making a base for $1 failed: $(tail -n 20 "$tarball.log")"
     fi
@@ -61,4 +63,12 @@ coredns_tarball() {
   local folder
   folder=$(tests/cluster/toolchain/build.sh coredns | sed -n 's/^coredns //p')
   tar --create --file "$1" --owner 0 --group 0 --directory "$folder/bin" coredns
+}
+
+# One binary is all of Kubernetes, by the name that it is called by.
+scheduler_tarball() {
+  local folder
+  folder=$(tests/cluster/toolchain/build.sh kubernetes | sed -n 's/^kubernetes //p')
+  tar --create --file "$1" --owner 0 --group 0 --directory "$folder/bin" \
+    --transform 's,^kubernetes$,usr/local/bin/kube-scheduler,' kubernetes
 }

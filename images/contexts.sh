@@ -30,6 +30,7 @@ context_mirror() {
   setup/go.sh rollbox-collector "$1"
 }
 
+context_scheduler() { :; }
 context_dns() { :; }
 context_distribution() { :; }
 context_redis() { :; }

@@ -201,6 +201,20 @@ class Room:
         """What is free on each node, by name."""
         return list(self._occupied.all())
 
+    def expected(self, sandbox_id: str, request: Amounts, selector: Selector, off: Collection[str]) -> str:
+        """The node that a start should come to: that of its reservation, or the likely one; empty: none has room.
+
+        Args:
+            sandbox_id: of the start.
+            request: what its pod requests.
+            selector: of its nodes.
+            off: nodes that it should not come to.
+        """
+        reserved = self._reserved.get(sandbox_id)
+        if reserved is not None and reserved[0] not in off:
+            return reserved[0]
+        return self._occupied.likely(request, selector, off)
+
     def without_slots(self) -> Sequence[str]:
         """Nodes that take no further sandbox for want of slots alone, which no scheduler knows of; by name."""
         return self._occupied.without_slots()

@@ -24,6 +24,8 @@ SANDBOXES = f"{RELEASE}-sandboxes"
 # Each is one process of KWOK's, which is all kubelets of its nodes: when it dies they fall silent.
 ZONES = ("a", "b", "c")
 LABEL_ZONE = "topology.kubernetes.io/zone"
+# Of the chart, besides its defaults.
+VALUES: list[str] = []
 # What runs in a cluster and is played by processes here, or has nothing to do here.
 NOT_APPLIED = {"Deployment", "StatefulSet", "DaemonSet", "Job", "Pod", "HorizontalPodAutoscaler", "Secret"}
 
@@ -102,7 +104,7 @@ async def _up(parts: Processes, name: str, url: str) -> None:
 
 
 def _chart() -> list[dict[str, Any]]:
-    return helm.render(release=RELEASE, namespace=RELEASE)
+    return helm.render(*VALUES, release=RELEASE, namespace=RELEASE)
 
 
 def _deployment(part: str) -> dict[str, Any]:

@@ -28,6 +28,9 @@
 - {name: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES, value: {{ int64 .Values.controlplane.maxSandboxes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_IDLE_TIMEOUT_MS, value: {{ mul 1000 .Values.controlplane.idleTimeoutSeconds | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_PROBE_EVERY_MS, value: {{ mul 1000 .Values.controlplane.probeEverySeconds | quote }}}
+{{- if include "rollbox.packing" . }}
+- {name: ROLLBOX_CONTROLPLANE_SCHEDULER, value: {{ include "rollbox.schedulerName" . }}}
+{{- end }}
 {{- if .Values.priorityClasses.create }}
 - {name: ROLLBOX_CONTROLPLANE_PRIORITY_CLASS, value: {{ .Release.Name }}-sandbox}
 {{- end }}

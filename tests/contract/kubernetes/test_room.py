@@ -3,6 +3,7 @@
 from typing import Any
 
 from controlplane.capacity import Room
+from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.model import Range, SandboxSpec
@@ -91,6 +92,34 @@ async def test_a_sandbox_is_in_it_by_its_id_and_one_that_found_no_room_is_told(
         assert [one.sandboxes for one in room(cluster).free()] == [1]
         await api.put(PODS, {**ours, "metadata": {"name": "sb-2", "namespace": NAMESPACE, "labels": LABELS}})
         await until(lambda: _same(len(told), 1))
+
+
+async def test_where_a_scheduler_packs_pods_name_it_and_prefer_the_fullest_node_with_room(
+    api: FakeKubernetes, opener: Opener
+) -> None:
+    for name in ("n2", "n3"):
+        await api.put(NODES, node(name))
+    await api.put(EVERYWHERE, {**other("x", "600m"), "spec": {**other("x", "600m")["spec"], "nodeName": "n2"}})
+    await api.put(EVERYWHERE, {**other("y", "1900m"), "spec": {**other("y", "1900m")["spec"], "nodeName": "n3"}})
+
+    async def preferred(cluster: KubernetesCluster, name: str, *avoid: str) -> list[str]:
+        await cluster.start(name, SPEC, Boot("t", "k", "{}", avoid))
+        spec = api.objects[PODS][name]["spec"]
+        assert spec.get("schedulerName") == ("packs" if cluster._defaults.scheduler else None)
+        terms = spec.get("affinity", {}).get("nodeAffinity", {})
+        wishes = terms.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+        named = [one["preference"]["matchFields"][0] for one in wishes]
+        return [one["values"][0] for one in named if one["operator"] == "In"]
+
+    async with opener(scheduler="packs") as cluster:
+        assert await preferred(cluster, "sb-1") == ["n2"]
+        assert await preferred(cluster, "sb-2", "n2") == ["n1"]
+        # Where it has room reserved it is expected.
+        assert room(cluster).reserve("sb-3", cluster.request(SPEC), {})
+        assert await preferred(cluster, "sb-3") == ["n2"]
+        assert await preferred(cluster, "sb-4", "n1", "n2") == []
+    async with opener() as cluster:
+        assert await preferred(cluster, "sb-5") == []
 
 
 async def test_without_the_right_to_list_all_pods_it_is_not_known(api: FakeKubernetes, opener: Opener) -> None:

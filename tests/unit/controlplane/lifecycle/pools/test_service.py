@@ -299,6 +299,23 @@ async def test_warm_ones_make_room_on_a_node_for_a_create_and_are_not_refilled_m
         assert told == 3
 
 
+async def test_a_create_at_a_replica_that_does_not_plan_has_warm_ones_make_room_too() -> None:
+    cluster = FakeCluster(room=room_for(3), annotates_behind=True, stop_s=1.0)
+    documents, core = FileDocuments(), SharedMemory(VirtualClock())
+    options = Options(starts_in_flight=16)
+    async with (
+        world(cluster, options=options, store=core.view("a"), documents=documents) as a,
+        world(cluster, options=options, store=core.view("b"), documents=documents) as b,
+    ):
+        await a.service.pools.put("p", spec(3))
+        await settle()
+        waiting = b if a.service._core.pools.leads else a
+        assert not (await waiting.create(OWNER, SandboxSpec(image="other"))).sandbox.warm
+        # Neither of them starts another one in its place.
+        await settle(30)
+        assert (len(await ready(a)), len(cluster.started)) == (2, 4)
+
+
 async def test_what_is_about_to_leave_its_node_spares_warm_ones_and_claimed_ones_never_go() -> None:
     cluster = FakeCluster(room=room_for(4), stop_s=10.0)
     async with world(cluster, options=Options(starts_in_flight=16)) as plane:
