@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, delete, get, post};
 use futures_util::FutureExt as _;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use wire::{Code, Fault, Problem};
 
 use crate::deletes;
@@ -68,7 +68,7 @@ pub(crate) async fn answer(metrics: &Metrics, router: Router, mut request: Reque
     let mut response = routed(metrics, router, request).await;
     if let Some(problem) = error::carried(&mut response) {
         metrics.problem(problem.code);
-        log(&line, &request_id, &problem);
+        log(&line, request_id.to_str().unwrap_or_default(), &problem);
         response = error::render(&problem, &request_id);
     }
     response.headers_mut().insert(request_id::HEADER, request_id);
@@ -88,16 +88,30 @@ async fn routed(metrics: &Metrics, router: Router, request: Request) -> Response
 }
 
 /// Logs one line per refused request: a warning where the fault is not the caller's.
-fn log((method, path): &(Method, String), request_id: &HeaderValue, problem: &Problem) {
+fn log((method, path): &(Method, String), request_id: &str, problem: &Problem) {
     let (code, detail) = (problem.code.name(), &problem.detail);
+    let (path, sandbox_id) = loggable(path);
     match problem.code.fault() {
         Fault::Caller | Fault::Workload => {
-            tracing::info!(%method, path, ?request_id, code, detail, "request refused")
+            tracing::info!(%method, path, request_id, sandbox_id, code, detail, "request refused")
         }
         Fault::Capacity | Fault::Platform => {
-            tracing::warn!(%method, path, ?request_id, code, detail, "request refused")
+            tracing::warn!(%method, path, request_id, sandbox_id, code, detail, "request refused")
         }
     }
+}
+
+/// What of a path is logged, and the id of the sandbox in it (empty for none). The path of a request to a sandbox's own
+/// server may hold a secret of its owner: of a port's path what belongs to that server is left out, and all of a path
+/// that is none of the API.
+fn loggable(path: &str) -> (&str, &str) {
+    if !path.starts_with("/v1/") {
+        return ("", "");
+    }
+    let sandbox_id =
+        path.strip_prefix("/v1/sandboxes/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let shown = path.find("/http/").filter(|_| path.contains("/ports/")).map_or(path, |end| &path[..end + 5]);
+    (shown, sandbox_id)
 }
 
 /// 200 when this gateway takes new calls, else 503 with the reason.
@@ -129,6 +143,17 @@ mod tests {
 
     use super::*;
     use crate::settings::tests::settings;
+
+    #[test]
+    fn a_log_names_the_sandbox_and_nothing_that_belongs_to_its_own_server() {
+        assert_eq!(loggable("/v1/sandboxes/sb-1/exec"), ("/v1/sandboxes/sb-1/exec", "sb-1"));
+        assert_eq!(loggable("/v1/sandboxes"), ("/v1/sandboxes", ""));
+        assert_eq!(
+            loggable("/v1/sandboxes/sb-1/ports/80/http/reset/SECRET"),
+            ("/v1/sandboxes/sb-1/ports/80/http", "sb-1")
+        );
+        assert_eq!(loggable("/reset/SECRET"), ("", ""));
+    }
 
     #[tokio::test]
     #[allow(clippy::panic, reason = "the panic is what is tested")]
