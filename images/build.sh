@@ -3,8 +3,8 @@
 # With --bases it only pulls or builds their base images on this machine, which needs no registry to push to.
 # ROLLBOX_REGISTRY: host and folder to push to; default: localhost:5000/rollbox. An image's tag is the digest of its
 # content, so an unchanged image costs only a query of the registry; then the tag of the chart's version is set to it.
-# The runtime images are put there in the form that nodes mount lazily, which is an ordinary image too, with the files first
-# that a usual start reads (images/runtimes/first.sh).
+# The default runtime image is put there in the form that nodes mount lazily, which is an ordinary image too, with the files
+# first that a usual start reads (images/runtimes/first.sh). ROLLBOX_ORDERED: names of those that are; swe takes minutes.
 # build/images.yaml gets the names of exactly these images, for `helm install --values`. Prints a table of sizes.
 set -euo pipefail
 # Failures inside $(...) end the script too.
@@ -73,6 +73,8 @@ make_image() {
   mkdir -p "$work/$name"
   cp "$(folder_of "$name")/Dockerfile" "$work/$name/"
   "context_$name" "$work/$name"
+  # No image has it: what comes first in one is a part of its tag.
+  if is_ordered "$name"; then cp images/runtimes/first.sh "$work/$name/"; fi
   base=$(base_of "$name")
   tag=$(digest_of "$work/$name" "$base")
   image=$registry/$name:$tag
@@ -90,13 +92,16 @@ make_image() {
 
 # Puts an image into the registry under a name.
 put() {
-  case $1 in
-    python | swe) put_ordered "$@" ;;
-    *)
-      [ "$2" = "$3" ] || $engine tag "$2" "$3"
-      push_image "$3"
-      ;;
-  esac
+  if is_ordered "$1"; then
+    put_ordered "$@"
+    return
+  fi
+  [ "$2" = "$3" ] || $engine tag "$2" "$3"
+  push_image "$3"
+}
+
+is_ordered() {
+  case " ${ROLLBOX_ORDERED-python} " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
 # The same with the files first that a usual start reads. What is converted stays in a folder beside: the second name costs

@@ -34,9 +34,8 @@ context_scheduler() { :; }
 context_dns() { :; }
 context_distribution() { :; }
 context_redis() { :; }
-# No image has it: what comes first in one is a part of its tag.
-context_python() { cp images/runtimes/first.sh "$1/"; }
-context_swe() { cp images/runtimes/first.sh images/runtimes/swe/packages.txt "$1/"; }
+context_python() { :; }
+context_swe() { cp images/runtimes/swe/packages.txt "$1/"; }
 
 copy_python() {
   mkdir -p "$2"

@@ -109,14 +109,12 @@ def before_landmark(name: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(not ON_CLUSTER, reason="an engine has whole images: nothing comes first")
-@pytest.mark.parametrize("runtime", [PYTHON, SWE], ids=lambda one: one.name)
-def test_the_files_of_a_usual_start_come_first(runtime: Runtime) -> None:
-    found = list(before_landmark(image(runtime)))
-    print(runtime.name, len(found), "files:", *found[:12])
+def test_the_files_of_a_usual_start_come_first() -> None:
+    found = list(before_landmark(image(PYTHON)))
+    print(len(found), "files:", *found[:12])
     places = [next(at for at, name in enumerate(found) if name.startswith(one)) for one in FIRST]
     assert places == sorted(places)
     assert any("/json/__init__" in name for name in found)
-    assert ("usr/bin/git" in found) == (runtime is SWE)
     # All else is fetched when it is read.
     assert not any(name.startswith(("usr/lib/gcc", "usr/share/doc", "usr/bin/apt")) for name in found)
     assert len(found) < 1_000
