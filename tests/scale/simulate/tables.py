@@ -86,7 +86,7 @@ def _costs(told: Mapping[str, Told], path: Path) -> None:
     nodes = [made[name]["cost_nodes"] for name in names]
     axes.barh(names, nodes, label="nodes")
     axes.barh(names, [made[name]["cost_stalls"] for name in names], left=nodes, label="GPUs that wait for rollouts")
-    axes.set_xlabel(f"a week, at {NODE_HOUR} a node hour and {GPU_HOUR} a GPU hour")
+    axes.set_xlabel(f"in all, at {NODE_HOUR} a node hour and {GPU_HOUR} a GPU hour")
     axes.legend()
     _saved(figure, path)
 
