@@ -94,14 +94,14 @@ async def test_kill_takes_all_and_what_is_not_there_is_named(stack: Product, sha
 async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, client: Client, shared: Sandbox) -> None:
     owner = (await client.quota()).owner
     try:
-        status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "64Mi", "--sandboxes", "2")
+        status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "16Mi", "--sandboxes", "2")
         assert (status, err) == (0, f"{owner} uses more memory_bytes than that: no sandbox ends, no new one starts\n")
-        assert all(cell in out.decode() for cell in ("1 of 2  ", " of 0.0625Gi  ")), out
+        assert all(cell in out.decode() for cell in ("1 of 2  ", "of 0.015625Gi  ")), out
         await until(lambda: _limit(stack, 2))
         shown = await answer(stack, "quota")
-        assert (shown["limits"]["memory_bytes"], shown["used"]["sandboxes"]) == (64 << 20, 1)
-        status, out, err = await rollbox(stack, "create", IMAGE, "--memory", "128Mi")
-        never = f"this needs 128 MiB of memory, and the quota of {owner} is 64 MiB of memory: waiting does not help; "
+        assert (shown["limits"]["memory_bytes"], shown["used"]["sandboxes"]) == (16 << 20, 1)
+        status, out, err = await rollbox(stack, "create", IMAGE, "--memory", "128Mi:128Mi")
+        never = f"this needs 128 MiB of memory, and the quota of {owner} is 16 MiB of memory: waiting does not help; "
         assert (status, out) == (2, b"")
         assert f"{never}an operator raises it with `rollbox quota set {owner} --memory N`" in err
         status, out, err = await rollbox(stack, "preflight", IMAGE, "-n", "3", "--memory", "16Mi:64Mi")
