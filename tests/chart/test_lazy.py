@@ -21,7 +21,7 @@ def test_where_it_is_enabled_pods_may_use_its_runtime_class() -> None:
     assert (plain["handler"], lazy["handler"]) == ("runsc", "runsc-lazy")
     assert lazy["overhead"] == plain["overhead"]
     assert lazy["scheduling"] == plain["scheduling"]
-    (policy,) = of_kind(manifests, "ValidatingAdmissionPolicy")
+    policy = named(manifests, "ValidatingAdmissionPolicy", "rollbox-rollbox-sandboxes")
     assert "in ['gvisor', 'gvisor-lazy']" in policy["spec"]["validations"][0]["expression"]
     told = environment(manifests)
     assert (told["LAZY_RUNTIME_CLASS"], told["LAZY_IMAGES"]) == ("gvisor-lazy", ",".join(IMAGES))
