@@ -13,12 +13,13 @@ from controlplane.model.spec import MIB
 DEFAULT_DISK_BYTES: Final = 2048 * MIB
 # The disk request, much less than the limit: nodes are packed by memory, and few sandboxes fill their disk.
 DISK_REQUEST_BYTES: Final = 64 * MIB
-# Measured (docs/capacity.md): idle, a sandbox takes 33 MiB with its gVisor kernel, which counts for the pod, and two
-# millicores at most. These requests and the RuntimeClass's overhead cover that; the limit leaves the kernel room.
+# Measured (docs/capacity.md): idle, a sandbox takes 32 MiB with its gVisor kernel, which counts for the pod, 16 for its
+# shims, which do not, and half a millicore. These requests and the RuntimeClass's overhead cover that. The limit leaves
+# the kernel room.
 SIDECAR_CPU_REQUEST_MILLICORES: Final = 5
 SIDECAR_CPU_MILLICORES: Final = 100
 SIDECAR_MEMORY_REQUEST_BYTES: Final = 16 * MIB
-SIDECAR_MEMORY_BYTES: Final = 80 * MIB
+SIDECAR_MEMORY_BYTES: Final = 72 * MIB
 SIDECAR_DISK_BYTES: Final = 64 * MIB
 
 Json = dict[str, Any]
