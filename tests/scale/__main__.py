@@ -28,13 +28,15 @@ BUILD = Path(__file__).parent.parent.parent / "build/scale"
 def parsed(words: list[str]) -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.scale")
-    parser.add_argument("--nodes", type=int, default=16, help="how many nodes")
+    parser.add_argument("--nodes", type=int, help="how many nodes; 16, or 64 of a long one")
     parser.add_argument("--per-node", type=int, default=256, help="pods that each takes")
     parser.add_argument("--bare", type=int, default=1024, help="bare pods for comparison")
     parser.add_argument("--churn", type=float, default=30.0, help="seconds of churn")
     parser.add_argument("--without-names", action="store_true", help="no headless Services: what they cost")
     parser.add_argument("--long", action="store_true", help="64 nodes in three zones, of which one is lost")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    options.nodes = options.nodes or (64 if options.long else 16)
+    return options
 
 
 def main(words: list[str]) -> int:

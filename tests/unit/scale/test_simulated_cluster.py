@@ -9,6 +9,7 @@ import pytest
 from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
 from rollbox.errors import SandboxLost
 from tests.scale import report, requests
+from tests.scale.__main__ import parsed
 from tests.scale.burst import burst, quantile
 from tests.scale.pods import Sidecars
 from tests.scale.services import rules
@@ -134,3 +135,9 @@ def test_requests_are_counted_for_each_pod_without_watches_and_leases() -> None:
     before = requests.counted(METRICS.replace(" 100", " 50"))
     assert requests.per_pod(before, requests.counted(METRICS), 25) == {"POST pods/binding": 2.0}
     assert requests.counted(METRICS)["POST pods"] == 100
+
+
+def test_a_long_simulation_has_more_nodes_unless_it_is_told() -> None:
+    assert parsed(["--long"]).nodes == 64
+    assert parsed([]).nodes == 16
+    assert parsed(["--long", "--nodes", "6"]).nodes == 6
