@@ -27,10 +27,13 @@ if $engine image inspect $image >/dev/null 2>&1; then
   exit 0
 fi
 echo "== Runtime image $image"
-tarball=$cache/swe-bookworm-$(sha256sum <"$here/packages.txt" | cut -c1-12).tar
+tarball=$cache/swe-bookworm-$(cat "$here/packages.txt" "$here/build.sh" | sha256sum | cut -c1-12).tar
 if [ ! -s "$tarball" ]; then
   command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
-  mmdebstrap --quiet --variant=minbase --include="$(paste -sd, "$here/packages.txt")" bookworm "$tarball.part.tar"
+  # As in images/bases.sh: a seventh of the image would be documentation.
+  options=()
+  for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
+  mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, "$here/packages.txt")" bookworm "$tarball.part.tar"
   mv "$tarball.part.tar" "$tarball"
 fi
 $engine import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'CMD ["bash"]' "$tarball" $image >/dev/null
