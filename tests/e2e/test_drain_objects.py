@@ -107,7 +107,12 @@ async def _matches(account: str, uid: str) -> bool:
     await asyncio.sleep(0.3)
     process = await asyncio.create_subprocess_exec(
         program("kubectl"),
-        *("get", "--raw", "/api", "--as", account, "-v=8"),
+        "get",
+        "--raw",
+        "/api",
+        "--as",
+        account,
+        "-v=8",
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBECONFIG": str(kubeconfig())},

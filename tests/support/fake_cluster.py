@@ -114,7 +114,7 @@ class FakeCluster:
 
     def __post_init__(self) -> None:
         self._starting = self._stopping = self._commits_made = 0
-        self.node_drains = FakeDrains(self._on_node, *({"n1", *self.nodes.values()}))
+        self.node_drains = FakeDrains(self._on_node, "n1", *({*self.nodes.values()} - {"n1"}))
         self._committing: set[str] = set()
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
         self._placements: list[asyncio.Queue[Placement]] = []

@@ -115,7 +115,7 @@ def test_screen_of_help(name: str) -> None:
 
 
 def test_screens_of_a_platform_that_does_not_answer(apart: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart.fail("list", *[Fault("unauthenticated")])
+    apart.fail("list", Fault("unauthenticated"))
     screen("wrong_key", "ps")
     for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY"):
         monkeypatch.delenv(name)
