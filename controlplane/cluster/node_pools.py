@@ -44,7 +44,7 @@ class NodePools(Protocol):
         """Has machines removed of which the nodes hold no sandbox, and the target lowered by as many.
 
         Asks the API server once more what is on their nodes: one that has a sandbox, of any installation, stays, with
-        all others of this call.
+        all others of this call. So do all if one names no node, and a node with the pool's labels is no machine's.
 
         Raises:
             Problem: conflict: the group has changed meanwhile, or a node has a sandbox; as ``look``.

@@ -46,6 +46,7 @@ class _Seen:
     Attributes:
         trouble: why its provider tells nothing; empty: it does.
         nodes: its own.
+        strangers: nodes with its labels that no machine names; one without a name may be behind any of them.
         coming: nodes that were asked for and are not there.
         told_target: what a provider that removes by itself works towards, whatever was asked for.
     """
@@ -54,6 +55,7 @@ class _Seen:
     group: Group
     trouble: str = ""
     nodes: Sequence[SeenNode] = ()
+    strangers: Sequence[str] = ()
     coming: int = 0
     told_target: int = 0
 
@@ -155,6 +157,8 @@ class Decisions:
             for one in mine:
                 del by_name[one.name]
             found.append(self._expect(_Seen(pool, told, "", mine), now_ms))
+        for seen in found:
+            seen.strangers = sorted(name for name, node in by_name.items() if _has(node.labels, seen.pool.labels))
         return found
 
     def _expect(self, one: _Seen, now_ms: int) -> _Seen:
@@ -235,13 +239,16 @@ class Decisions:
         unborn: list[Machine] = []
         for machine in one.group.machines:
             node = by_name.get(machine.node)
-            # Of a node that is not the pool's it is not known what runs there.
-            if not machine.node or (node is not None and node.empty and not self._memory[node.name].was_ready):
+            # Of a node that is not the pool's, or not named, it is not known what runs there.
+            unborn_node = node is not None and node.empty and not self._memory[node.name].was_ready
+            if unborn_node or not (machine.node or one.strangers):
                 unborn.append(machine)
         failed = [machine for machine in unborn if machine.failed]
         why = f"not there within {one.pool.arrives_within_s} s" if late else "failed" if failed else self._unneeded
         if going := (unborn if late else failed or unborn[:spare]):
             return [Remove(one.pool.name, tuple(going), why)]
+        if one.strangers:
+            return []  # a provider that leaves machines out may count these nodes among the unbegun
         unbegun = one.group.target - max(len(one.group.machines), len(one.nodes), one.pool.least)
         fewer = max(0, unbegun if late else min(spare, unbegun))
         return [Ask(one.pool.name, one.group.target - fewer, why)] if fewer else []
@@ -264,6 +271,8 @@ class Decisions:
         said = [state.closed] if state.closed else []
         if machines > target:
             said.append(f"{machines} machines are there, and {target} were asked for")
+        if one.strangers and (nameless := sum(not machine.node for machine in one.group.machines)):
+            said.append(f"no machine names {one.strangers[0]}: none of the {nameless} without a node's name is removed")
         return PoolReport(
             one.pool,
             sum(node.open for node in one.nodes),

@@ -45,6 +45,7 @@ class KubernetesNodePools:
         self._client = client
         self._installation = installation
         self._providers = providers
+        self._named: dict[str, frozenset[str]] = {}  # nodes that the providers named last, by pool
         self.ready = ready
 
     @classmethod
@@ -91,7 +92,9 @@ class KubernetesNodePools:
 
     async def look(self, pool: NodePool) -> Group:
         """See ``NodePools.look``."""
-        return checked(pool, await _within(self._of(pool).look(pool), pool))
+        group = checked(pool, await _within(self._of(pool).look(pool), pool))
+        self._named[pool.name] = frozenset(one.node for one in group.machines)
+        return group
 
     async def ask(self, pool: NodePool, group: Group, target: int, held: int) -> None:
         """See ``NodePools.ask``."""
@@ -120,7 +123,17 @@ class KubernetesNodePools:
         for one in machines:
             if one.node and (there := await self._sandbox_on(one.node)):
                 raise Problem("conflict", f"{there} is on {one.node}, which was to be removed", node_pool=pool.name)
+        if not all(one.node for one in machines) and (stranger := await self._stranger(pool)):
+            detail = f"no machine names {stranger}, which may be the node of one that was to be removed"
+            raise Problem("conflict", detail, node_pool=pool.name)
         await self._of(pool).remove(pool, group, machines)
+
+    async def _stranger(self, pool: NodePool) -> str:
+        """A node with the pool's labels that no provider has named; empty: there is none."""
+        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in pool.labels.items())}
+        found = await self._client.list("/api/v1/nodes", query)
+        named = frozenset().union(*self._named.values())
+        return next((name for one in found.items if (name := str(one["metadata"]["name"])) not in named), "")
 
     async def _sandbox_on(self, node: str) -> str:
         """The name of a sandbox there, of any installation; empty: there is none."""

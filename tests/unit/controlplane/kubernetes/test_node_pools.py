@@ -192,3 +192,17 @@ async def test_a_node_on_which_the_api_server_has_a_sandbox_is_not_removed() -> 
     live["status"] = {"phase": "Succeeded"}
     await made.remove(CAPI, group, group.machines)
     assert played.patches[-1][1]["spec"] == {"replicas": 1}
+
+
+async def test_a_machine_without_a_name_is_not_removed_while_a_node_may_be_its_own() -> None:
+    played = managed(machine("m1"), machine("m2", "n2"))
+    made = pools(played, **{"cluster-api": ClusterApi(client(played))})
+    group = await made.look(CAPI)
+    played.lists["/api/v1/nodes?pool=general"] = [{"metadata": {"name": "n2"}}, {"metadata": {"name": "n1"}}]
+    with pytest.raises(Problem, match="no machine names n1") as refused:
+        await made.remove(CAPI, group, group.machines[:1])
+    assert refused.value.code == "conflict"
+    assert not played.patches
+    del played.lists["/api/v1/nodes?pool=general"][1]
+    await made.remove(CAPI, group, group.machines[:1])
+    assert played.patches[-1][1]["spec"] == {"replicas": 1}

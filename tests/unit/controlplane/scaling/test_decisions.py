@@ -142,6 +142,20 @@ def test_a_provider_that_names_nodes_of_others_gets_none_of_them() -> None:
         assert decided.reports[0].ready == 0
 
 
+def test_a_machine_that_names_no_node_is_not_removed_while_a_node_may_be_its_own() -> None:
+    world = Played([pool()])
+    node, unnamed = SeenNode("n", SIZE, {"pool": "a"}, busy=1), Group(1, [Machine("m")])
+    for at in range(2 * 600_000 // TURN_MS):
+        decided = world.decisions.turn([], [node], {"a": unnamed}, 1_000 + TURN_MS * at)
+        assert decided.steps == []
+        assert decided.reports[0].why.endswith("no machine names n: none of the 1 without a node's name is removed")
+    # Nor is a provider that lists no machines asked for fewer.
+    for at in range(2 * 600_000 // TURN_MS):
+        assert world.decisions.turn([], [node], {"a": Group(1)}, 2_000_000 + TURN_MS * at).steps == []
+    gone = world.decisions.turn([], [], {"a": unnamed}, 4_000_000)
+    assert [told(step) for step in gone.steps] == ["removes m: not there within 600 s"]
+
+
 def test_more_machines_than_were_asked_for_are_told_and_used_and_go_when_idle() -> None:
     world = Played([pool(most=2)])
     world.create(BIG, 1)
