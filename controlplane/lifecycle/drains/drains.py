@@ -127,8 +127,10 @@ class Drains:
 
     async def _sandbox(self, sandbox_id: str, drain: Drain | None) -> None:
         sandbox = await self._store.get(sandbox_id)
-        if sandbox is None or self._ledger.contradicts(sandbox):
-            return
+        if sandbox is not None and not self._ledger.contradicts(sandbox):
+            await self._judged(sandbox, drain)
+
+    async def _judged(self, sandbox: Sandbox, drain: Drain | None) -> None:
         do, at_ms = step(sandbox, drain, self._clock.now_ms())
         if do is Step.RETIRE:
             await self._retire(sandbox, drain)
@@ -169,7 +171,13 @@ class Drains:
         if sandbox.draining_at_ms > self._clock.now_ms():
             self._timers.watch(sandbox_id, sandbox.draining_at_ms)
             return
-        await self._end(sandbox)
+        # The drain may have been taken back, or prolonged, while no control plane ran or the store was away.
+        node = self._node_of(sandbox_id)
+        if self._nodes.knows(node) and not self._ledger.contradicts(sandbox):
+            await self._judged(sandbox, self._nodes.draining().get(node))
+        else:
+            # Its node is not known yet, or is gone: then the cluster ends it.
+            self._timers.watch(sandbox_id, self._clock.now_ms() + AGAIN_MS)
 
     def _node_of(self, sandbox_id: str) -> str:
         place = self._cluster.node_of(sandbox_id)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -168,6 +169,34 @@ async def test_a_replica_that_comes_later_keeps_the_deadline_that_was_counted_fi
         await asyncio.sleep(20)
         assert (await record(plane, sandbox.id))["draining_at_ms"] == until_ms
         await asyncio.sleep(15)
+        assert (await record(plane, sandbox.id))["end"]["cause"] == "sandbox_evicted"
+
+
+@pytest.mark.parametrize("later", [None, 600_000])
+@pytest.mark.parametrize("known_after_s", [0, 12])
+async def test_a_drain_that_changed_while_no_control_plane_ran_ends_nothing(
+    later: int | None, known_after_s: int
+) -> None:
+    cluster, core = FakeCluster(), SharedMemory(VirtualClock())
+    drains = cluster.node_drains
+    async with world(cluster, store=core.view("a")) as plane:
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
+        began_ms = now_ms(plane)
+        drains.mark("n1", drain(began_ms + 30_000))
+        await asyncio.sleep(20)
+    await asyncio.sleep(20)
+    moved = None if later is None else drain(began_ms + later)
+    drains.drains.clear()
+    known, drains.known = drains.known, {} if known_after_s else drains.known
+    async with world(cluster, store=core.view("b")) as plane:
+        await asyncio.sleep(known_after_s)
+        drains.known = known
+        drains.mark("n1", moved)
+        await asyncio.sleep(20)
+        told = await record(plane, sandbox.id)
+        assert (told["end"], told["draining_at_ms"]) == (None, later and began_ms + later)
+        drains.mark("n1", drain(now_ms(plane) - 1))
+        await asyncio.sleep(10)
         assert (await record(plane, sandbox.id))["end"]["cause"] == "sandbox_evicted"
 
 
