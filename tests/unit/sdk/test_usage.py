@@ -48,7 +48,7 @@ def test_top_prints_json_once_and_tells_what_could_not_be_asked(apart: FakeGatew
     assert "sandbox_not_found" in result.stdout
 
 
-def test_top_asks_a_few_sandboxes_only_and_tells_pools_and_tails(apart: FakeGateway) -> None:
+def test_top_asks_a_few_sandboxes_only_for_people_and_tells_pools_and_tails(apart: FakeGateway) -> None:
     CliRunner().invoke(app, ["pool", "set", "py", "python", "--warm", "2"])
     for _ in range(3):
         CliRunner().invoke(app, ["create", "python"])
@@ -58,5 +58,15 @@ def test_top_asks_a_few_sandboxes_only_and_tells_pools_and_tails(apart: FakeGate
         told = json.loads(rollbox_top("--json").stdout)
     assert "the 2 youngest of 3 that run" in shown
     assert shown.splitlines()[4].split()[:2] == ["pool", "ready"]
-    assert (told["states"], len(told["sandboxes"]), told["pools"][0]["name"]) == ({"running": 3}, 2, "py")
+    assert (told["states"], len(told["sandboxes"]), told["pools"][0]["name"]) == ({"running": 3}, 3, "py")
     assert told["cold_starts_ms"]["count"] == 3
+
+
+def test_top_goes_on_without_the_pools(apart: FakeGateway) -> None:
+    CliRunner().invoke(app, ["create", "python"])
+    apart.fail("pool", *[Fault("permission_denied")] * 3)
+    result = rollbox_top("--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["pools"], [*told["sandboxes"]]) == (0, None, ["sb-1"])
+    result = rollbox_top()
+    assert (result.exit_code, "permission_denied" in result.stdout, "sb-1" in result.stdout) == (0, True, True)

@@ -30,7 +30,7 @@ _COLUMNS = ("id", "cpu", "cpu time", "memory", "disk", "processes")
 _POOLS = ("pool", "ready", "starting", "wanted", "claims/min", "why")
 # Between the two samples of cpu time: over less time, the cpu share would mean nothing.
 _FIRST_LOOK_S = 0.5
-# One request each, every time; the youngest are asked.
+# One request each, every time; for people only the youngest are asked.
 _MOST_ASKED = 50
 _MINUTE_MS = 60_000
 
@@ -41,13 +41,13 @@ class _Seen:
 
     Attributes:
         records: of the owner's sandboxes that have not ended; empty where ids were given.
-        pools: None where ids were given.
-        usage: of running sandboxes, or the error of the question; of the youngest only.
+        pools: None where ids were given; or the error of the request.
+        usage: of running sandboxes, or the error of the question; for people of the youngest only.
         now_ms: Unix time of the look.
     """
 
     records: Sequence[SandboxRecord] = ()
-    pools: Sequence[Pool] | None = None
+    pools: Sequence[Pool] | SandboxError | None = None
     usage: dict[str, Usage | SandboxError] = field(default_factory=dict)
     now_ms: float = 0.0
 
@@ -83,7 +83,7 @@ class _Seen:
             "states": self.states,
             "created_last_minute": dict(self.created()),
             "cold_starts_ms": {"count": cold.count, "p50": cold.p50_ms, "p99": cold.p99_ms, "max": cold.max_ms},
-            "pools": [one.to_json() for one in self.pools],
+            "pools": None if isinstance(self.pools, SandboxError) else [one.to_json() for one in self.pools],
             "sandboxes": usage,
         }
 
@@ -91,10 +91,11 @@ class _Seen:
 class _Watched:
     """The sandboxes of one `top`, and the cpu time of each at the last update."""
 
-    def __init__(self, client: Client, ids: list[str], labels: dict[str, str]) -> None:
+    def __init__(self, client: Client, ids: list[str], labels: dict[str, str], most: int | None = None) -> None:
         self._client = client
         self._ids = ids
         self._labels = labels
+        self._most = most
         self._opened: dict[str, Sandbox] = {}
         self._before: dict[str, tuple[float, float]] = {}
 
@@ -103,14 +104,20 @@ class _Watched:
         import asyncio
 
         records: list[SandboxRecord] = []
-        pools = None
+        pools: Sequence[Pool] | SandboxError | None = None
         ids = self._ids
         if not ids:
-            records, pools = await asyncio.gather(self._client.list(self._labels), self._client.pools())
+            records, pools = await asyncio.gather(self._client.list(self._labels), self._pools())
             youngest = sorted(records, key=_asked_ms, reverse=True)
-            ids = [record.id for record in youngest if record.state == "running"][:_MOST_ASKED]
+            ids = [record.id for record in youngest if record.state == "running"][: self._most]
         found = await asyncio.gather(*(self._one(sandbox_id) for sandbox_id in ids))
         return _Seen(records, pools, dict(zip(ids, found, strict=True)), time.time() * 1000)
+
+    async def _pools(self) -> Sequence[Pool] | SandboxError:
+        try:
+            return await self._client.pools()
+        except SandboxError as error:
+            return error
 
     async def _one(self, sandbox_id: str) -> Usage | SandboxError:
         try:
@@ -123,7 +130,9 @@ class _Watched:
     def text(self, seen: _Seen) -> str:
         """Write a look for people."""
         parts = [] if self._ids else [_head(seen)]
-        if seen.pools:
+        if isinstance(seen.pools, SandboxError):
+            parts.append(f"pools        {seen.pools.code}")
+        elif seen.pools:
             parts.append(output.written(_POOLS, [_pool(one) for one in seen.pools]))
         parts.append(output.written(_COLUMNS, [self.row(*one) for one in seen.usage.items()]))
         running = seen.states.get("running", 0)
@@ -152,8 +161,8 @@ def top(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """Show what runs, how fast it starts, what pools have, and what sandboxes use (the 50 youngest): updated until
-    Ctrl-C on a terminal, once with --json or into a pipe.
+    """Show what runs, how fast it starts, what pools have, and what sandboxes use (the 50 youngest; all with
+    --json): updated until Ctrl-C on a terminal, once with --json or into a pipe.
     """
     import asyncio
 
@@ -162,7 +171,7 @@ def top(
     console = Console()
 
     async def call(client: Client) -> _Seen:
-        watched = _Watched(client, ids or [], label_rules.parse(label or ()))
+        watched = _Watched(client, ids or [], label_rules.parse(label or ()), None if json else _MOST_ASKED)
         seen = await watched.read()
         if json:
             return seen
