@@ -12,6 +12,7 @@ from typing import Final
 from controlplane.capacity import Amounts
 from controlplane.capacity.amounts import plus
 from controlplane.scaling.kinds import scaled
+from controlplane.scaling.lost import Lost
 from controlplane.scaling.node_pool import NodePool
 from controlplane.scaling.pace import Pace
 from controlplane.scaling.planner import Demand, Plan, PoolNode, PoolPlan, PoolState, plan
@@ -47,7 +48,9 @@ class _Seen:
         trouble: why its provider tells nothing; empty: it does.
         nodes: its own.
         strangers: nodes with its labels that no machine names; one without a name may be behind any of them.
-        coming: nodes that were asked for and are not there.
+        lost: ids of machines whose nodes are not waited for any more.
+        awaited: machines whose nodes are.
+        coming: nodes that were asked for, are not there and are waited for.
         told_target: what a provider that removes by itself works towards, whatever was asked for.
     """
 
@@ -56,6 +59,8 @@ class _Seen:
     trouble: str = ""
     nodes: Sequence[SeenNode] = ()
     strangers: Sequence[str] = ()
+    lost: frozenset[str] = frozenset()
+    awaited: Sequence[Machine] = ()
     coming: int = 0
     told_target: int = 0
 
@@ -90,6 +95,7 @@ class Decisions:
         self._pools = {one.name: one for one in pools}
         self._down_after_ms = down_after_ms
         self._paces = {one.name: Pace() for one in pools}
+        self._lost = {one.name: Lost() for one in pools}
         self._memory: dict[str, _Memory] = {}
         self._wanted: dict[str, int] = {}  # of pools whose provider removes nodes by itself
 
@@ -163,25 +169,30 @@ class Decisions:
 
     def _expect(self, one: _Seen, now_ms: int) -> _Seen:
         """Judges whether its nodes come. One that was Ready and is not any more is lost, not to come."""
-        pace, within_ms = self._paces[one.pool.name], 1000 * one.pool.arrives_within_s
+        pace, within_s = self._paces[one.pool.name], one.pool.arrives_within_s
         if not one.group.names:
             # Sandboxes displace placeholders, which then ask for nodes that nobody has decided on.
             one.told_target = one.group.target
             one.group = replace(one.group, target=self._wanted.setdefault(one.pool.name, one.group.target))
-        there = sum(self._memory[node.name].was_ready for node in one.nodes)
-        one.coming = max(0, min(one.group.target, one.pool.most) - there)
-        pace.see(there, one.coming, within_ms, now_ms)
-        if failed := next((machine for machine in one.group.machines if machine.failed), None):
+        machines, lost = one.group.machines, self._lost[one.pool.name]
+        there = {node.name for node in one.nodes if self._memory[node.name].was_ready}
+        one.lost = lost.see(machines, {node.name for node in one.nodes}, there, within_s, now_ms)
+        one.awaited = [machine for machine in machines if machine.node not in there and machine.id not in one.lost]
+        # Beyond the target are those that a provider removes already.
+        gone = max(0, len(one.lost) - max(0, len(machines) - one.group.target))
+        one.coming = max(0, min(one.group.target, one.pool.most) - len(there) - gone)
+        pace.see(len(there), one.coming, 1000 * within_s, now_ms)
+        if failed := next((machine for machine in one.awaited if machine.failed), None):
             pace.failed(f"{failed.id}: {failed.failed}", now_ms)
-        elif pace.late:
-            pace.failed(f"a node did not come within {one.pool.arrives_within_s} s", now_ms)
+        elif pace.late or lost.trouble:
+            pace.failed(lost.trouble or f"a node did not come within {within_s} s", now_ms)
         return one
 
     def _state(self, one: _Seen, now_ms: int) -> PoolState:
         pace = self._paces[one.pool.name]
         paused = pace.paused(now_ms)
         closed = f"cannot be asked: {one.trouble}" if one.trouble else f"pauses: {pace.trouble}" if paused else ""
-        expected = 0 if pace.late else one.coming - sum(bool(machine.failed) for machine in one.group.machines)
+        expected = 0 if pace.late else one.coming - sum(bool(machine.failed) for machine in one.awaited)
         return PoolState(one.pool, _size(one), one.target, max(0, expected), closed)
 
     def _steps(self, one: _Seen, planned: PoolPlan, now_ms: int) -> Sequence[Step]:
@@ -244,8 +255,10 @@ class Decisions:
             if unborn_node or not (machine.node or one.strangers):
                 unborn.append(machine)
         failed = [machine for machine in unborn if machine.failed]
-        why = f"not there within {one.pool.arrives_within_s} s" if late else "failed" if failed else self._unneeded
-        if going := (unborn if late else failed or unborn[:spare]):
+        lost = [machine for machine in unborn if machine.id in one.lost]
+        why = f"not there within {one.pool.arrives_within_s} s"
+        why = why if late else "failed" if failed else why if lost else self._unneeded
+        if going := (unborn if late else failed or lost or unborn[:spare]):
             return [Remove(one.pool.name, tuple(going), why)]
         if one.strangers:
             return []  # a provider that leaves machines out may count these nodes among the unbegun
@@ -271,6 +284,10 @@ class Decisions:
         said = [state.closed] if state.closed else []
         if machines > target:
             said.append(f"{machines} machines are there, and {target} were asked for")
+        if one.lost:
+            said.append(
+                f"{len(one.lost)} machines, as {min(one.lost)}, have lost their nodes, and count to the maximum"
+            )
         if one.strangers and (nameless := sum(not machine.node for machine in one.group.machines)):
             said.append(f"no machine names {one.strangers[0]}: none of the {nameless} without a node's name is removed")
         return PoolReport(

@@ -142,6 +142,56 @@ def test_a_provider_that_names_nodes_of_others_gets_none_of_them() -> None:
         assert decided.reports[0].ready == 0
 
 
+LATE = 600_000 // TURN_MS
+
+
+def test_a_machine_whose_node_is_gone_is_not_waited_for_and_pauses_nothing() -> None:
+    world = Played([pool(most=2)])
+    group, there = Group(2, [Machine("m", "m"), Machine("n", "n")]), SeenNode("n", SIZE, {"pool": "a"}, busy=1)
+    world.decisions.turn([], [SeenNode("m", SIZE, {"pool": "a"}, busy=1), there], {"a": group}, 1_000)
+    for at in range(1, 3 * LATE):
+        decided = world.decisions.turn([], [there], {"a": group}, 1_000 + TURN_MS * at)
+        (report,) = decided.reports
+        assert (decided.steps, report.coming, report.paused_until_ms) == ([], 0, 0)
+        assert report.why == "1 machines, as m, have lost their nodes, and count to the maximum"
+    # The maximum is one of machines.
+    wish = [Demand(BIG, 2, "waiting")]
+    full = SeenNode("n", (0, *SIZE[1:]), {"pool": "a"}, busy=4)
+    assert not world.decisions.turn(wish, [full], {"a": group}, 10_000_000).steps
+    gone = Group(1, group.machines[1:])
+    (step,) = world.decisions.turn(wish, [full], {"a": gone}, 10_005_000).steps
+    assert told(step) == "asks for 2 nodes: 1 more for 2 that wait"
+
+
+def test_a_scaler_that_begins_with_lost_machines_waits_once_and_goes_on() -> None:
+    world = Played([pool(most=9)])
+    # Of one the node is gone, of the other not Ready with a sandbox on it; and one has failed after its node went.
+    dead = SeenNode("d", SIZE, {"pool": "a"}, busy=1, ready=False, open=False)
+    group = Group(3, [Machine("m", "m"), Machine("d", "d"), Machine("f", "f", "the machine is gone")])
+    pauses = set()
+    for at in range(4 * LATE):
+        decided = world.decisions.turn([], [dead], {"a": group}, 1_000 + TURN_MS * at)
+        assert decided.steps == []
+        pauses.add(decided.reports[0].paused_until_ms)
+    assert decided.reports[0].coming == 0
+    assert len(pauses) == 3  # none, for what failed, and for what was late
+    (step,) = world.decisions.turn([Demand(BIG, 2, "waiting")], [dead], {"a": group}, 10_000_000).steps
+    assert told(step) == "asks for 4 nodes: 1 more for 2 that wait"
+
+
+def test_a_machine_whose_node_is_there_and_empty_and_never_ready_is_removed() -> None:
+    world = Played([pool(most=9)])
+    dead, wish = SeenNode("d", SIZE, {"pool": "a"}, ready=False, open=False), [Demand(BIG, 2, "waiting")]
+    groups: dict[str, Group | str] = {"a": Group(1, [Machine("d", "d")])}
+    steps = [
+        told(step)
+        for at in range(LATE + 2)
+        for step in world.decisions.turn(wish, [dead], groups, 1_000 + TURN_MS * at).steps
+    ]
+    # Again as long as it is there.
+    assert steps == 2 * ["removes d: not there within 600 s"]
+
+
 def test_a_machine_that_names_no_node_is_not_removed_while_a_node_may_be_its_own() -> None:
     world = Played([pool()])
     node, unnamed = SeenNode("n", SIZE, {"pool": "a"}, busy=1), Group(1, [Machine("m")])
