@@ -8,6 +8,8 @@ from controlplane.capacity.amounts import Amounts
 
 Selector = Mapping[str, str]
 ANY_SLOTS: Final = 1 << 50
+# Of ``NodeRoom.closed``: nothing else keeps starts off the node.
+CORDONED: Final = "is cordoned"
 ANYWHERE: Final[Collection[str]] = frozenset()
 
 

@@ -52,6 +52,7 @@ class SeenNode:
         ready: whether it is Ready.
         open: whether it takes starts.
         leaving: the scaler has cordoned it.
+        opens: whether it takes starts once it is not cordoned: it is Ready, and nothing says that it will go.
     """
 
     name: str
@@ -63,6 +64,7 @@ class SeenNode:
     ready: bool = True
     open: bool = True
     leaving: bool = False
+    opens: bool = True
 
     @property
     def idles(self) -> int:

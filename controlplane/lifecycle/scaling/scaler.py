@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from controlplane.capacity.nodes import CORDONED
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster
 from controlplane.cluster.node_pools import NodePools
@@ -203,6 +204,7 @@ class Scaler:
                     ready=self._node_pools.ready(one.node.name),
                     open=not one.node.closed,
                     leaving=self._node_pools.leaving(one.node.labels),
+                    opens=one.node.closed in ("", CORDONED),
                 )
             )
         return found

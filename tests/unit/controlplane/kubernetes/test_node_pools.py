@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.cluster.kubernetes.client import KubernetesClient, Listing
+from controlplane.cluster.kubernetes.drain_marks import own_value
 from controlplane.cluster.kubernetes.node_pools import KubernetesNodePools
 from controlplane.cluster.kubernetes.node_pools.cluster_api import AUTOSCALER, DELETE_FIRST, ClusterApi
 from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
@@ -165,18 +166,41 @@ async def test_a_provider_that_hangs_is_given_up() -> None:
 
 
 async def test_nodes_are_marked_as_this_installations_and_opened_again() -> None:
-    played = Played()
+    path = "/api/v1/nodes/n"
+    played = Played({path: {"metadata": {"resourceVersion": "5"}, "spec": {"unschedulable": True}}})
     made = pools(played)
     await made.cordon("n")
     await made.uncordon("n")
-    played.refused["/api/v1/nodes/n"] = 404
+    played.refused[path] = 404
+    await made.uncordon("n")
+    del played.gets[path]
     await made.uncordon("n")
     assert [body for _, body in played.patches] == [
         {"metadata": {"labels": {"rollbox.dev/leaving": "mine"}}, "spec": {"unschedulable": True}},
-        {"metadata": {"labels": {"rollbox.dev/leaving": None}}, "spec": {"unschedulable": None}},
+        {
+            "metadata": {"labels": {"rollbox.dev/leaving": None}, "resourceVersion": "5"},
+            "spec": {"unschedulable": None},
+        },
     ]
     assert made.leaving({"rollbox.dev/leaving": "mine"})
     assert not made.leaving({"rollbox.dev/leaving": "theirs"})
+
+
+async def test_a_node_that_an_operator_drains_meanwhile_stays_cordoned_until_the_drain_ends() -> None:
+    drain = own_value(9_000, 1_000, "ada", cordoned=True)
+    about = {"resourceVersion": "5", "annotations": {"rollbox.dev/drain": drain}}
+    node: dict[str, Any] = {"metadata": about, "spec": {"unschedulable": True}}
+    played = Played({"/api/v1/nodes/n": node})
+    made = pools(played)
+    await made.uncordon("n")
+    change = played.patches[-1][1]
+    assert "spec" not in change
+    assert change["metadata"]["labels"] == {"rollbox.dev/leaving": None}
+    assert change["metadata"]["annotations"] == {"rollbox.dev/drain": own_value(9_000, 1_000, "ada", cordoned=False)}
+    # Opened by hand, the node is not drained any more.
+    node["spec"] = {}
+    await made.uncordon("n")
+    assert played.patches[-1][1]["spec"] == {"unschedulable": None}
 
 
 async def test_a_node_on_which_the_api_server_has_a_sandbox_is_not_removed() -> None:

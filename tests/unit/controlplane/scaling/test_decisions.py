@@ -142,6 +142,14 @@ def test_a_provider_that_names_nodes_of_others_gets_none_of_them() -> None:
         assert decided.reports[0].ready == 0
 
 
+def test_a_leaving_node_that_would_take_no_start_is_not_opened_for_one() -> None:
+    world = Played([pool()])
+    node = SeenNode("n", SIZE, {"pool": "a"}, open=False, leaving=True, opens=False)
+    groups: dict[str, Group | str] = {"a": Group(1, [Machine("n", "n")])}
+    (step,) = world.decisions.turn([Demand(BIG, 2, "waiting")], [node], groups, 1_000).steps
+    assert told(step) == "asks for 2 nodes: 1 more for 2 that wait"
+
+
 LATE = 600_000 // TURN_MS
 
 
