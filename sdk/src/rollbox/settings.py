@@ -21,6 +21,9 @@ _START = (
 CONTEXT = "ROLLBOX_CONTEXT"
 """The variable that names the context; without it that of `rollbox config use` is taken."""
 
+context_first = False
+"""Whether the context goes before ROLLBOX_URL and ROLLBOX_API_KEY in this process: `rollbox --context` says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -49,8 +52,8 @@ def resolve(url: str | None = None, api_key: str | None = None, environ: Mapping
     Cost: reads at most three small files.
     """
     env = os.environ if environ is None else environ
-    given_url = url or env.get("ROLLBOX_URL")
-    given_key = api_key or env.get("ROLLBOX_API_KEY")
+    given_url = url or (None if context_first else env.get("ROLLBOX_URL"))
+    given_key = api_key or (None if context_first else env.get("ROLLBOX_API_KEY"))
     if given_url and given_key:
         return Settings(_checked(given_url), _sendable(given_key), "arguments" if url else "ROLLBOX_URL")
     written = _of_context(env) or _written(env)

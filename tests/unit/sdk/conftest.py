@@ -18,6 +18,7 @@ from tests.support.gateway_fake import API_KEY, FakeGateway, serving, serving_ap
 def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY", "ROLLBOX_CONTEXT", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("rollbox.settings.context_first", False)
     monkeypatch.setenv("ROLLBOX_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("ROLLBOX_STATE_DIR", str(tmp_path / "state"))
 

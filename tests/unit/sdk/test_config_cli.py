@@ -69,6 +69,17 @@ def test_the_option_goes_before_the_environment(apart: FakeGateway, monkeypatch:
     assert (unknown.exit_code, "there are: here" in unknown.stderr) == (2, True)
 
 
+def test_the_option_takes_a_context_whose_key_is_in_the_usual_variable(
+    apart: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollbox("config", "set", "here", apart.url, "--key-env", "ROLLBOX_API_KEY")
+    rollbox("config", "set", "lab", apart.url, "--key-stdin", stdin="rbx_lab")
+    monkeypatch.setenv("ROLLBOX_URL", "http://127.0.0.1:1")
+    assert rollbox("--context", "here", "ps").exit_code == 0
+    assert "unauthenticated" in rollbox("--context", "lab", "ps", "--json").output
+    assert rollbox("config", "show").stdout.count("127.0.0.1:1") == 1
+
+
 def test_where_the_file_is() -> None:
     assert settings.contexts_path({"ROLLBOX_CONFIG": "/c", "XDG_CONFIG_HOME": "/x"}) == Path("/c")
     assert settings.contexts_path({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}) == Path("/x/rollbox/config.toml")

@@ -12,6 +12,7 @@ import pytest
 
 from rollbox import Batch, Client, Run, Sandbox, SandboxError, SandboxGroup, sync
 from rollbox.errors import InvalidArgument
+from rollbox.recording import current
 from rollbox.recording.tails import Tail
 from tests.support.gateway_fake import FakeGateway, Fault
 
@@ -208,6 +209,20 @@ async def test_a_run_keeps_no_more_for_more_calls(client: Client) -> None:
     assert tail.count == 50
     assert kept <= 1400
     assert len(recorder._live) == 1
+
+
+async def test_a_run_adds_no_label_too_many(
+    client: Client, fake: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    current._tell_left_out.cache_clear()
+    labels = {f"l{number}": "" for number in range(64)}
+    async with Run("r1", show=False, client=client):
+        for _ in range(2):
+            await client.create("python", labels=labels)
+        await client.create("python", labels=dict([*labels.items()][1:]))
+    full, _, other = (box["labels"] for box in fake.sandboxes.values())
+    assert (full, len(other), other["rollbox.run"]) == (labels, 64, "r1")
+    assert caplog.text.count("do not get the label rollbox.run") == 1
 
 
 async def test_without_a_run_nothing_is_labelled(client: Client, fake: FakeGateway) -> None:

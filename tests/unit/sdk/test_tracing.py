@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Iterator
 
@@ -84,6 +85,18 @@ async def test_requests_carry_the_span_and_their_id_is_that_of_the_log_lines(
     here = context_of(named(spans, "rollbox.exec"))
     ids = f"{here.trace_id:032x}-{here.span_id:016x}"
     assert [(one["traceparent"], one["x-request-id"]) for one in sent] == [(f"00-{ids}-{here.trace_flags:02x}", ids)]
+
+
+async def test_renewals_of_a_lease_are_in_no_span(
+    client: Client, fake: FakeGateway, spans: InMemorySpanExporter
+) -> None:
+    sandbox = await client.create("python", lease=0.01)
+    while fake.renewed.get((sandbox.record.lease or {})["name"], 0) < 2:  # noqa: ASYNC110 - the fake has no event for it
+        await asyncio.sleep(0.001)
+    renewals = [headers for _, path, headers in fake.requests if "/leases/" in path]
+    assert renewals
+    assert not any(name.lower() == "traceparent" for headers in renewals for name in headers)
+    assert spans.get_finished_spans()
 
 
 async def test_one_trace_is_that_of_the_programs_own_span(client: Client, spans: InMemorySpanExporter) -> None:

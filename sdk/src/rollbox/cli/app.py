@@ -162,10 +162,10 @@ def rollbox(
     ),
 ) -> None:
     """Isolated sandboxes for untrusted code."""
+    # The variables stay: the context may name one of them as that of its key.
+    settings.context_first = context is not None
     if context is not None:
         os.environ[settings.CONTEXT] = context
-        for name in ("ROLLBOX_URL", "ROLLBOX_API_KEY"):
-            os.environ.pop(name, None)
 
 
 def main() -> None:

@@ -6,9 +6,17 @@ import re
 
 # Colours, and nothing else of what a terminal obeys.
 _COLOUR = rb"\x1b\[[0-9;:]*m"
-# What may become a colour, or the second byte of a C1 control, with the bytes that follow.
-_BEGUN = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,64})?|\xc2)\Z")
-_CONTROL = re.compile(rb"(" + _COLOUR + rb")|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+# Letters of more than one byte in UTF-8, but C1 controls: a terminal may obey these, also as a byte outside any letter.
+_LETTERS = (
+    rb"\xc2[\xa0-\xbf]|[\xc3-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    rb"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
+)
+# What may become a colour, a letter or a C1 control with the bytes that follow.
+_BEGUN = re.compile(
+    rb"(?:\x1b(?:\[[0-9;:]{0,64})?|[\xc2-\xdf]|\xe0[\xa0-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]?|\xed[\x80-\x9f]?"
+    rb"|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3][\x80-\xbf]{0,2}|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)\Z"
+)
+_CONTROL = re.compile(rb"((?:" + _COLOUR + rb"|" + _LETTERS + rb")+)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2?[\x80-\x9f]")
 
 
 class Harmless:
@@ -39,6 +47,6 @@ def _made(data: bytes) -> bytes:
 
 
 def _visible(control: bytes) -> bytes:
-    if len(control) == 2:
-        return rb"\x%02x" % control[1]
+    if control[-1] >= 0x80:
+        return rb"\x%02x" % control[-1]
     return b"^" + bytes([control[0] ^ 0x40])

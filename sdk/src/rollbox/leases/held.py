@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Mapping
@@ -52,8 +53,10 @@ class Leases:
         """Return this client's lease with this ttl, and begin to renew it."""
         name = f"{self._client}-{ttl_ms}"
         if ttl_ms not in self._renewals:
-            renewing = _renew(self._gateway, name, ttl_ms)
-            self._renewals[ttl_ms] = asyncio.get_running_loop().create_task(renewing, name=f"renew lease {name}")
+            renewing, loop = _renew(self._gateway, name, ttl_ms), asyncio.get_running_loop()
+            # Its own context: renewals belong to no span or run of the first create.
+            context = contextvars.Context()
+            self._renewals[ttl_ms] = loop.create_task(renewing, name=f"renew lease {name}", context=context)
         return {"name": name, "ttl_ms": ttl_ms}
 
     async def aclose(self) -> None:

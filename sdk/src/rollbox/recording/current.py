@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 RUN_LABEL = "rollbox.run"
 """The label with the name of the run."""
 
+_log = logging.getLogger("rollbox")
+# A create with more is refused.
+_MOST_LABELS = 64
 _of_context: ContextVar[Recorder | None] = ContextVar("rollbox_run", default=None)
 _of_process: list[Recorder] = []
 
@@ -43,8 +48,16 @@ def leave(recorder: Recorder, before: Recorder | None) -> None:
 
 
 def labelled(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body of a create with the label of the run; unchanged where there is none, or it has one already."""
-    run = current()
-    if run is None or RUN_LABEL in body.get("labels", {}):
+    """Return the body of a create with the label of the run; unchanged where there is none, or no room for it."""
+    run, labels = current(), body.get("labels", {})
+    if run is None or RUN_LABEL in labels:
         return body
-    return {**body, "labels": {**body.get("labels", {}), RUN_LABEL: run.name}}
+    if len(labels) >= _MOST_LABELS:
+        _tell_left_out()
+        return body
+    return {**body, "labels": {**labels, RUN_LABEL: run.name}}
+
+
+@cache
+def _tell_left_out() -> None:
+    _log.warning("creates with %d labels do not get the label %s: there is no room for it", _MOST_LABELS, RUN_LABEL)
