@@ -105,7 +105,8 @@ is_ordered() {
 }
 
 # The same with the files first that a usual start reads. What is converted stays in a folder beside: the second name costs
-# no second conversion.
+# no second conversion. The converter reaches a registry by its own means, which are less than those of the engine (its
+# certificates, its logins, another machine's network), so where it fails the plain image is put there.
 put_ordered() {
   local plain=$registry/$1:plain folder=$work/$1.converted insecurely=() options=("${run_options[@]}")
   [ ${#insecure[@]} = 0 ] || insecurely=(-insecure)
@@ -116,8 +117,11 @@ put_ordered() {
   $engine run --rm --interactive --network none ${options[@]:+"${options[@]}"} --entrypoint /bin/sh "$2" -s \
     < images/runtimes/first.sh > "$work/$1.first" || fail "$1 does not tell what its start reads"
   [ -x "$work/rollbox-convert" ] || setup/go.sh rollbox-convert "$work"
-  "$work/rollbox-convert" ${insecurely[@]:+"${insecurely[@]}"} -first "$work/$1.first" -folder "$folder" "$plain" "$3" >/dev/null ||
-    fail "$1 is not put into the form that is mounted lazily"
+  "$work/rollbox-convert" ${insecurely[@]:+"${insecurely[@]}"} -first "$work/$1.first" -folder "$folder" "$plain" "$3" >/dev/null && return
+  echo "   $1 is pushed as a plain image, which works too and starts later where nodes mount lazily, since rollbox-convert failed; ROLLBOX_ORDERED= does without it" >&2
+  # For this image alone: each is made in a shell of its own.
+  ROLLBOX_ORDERED=
+  put "$@"
 }
 
 main() {

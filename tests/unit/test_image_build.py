@@ -1,0 +1,89 @@
+"""images/build.sh with stand-ins for the engine, the registry and the converter: how an ordered image gets to a registry."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REGISTRY = "registry.example.com/rollbox"
+
+# Every image exists and every push works; what is asked is kept.
+ENGINE = """#!/bin/sh
+echo "$@" >> "$ASKED"
+case $1.$3 in image.--format) echo 1 ;; esac
+"""
+LACKS = "#!/bin/sh\nexit 1\n"
+# Builds a converter that says its version and keeps a layer in its folder.
+BUILDER = """#!/bin/sh
+cat > "$2/$1" <<END
+#!/bin/sh
+# $CONVERTER
+echo "convert \\$*" >> "$ASKED"
+mkdir -p "\\$4" && touch "\\$4/layer"
+exit ${CONVERT_STATUS:-0}
+END
+chmod +x "$2/$1"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the script needs of a checkout, and programs that stand in for those it calls."""
+    shutil.copytree(ROOT / "images", tmp_path / "images")
+    (tmp_path / "helm").mkdir()
+    (tmp_path / "helm/Chart.yaml").write_text('appVersion: "0.1.0"\n')
+    for name, text in {"bin/docker": ENGINE, "bin/skopeo": LACKS, "setup/go.sh": BUILDER}.items():
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    return tmp_path
+
+
+def build(checkout: Path, **environment: str) -> tuple[str, list[str]]:
+    """Builds the default runtime image; gives what the script warned of, and what it asked the stand-ins for."""
+    asked = checkout / "asked"
+    asked.unlink(missing_ok=True)
+    base: Mapping[str, str] = {
+        "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
+        "DOCKER_HOST": "tcp://elsewhere",
+        "CARGO_TARGET_DIR": str(checkout),
+        "HOME": str(checkout),
+        "ROLLBOX_REGISTRY": REGISTRY,
+        "ASKED": str(asked),
+        "CONVERTER": "1",
+    }
+    script = [str(checkout / "images/build.sh"), "python"]
+    done = subprocess.run(script, env={**base, **environment}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr, asked.read_text().splitlines()
+
+
+def pushed(asked: list[str]) -> list[str]:
+    """The tags that the engine pushed."""
+    return [line.rsplit(":", 1)[1] for line in asked if line.startswith("push")]
+
+
+def tag_of(checkout: Path) -> str:
+    """The tag that is the digest of the image's content."""
+    return (checkout / "build/images/python.image").read_text().strip().rsplit(":", 1)[1]
+
+
+def test_a_registry_that_only_the_engine_reaches_gets_the_plain_image(checkout: Path) -> None:
+    warned, asked = build(checkout, CONVERT_STATUS="1")
+    assert pushed(asked) == ["plain", tag_of(checkout), "0.1.0"]
+    # Of two names one warning and one attempt.
+    assert warned.count("ROLLBOX_ORDERED=") == 1
+    assert sum(line.startswith("convert") for line in asked) == 1
+
+
+def test_an_ordered_image_is_pushed_by_the_converter_alone(checkout: Path) -> None:
+    warned, asked = build(checkout)
+    assert set(pushed(asked)) == {"plain"}
+    assert "ROLLBOX_ORDERED" not in warned
+    targets = [line.split()[-1] for line in asked if line.startswith("convert")]
+    assert targets == [f"{REGISTRY}/python:{tag_of(checkout)}", f"{REGISTRY}/python:0.1.0"]
