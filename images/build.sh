@@ -73,8 +73,11 @@ make_image() {
   mkdir -p "$work/$name"
   cp "$(folder_of "$name")/Dockerfile" "$work/$name/"
   "context_$name" "$work/$name"
-  # No image has it: what comes first in one is a part of its tag.
-  if is_ordered "$name"; then cp images/runtimes/first.sh "$work/$name/"; fi
+  # No image has them: what comes first in one, and what puts it there, are a part of its tag.
+  if is_ordered "$name"; then
+    cp images/runtimes/first.sh "$work/$name/"
+    setup/go.sh rollbox-convert "$work/$name"
+  fi
   base=$(base_of "$name")
   tag=$(digest_of "$work/$name" "$base")
   image=$registry/$name:$tag
@@ -104,11 +107,11 @@ is_ordered() {
   case " ${ROLLBOX_ORDERED-python} " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
-# The same with the files first that a usual start reads. What is converted stays in a folder beside: the second name costs
-# no second conversion. The converter reaches a registry by its own means, which are less than those of the engine (its
-# certificates, its logins, another machine's network), so where it fails the plain image is put there.
+# The same with the files first that a usual start reads. What is converted stays in a folder beside, of this tag alone: the
+# second name costs no second conversion. The converter reaches a registry by its own means, which are less than those of
+# the engine (its certificates, its logins, another machine's network), so where it fails the plain image is put there.
 put_ordered() {
-  local plain=$registry/$1:plain folder=$work/$1.converted insecurely=() options=("${run_options[@]}")
+  local plain=$registry/$1:plain folder=$work/$1.converted tag=${2##*:} insecurely=() options=("${run_options[@]}")
   [ ${#insecure[@]} = 0 ] || insecurely=(-insecure)
   $engine tag "$2" "$plain"
   push_image "$plain"
@@ -116,8 +119,10 @@ put_ordered() {
   [ $engine = docker ] || options+=(--ulimit nofile=1024:1024 --ulimit nproc=512:512)
   $engine run --rm --interactive --network none ${options[@]:+"${options[@]}"} --entrypoint /bin/sh "$2" -s \
     < images/runtimes/first.sh > "$work/$1.first" || fail "$1 does not tell what its start reads"
-  [ -x "$work/rollbox-convert" ] || setup/go.sh rollbox-convert "$work"
-  "$work/rollbox-convert" ${insecurely[@]:+"${insecurely[@]}"} -first "$work/$1.first" -folder "$folder" "$plain" "$3" >/dev/null && return
+  mkdir -p "$folder"
+  find "$folder" -mindepth 1 -maxdepth 1 ! -name "$tag" -exec rm -rf {} +
+  "$work/$1/rollbox-convert" ${insecurely[@]:+"${insecurely[@]}"} -first "$work/$1.first" -folder "$folder/$tag" "$plain" "$3" \
+    >/dev/null && return
   echo "   $1 is pushed as a plain image, which works too and starts later where nodes mount lazily, since rollbox-convert failed; ROLLBOX_ORDERED= does without it" >&2
   # For this image alone: each is made in a shell of its own.
   ROLLBOX_ORDERED=

@@ -1,4 +1,4 @@
-"""images/build.sh with stand-ins for the engine, the registry and the converter: how an ordered image gets to a registry."""
+"""images/build.sh with stand-ins for engine, registry and converter: how an ordered image gets to a registry."""
 
 import os
 import shutil
@@ -87,3 +87,14 @@ def test_an_ordered_image_is_pushed_by_the_converter_alone(checkout: Path) -> No
     assert "ROLLBOX_ORDERED" not in warned
     targets = [line.split()[-1] for line in asked if line.startswith("convert")]
     assert targets == [f"{REGISTRY}/python:{tag_of(checkout)}", f"{REGISTRY}/python:0.1.0"]
+
+
+def test_a_newer_converter_converts_again_and_leaves_nothing_of_the_one_before(checkout: Path) -> None:
+    build(checkout)
+    before = tag_of(checkout)
+    _, asked = build(checkout, CONVERTER="2")
+    now = tag_of(checkout)
+    assert now != before
+    assert next(line.split()[-1] for line in asked if line.startswith("convert")).endswith(now)
+    converted = checkout / "build/images/python.converted"
+    assert [one.relative_to(converted).as_posix() for one in converted.rglob("*")] == [now, f"{now}/layer"]
