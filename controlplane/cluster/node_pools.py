@@ -60,9 +60,9 @@ class NodePools(Protocol):
         ...
 
     async def uncordon(self, node: str) -> None:
-        """Undoes ``cordon``; success if the node is gone.
+        """Undoes ``cordon``; success if the node is gone. One that an operator drains meanwhile stays cordoned.
 
         Raises:
-            Problem: the API server's.
+            Problem: conflict: the node changes at the same time; the API server's.
         """
         ...

@@ -127,7 +127,9 @@ class Decisions:
         seen = self._see(nodes, groups, now_ms)
         states = [self._state(one, now_ms) for one in seen]
         owners = {node.name: one.pool.name for one in seen if not one.trouble for node in one.nodes}
-        packable = [_pool_node(one, owners.get(one.name, "")) for one in nodes if one.open or one.leaving]
+        packable = [
+            _pool_node(one, owners.get(one.name, "")) for one in nodes if one.open or (one.leaving and one.opens)
+        ]
         kept = [
             Demand(kind, count, "idle")
             for one in nodes

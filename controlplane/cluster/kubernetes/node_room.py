@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from controlplane.capacity import NodeRoom, Room, amounts
 from controlplane.capacity.amounts import PODS
+from controlplane.capacity.nodes import CORDONED
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pod_requests import counted, requests_of
 from controlplane.cluster.kubernetes.podspec import DOMAIN, LABEL_INSTALLATION, LABEL_SANDBOX
@@ -67,7 +68,7 @@ def _room_of(node: Node, *, tolerated: bool, silent: bool) -> NodeRoom:
     elif node.marks:
         closed = node.marks[0].why
     elif not node.schedulable:
-        closed = "is cordoned"
+        closed = CORDONED
     elif not tolerated:
         closed = f"has taints: {', '.join(str(one.get('key')) for one in node.taints)}"
     held = {**node.allocatable, PODS: node.pods or ANY_PODS}

@@ -5,6 +5,7 @@ then there are fewer replicas, so that its controller takes the marked ones. A c
 by which it was decided.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -60,14 +61,30 @@ class ClusterApi:
 
     async def remove(self, pool: NodePool, group: Group, machines: Sequence[Machine]) -> None:
         """See ``Provider.remove``. Marks that an earlier try has left are taken away: those would go in their place."""
-        going = {one.id for one in machines}
+        there = await self._machines(pool)
+        marked = {_name(one) for one in there if _is_marked(one)}
+        if sum(not one["metadata"].get("deletionTimestamp") for one in there) <= group.target:
+            for name in sorted(marked - {one.id for one in machines}):
+                await self._mark(pool, name, None)
+            marked = set()
+        # Those are counted already, and go once Cluster API gets to it.
+        going = [one.id for one in machines if one.id not in marked]
+        try:
+            for name in going:
+                await self._mark(pool, name, BY)
+            # One that was deleted meanwhile is counted by the replicas still, and would be replaced.
+            await self._replicas(pool, group, max(0, group.target - len(going)))
+        except Problem:
+            with contextlib.suppress(Problem):
+                for name in going:
+                    await self._mark(pool, name, None)
+            raise
+
+    async def keep(self, pool: NodePool, node: str) -> None:
+        """See ``Provider.keep``: takes the mark off, which would have its machine go before others."""
         for one in await self._machines(pool):
-            name = str(one["metadata"]["name"])
-            marked = (one["metadata"].get("annotations") or {}).get(DELETE_FIRST) == BY
-            if (name in going) != marked:
-                await self._mark(pool, name, BY if name in going else None)
-        # One that was deleted meanwhile is counted by the replicas still, and would be replaced.
-        await self._replicas(pool, group, max(0, group.target - len(machines)))
+            if _is_marked(one) and _machine(one).node == node:
+                await self._mark(pool, _name(one), None)
 
     async def _mark(self, pool: NodePool, machine: str, value: str | None) -> None:
         path = f"{await self._base()}/namespaces/{_namespace(pool)}/machines/{machine}"
@@ -106,10 +123,18 @@ def _namespace(pool: NodePool) -> str:
     return pool.group.split("/")[0]
 
 
+def _name(found: Mapping[str, Any]) -> str:
+    return str(found["metadata"]["name"])
+
+
+def _is_marked(found: Mapping[str, Any]) -> bool:
+    return (found["metadata"].get("annotations") or {}).get(DELETE_FIRST) == BY
+
+
 def _machine(found: Mapping[str, Any]) -> Machine:
     status = found.get("status") or {}
     # v1beta1 has these at its top, v1beta2 keeps them there while they last.
     deprecated = (status.get("deprecated") or {}).get("v1beta1") or {}
     why = status.get("failureMessage") or deprecated.get("failureMessage") or ""
     failed = str(why) if why or status.get("phase") != "Failed" else "its phase is Failed"
-    return Machine(str(found["metadata"]["name"]), str((status.get("nodeRef") or {}).get("name") or ""), failed)
+    return Machine(_name(found), str((status.get("nodeRef") or {}).get("name") or ""), failed)

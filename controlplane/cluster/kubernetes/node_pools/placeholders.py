@@ -52,6 +52,9 @@ class Placeholders:
         """See ``Provider.remove``: the autoscaler does."""
         raise Problem("unsupported", f"the nodes of {pool.name} are removed by the cluster's autoscaler")
 
+    async def keep(self, pool: NodePool, node: str) -> None:
+        """See ``Provider.keep``: nothing is left at nodes."""
+
     @staticmethod
     def _path(pool: NodePool) -> str:
         return PATHS[pool.provider].format(*pool.group.split("/"))

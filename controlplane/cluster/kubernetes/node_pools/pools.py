@@ -1,12 +1,14 @@
 """``KubernetesNodePools``: all node pools of an installation; each is asked at the provider that it declares."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, own_fields
 from controlplane.cluster.kubernetes.node_pools.cluster_api import ClusterApi
 from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
 from controlplane.cluster.kubernetes.node_pools.provider import CALL_WITHIN_S, Provider, checked
@@ -45,7 +47,7 @@ class KubernetesNodePools:
         self._client = client
         self._installation = installation
         self._providers = providers
-        self._named: dict[str, frozenset[str]] = {}  # nodes that the providers named last, by pool
+        self._named: dict[str, tuple[NodePool, frozenset[str]]] = {}  # nodes that the providers named last, by pool
         self.ready = ready
 
     @classmethod
@@ -93,7 +95,7 @@ class KubernetesNodePools:
     async def look(self, pool: NodePool) -> Group:
         """See ``NodePools.look``."""
         group = checked(pool, await _within(self._of(pool).look(pool), pool))
-        self._named[pool.name] = frozenset(one.node for one in group.machines)
+        self._named[pool.name] = pool, frozenset(one.node for one in group.machines)
         return group
 
     async def ask(self, pool: NodePool, group: Group, target: int, held: int) -> None:
@@ -112,8 +114,11 @@ class KubernetesNodePools:
 
     async def uncordon(self, node: str) -> None:
         """See ``NodePools.uncordon``."""
+        for pool in [pool for pool, names in self._named.values() if node in names]:
+            await _within(self._of(pool).keep(pool, node), pool)
         try:
-            await self._patch(node, {"metadata": {"labels": {LEAVING: None}}, "spec": {"unschedulable": None}})
+            now = await self._client.get(f"/api/v1/nodes/{node}", within_s=CALL_WITHIN_S)
+            await self._patch(node, _opened(now))
         except Refused as refused:
             if refused.refusal.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -132,7 +137,7 @@ class KubernetesNodePools:
         """A node with the pool's labels that no provider has named; empty: there is none."""
         query = {"labelSelector": ",".join(f"{key}={value}" for key, value in pool.labels.items())}
         found = await self._client.list("/api/v1/nodes", query)
-        named = frozenset().union(*self._named.values())
+        named = frozenset().union(*(names for _, names in self._named.values()))
         return next((name for one in found.items if (name := str(one["metadata"]["name"])) not in named), "")
 
     async def _sandbox_on(self, node: str) -> str:
@@ -147,6 +152,17 @@ class KubernetesNodePools:
 
     def _of(self, pool: NodePool) -> Provider:
         return self._providers[pool.provider]
+
+
+def _opened(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What opens a node as it is; one that an operator drains stays cordoned, until the drain is taken back."""
+    about = {"labels": {LEAVING: None}, "resourceVersion": node["metadata"]["resourceVersion"]}
+    drain = own_fields(node)
+    if drain is None or not (node.get("spec") or {}).get("unschedulable"):
+        return {"metadata": about, "spec": {"unschedulable": None}}
+    # The drain has found the scaler's cordon, which is not to outlive it.
+    ours = {ANNOTATION_DRAIN: json.dumps({**drain, "cordoned": False})} if drain.get("cordoned") else {}
+    return {"metadata": {**about, "annotations": ours}}
 
 
 async def _within(call: Awaitable[T], pool: NodePool) -> T:

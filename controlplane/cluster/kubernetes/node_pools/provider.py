@@ -31,6 +31,10 @@ class Provider(Protocol):
         """See ``NodePools.remove``; what is on the nodes has been looked at."""
         ...
 
+    async def keep(self, pool: NodePool, node: str) -> None:
+        """Takes back what a removal that failed has left at the machine of a node."""
+        ...
+
 
 def checked(pool: NodePool, group: Group) -> Group:
     """What a provider tells, where it is possible.

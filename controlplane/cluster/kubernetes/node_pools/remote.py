@@ -81,6 +81,9 @@ class RemoteProvider:
         request = provider_pb2.RemoveMachinesRequest(group=pool.group, ids=ids, version=group.version)
         await _asked(self._stub.RemoveMachines(request, timeout=CALL_WITHIN_S), pool)
 
+    async def keep(self, pool: NodePool, node: str) -> None:
+        """See ``Provider.keep``: a removal that failed leaves nothing."""
+
 
 async def _asked(call: Awaitable[T], pool: NodePool) -> T:
     try:

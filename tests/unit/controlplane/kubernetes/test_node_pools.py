@@ -93,13 +93,49 @@ async def test_machines_are_marked_first_and_marks_that_were_left_are_taken_away
     played = managed(
         machine("m1", "n1"), machine("m2", "n2", annotations=left), machine("m3", annotations={DELETE_FIRST: "other"})
     )
+    played.gets[f"{BASE}/machinedeployments/workers"]["spec"]["replicas"] = 3
     api = ClusterApi(client(played))
     await api.remove(CAPI, await api.look(CAPI), [Machine("m1", "n1")])
     assert played.patches == [
-        (f"{BASE}/machines/m1", {"metadata": {"annotations": {DELETE_FIRST: "rollbox"}}}),
         (f"{BASE}/machines/m2", {"metadata": {"annotations": {DELETE_FIRST: None}}}),
-        (f"{BASE}/machinedeployments/workers", {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 1}}),
+        (f"{BASE}/machines/m1", {"metadata": {"annotations": {DELETE_FIRST: "rollbox"}}}),
+        (f"{BASE}/machinedeployments/workers", {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}),
     ]
+
+
+MARKED = {DELETE_FIRST: "rollbox"}
+
+
+async def test_marks_are_taken_off_again_if_the_replicas_cannot_be_changed() -> None:
+    played = managed(machine("m1", "n1"), machine("m2", "n2"))
+    played.refused[f"{BASE}/machinedeployments/workers"] = 409
+    api = ClusterApi(client(played))
+    with pytest.raises(Problem, match="has changed since it was looked at"):
+        await api.remove(CAPI, await api.look(CAPI), [Machine("m1", "n1")])
+    marks = [body["metadata"]["annotations"][DELETE_FIRST] for _, body in played.patches]
+    assert [path for path, _ in played.patches] == 2 * [f"{BASE}/machines/m1"]
+    assert marks == ["rollbox", None]
+
+
+async def test_machines_that_go_already_are_not_counted_twice_and_keep_their_marks() -> None:
+    # Three machines and two replicas: Cluster API has not got to the marked one yet.
+    played = managed(machine("m1", "n1", annotations=MARKED), machine("m2", "n2"), machine("m3", "n3"))
+    api = ClusterApi(client(played))
+    await api.remove(CAPI, await api.look(CAPI), [Machine("m1", "n1"), Machine("m2", "n2")])
+    assert [(path.rsplit("/")[-1], body.get("spec")) for path, body in played.patches] == [
+        ("m2", None),
+        ("workers", {"replicas": 1}),
+    ]
+
+
+async def test_a_node_that_is_opened_again_has_its_machines_mark_taken_off_first() -> None:
+    played = managed(machine("m1", "n1", annotations=MARKED), machine("m2", "n2", annotations=MARKED))
+    played.gets["/api/v1/nodes/n1"] = {"metadata": {"resourceVersion": "5"}, "spec": {"unschedulable": True}}
+    made = pools(played, **{"cluster-api": ClusterApi(client(played))})
+    await made.look(CAPI)
+    await made.uncordon("n1")
+    assert [path for path, _ in played.patches] == [f"{BASE}/machines/m1", "/api/v1/nodes/n1"]
+    assert played.patches[0][1] == {"metadata": {"annotations": {DELETE_FIRST: None}}}
 
 
 async def test_a_group_of_another_autoscaler_and_a_version_that_is_not_known_are_refused() -> None:
@@ -152,6 +188,9 @@ class Hanging:
         raise NotImplementedError
 
     async def remove(self, pool: NodePool, group: Group, machines: Sequence[Machine]) -> None:
+        raise NotImplementedError
+
+    async def keep(self, pool: NodePool, node: str) -> None:
         raise NotImplementedError
 
 
