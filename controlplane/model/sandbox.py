@@ -129,6 +129,7 @@ class Sandbox:
         abandoned_at_ms: since when no caller wants it; None: some caller does, or it is unknown.
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
         draining_at_ms: when it is ended at the latest, since its node is drained; None: it is not.
+        draining_exact: whether that moment was named, not counted from when a mark on the node was first seen.
     """
 
     id: str
@@ -162,6 +163,7 @@ class Sandbox:
     image_pulled_why: str = ""
     settings_digest: str = ""
     draining_at_ms: int | None = None
+    draining_exact: bool = False
 
     @property
     def warm(self) -> bool:

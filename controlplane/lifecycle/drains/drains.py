@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -36,6 +36,14 @@ AT_ONCE: Final = 16
 AGAIN_MS: Final = 5_000
 
 
+class _Told(NamedTuple):
+    """What the record of a sandbox with a deadline says, and where it is."""
+
+    node: str
+    at_ms: int
+    exact: bool
+
+
 class Drains:
     """Follows the nodes that are drained. ``run`` is its loop; subscribes to the ledger.
 
@@ -54,7 +62,7 @@ class Drains:
         self._store = store
         self._ledger = ledger
         self._timers = Timers(deps.clock)
-        self._told: dict[str, tuple[str, int]] = {}  # sandboxes with a deadline: their nodes, and when it is
+        self._told: dict[str, _Told] = {}  # sandboxes with a deadline
         self._woken = asyncio.Event()
         self._free = asyncio.Semaphore(AT_ONCE)
         self._log = structlog.get_logger("drains")
@@ -67,8 +75,9 @@ class Drains:
             self._timers.forget(sandbox.id)
             return
         if sandbox.draining_at_ms is not None:
-            node = self._node_of(sandbox.id) or self._told.get(sandbox.id, ("", 0))[0]
-            self._told[sandbox.id] = (node, sandbox.draining_at_ms)
+            before = self._told.get(sandbox.id)
+            node = self._node_of(sandbox.id) or ("" if before is None else before.node)
+            self._told[sandbox.id] = _Told(node, sandbox.draining_at_ms, sandbox.draining_exact)
             self._timers.watch(sandbox.id, sandbox.draining_at_ms)
         elif self._told.pop(sandbox.id, None) is not None:
             self._timers.forget(sandbox.id)
@@ -98,7 +107,8 @@ class Drains:
     async def look(self) -> None:
         """Looks at every node that is drained, and at every sandbox that was told of a drain."""
         draining = self._nodes.draining()
-        over = {node for node, _ in self._told.values() if self._nodes.knows(node) and node not in draining}
+        told = {one.node for one in self._told.values()}
+        over = {node for node in told if self._nodes.knows(node) and node not in draining}
         for node in (*draining, *over):
             await self._survive(node, partial(self._node, node))
 
@@ -107,12 +117,12 @@ class Drains:
         drain = self._nodes.draining().get(node)
         if drain is None and not self._nodes.knows(node):
             return  # it is gone: its sandboxes end as lost
-        told = {sandbox_id: at_ms for sandbox_id, (its_node, at_ms) in self._told.items() if its_node == node}
+        told = {sandbox_id: one for sandbox_id, one in self._told.items() if one.node == node}
         if drain is None:
             await self._each(told, None)
             return
         # Of those that were told there is nothing more to do before their deadline, or before it moves.
-        settled = {one for one, at_ms in told.items() if _same(drain, at_ms)}
+        settled = {sandbox_id for sandbox_id, one in told.items() if _same(drain, one)}
         await self._each([one for one in self._nodes.sandboxes(node) if one not in settled], drain)
 
     async def _each(self, sandbox_ids: Iterable[str], drain: Drain | None) -> None:
@@ -135,7 +145,7 @@ class Drains:
         if do is Step.RETIRE:
             await self._retire(sandbox, drain)
         elif do is Step.TELL:
-            await self._tell(sandbox, at_ms)
+            await self._tell(sandbox, at_ms, exact=drain is not None and not drain.estimated)
         elif do is Step.END:
             await self._end(sandbox)
 
@@ -145,9 +155,9 @@ class Drains:
         if await self._ledger.end(sandbox.id, gone, BY, Event.RETIRE, sandbox):
             self._metrics.drained("retired")
 
-    async def _tell(self, sandbox: Sandbox, at_ms: int | None) -> None:
+    async def _tell(self, sandbox: Sandbox, at_ms: int | None, *, exact: bool) -> None:
         now_ms = self._clock.now_ms()
-        await self._ledger.change(sandbox.id, lambda record: draining(record, at_ms, now_ms))
+        await self._ledger.change(sandbox.id, lambda record: draining(record, at_ms, now_ms, exact=exact))
         if at_ms is not None and sandbox.draining_at_ms is None:
             self._metrics.drained("told")
 
@@ -197,5 +207,5 @@ class Drains:
         return False
 
 
-def _same(drain: Drain, at_ms: int) -> bool:
-    return at_ms == drain.until_ms or (drain.estimated and at_ms < drain.until_ms)
+def _same(drain: Drain, told: _Told) -> bool:
+    return told.at_ms == drain.until_ms or (drain.estimated and not told.exact and told.at_ms < drain.until_ms)

@@ -31,7 +31,7 @@ def step(sandbox: Sandbox, drain: Drain | None, now_ms: int) -> tuple[Step, int 
     if sandbox.unclaimed:
         return Step.RETIRE, known_ms
     at_ms = drain.until_ms
-    if drain.estimated and known_ms is not None:
+    if drain.estimated and known_ms is not None and not sandbox.draining_exact:
         # Another replica, or this one before a restart, has seen the mark earlier.
         at_ms = min(at_ms, known_ms)
     if at_ms != known_ms:

@@ -73,11 +73,18 @@ def pulled_whole(sandbox: Sandbox, ran: str, why: str, now_ms: int) -> Sandbox:
     return noted(changed, now_ms, "whole")
 
 
-def draining(sandbox: Sandbox, at_ms: int | None, now_ms: int) -> Sandbox:
-    """Ends at this moment (Unix ms) at the latest, since its node is drained; None: its node is not any more."""
+def draining(sandbox: Sandbox, at_ms: int | None, now_ms: int, *, exact: bool = False) -> Sandbox:
+    """Ends at this moment (Unix ms) at the latest, since its node is drained; None: its node is not any more.
+
+    Args:
+        sandbox: before the change.
+        at_ms: the moment.
+        now_ms: Unix time of the change.
+        exact: see ``Sandbox.draining_exact``.
+    """
     if not sandbox.state.counted or sandbox.draining_at_ms == at_ms:
         return sandbox
-    changed = replace(sandbox, draining_at_ms=at_ms, version=sandbox.version + 1)
+    changed = replace(sandbox, draining_at_ms=at_ms, draining_exact=exact, version=sandbox.version + 1)
     return noted(changed, now_ms, "undrain" if at_ms is None else "drain")
 
 

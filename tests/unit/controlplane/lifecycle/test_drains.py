@@ -18,6 +18,7 @@ from tests.support.virtual_time import VirtualClock
 from tests.support.world import OTHER_KEY, OWNER, SPEC, World, world
 
 HOUR_MS = 3_600_000
+MOMENTS = st.integers(0, 1000)
 
 
 def drain(until_ms: int, *, estimated: bool = False) -> Drain:
@@ -157,6 +158,37 @@ async def test_a_node_that_vanishes_in_the_middle_leaves_the_end_to_the_cluster(
         assert (told["end"], told["draining_at_ms"] is None) == (None, False)
 
 
+async def test_a_mark_without_a_time_does_not_keep_an_operators_deadline_that_is_taken_back() -> None:
+    async with world() as plane:
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
+        drains, began_ms = plane.cluster.node_drains, now_ms(plane)
+        drains.mark("n1", drain(began_ms + 30_000))
+        await asyncio.sleep(10)
+        # The operator takes it back, and an autoscaler's mark stays; and counted anew elsewhere, it stays what it was.
+        for later_ms in (HOUR_MS, HOUR_MS + 5_000):
+            drains.mark("n1", drain(began_ms + later_ms, estimated=True))
+            await asyncio.sleep(30)
+            told = await record(plane, sandbox.id)
+            assert (told["end"], told["draining_at_ms"]) == (None, min(began_ms + HOUR_MS, sandbox.expires_at_ms))
+        kept = await plane.deps.store.get(sandbox.id)
+        assert kept is not None
+        assert (kept.draining_at_ms, kept.draining_exact) == (began_ms + HOUR_MS, False)
+
+
+@given(record=st.none() | MOMENTS, exact=st.booleans(), counted_ms=st.lists(MOMENTS, min_size=1, max_size=4))
+def test_replicas_that_count_a_mark_agree_on_the_earliest(
+    record: int | None, exact: bool, counted_ms: list[int]
+) -> None:
+    sandbox = Sandbox("sb-1", "o", SPEC, 0, 5000, "f", state=State.RUNNING, draining_at_ms=record, draining_exact=exact)
+    for _ in range(2):
+        for until_ms in counted_ms:
+            do, at_ms = step(sandbox, drain(until_ms, estimated=True), -1)
+            if do is Step.TELL:
+                sandbox = draining(sandbox, at_ms, 0)
+    named = [] if record is None or (exact and record not in counted_ms) else [record]
+    assert sandbox.draining_at_ms == min([*counted_ms, *named])
+
+
 async def test_a_replica_that_comes_later_keeps_the_deadline_that_was_counted_first() -> None:
     cluster, core = FakeCluster(), SharedMemory(VirtualClock())
     async with world(cluster, store=core.view("a")) as plane:
@@ -252,9 +284,6 @@ async def test_an_engine_has_no_nodes() -> None:
         assert (await plane.api("PUT", "/v1/nodes/n1/drain", body={})).code == "unsupported"
 
 
-MOMENTS = st.integers(0, 1000)
-
-
 @st.composite
 def sandboxes(draw: st.DrawFn) -> Sandbox:
     state = draw(st.sampled_from(State))
@@ -270,6 +299,7 @@ def sandboxes(draw: st.DrawFn) -> Sandbox:
         pool=draw(st.sampled_from(["", "p"])),
         claimed_at_ms=draw(st.none() | st.just(1)),
         draining_at_ms=draw(st.none() | MOMENTS),
+        draining_exact=draw(st.booleans()),
     )
 
 
@@ -289,7 +319,7 @@ def test_steps_settle_and_end_nothing_early(sandbox: Sandbox, of_node: Drain | N
         assert deadline_ms is not None
         assert deadline_ms <= at_ms
     elif do is Step.TELL:
-        told = draining(sandbox, deadline_ms, at_ms)
+        told = draining(sandbox, deadline_ms, at_ms, exact=of_node is not None and not of_node.estimated)
         assert told.version == sandbox.version + 1
         again, same_ms = step(told, of_node, at_ms)
         assert again is not Step.TELL

@@ -44,6 +44,7 @@ FULL = Sandbox(
     image_pulled="full",
     image_pulled_why="it was not converted yet",
     draining_at_ms=11,
+    draining_exact=True,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have
@@ -62,6 +63,7 @@ NOT_CARRIED = {
     "callers",
     "abandoned_at_ms",
     "draining_at_ms",
+    "draining_exact",
     "spec",  # of the spec: its environment, which may hold secrets
 }
 # What callers have no use for, or get by a call of its own (the timeline). `pool` is `source`.
@@ -77,6 +79,7 @@ NOT_SHOWN = {
     "callers",
     "abandoned_at_ms",
     "settings_digest",
+    "draining_exact",
     "spec",  # the spec's are shown one by one
 }
 
