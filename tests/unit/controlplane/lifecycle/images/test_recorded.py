@@ -181,6 +181,10 @@ async def test_a_pool_has_the_copy_of_all_owners_unless_it_names_one_whose_copy_
         # Its own lone starts have the copy of all owners, as before.
         bobs = (await running.create("bob", SandboxSpec(image="python:3", node_selector={"a": "b"}))).sandbox
         assert (bobs.pool, bobs.image_ran, bobs.image_pulled_why) == ("", CONVERTED, "")
+        # Taken back, the declaration is as one that never named an owner: a version before this field reads it.
+        assert (await running.api("PATCH", "/v1/pools/p", body={"recording_of": ""})).status == 200
+        (declared,) = await running.deps.documents.list("pools")
+        assert "recording_of" not in declared.body
 
 
 async def test_a_pool_whose_owner_has_no_recording_of_its_image_has_the_copy_of_all_owners() -> None:
