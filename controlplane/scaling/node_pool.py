@@ -14,7 +14,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _OBJECT: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SIZE: Final = ("cpu_millicores", "memory_bytes", "disk_bytes", "gpu", "pods")
 _FIELDS: Final = frozenset({"name", "provider", "group", "size", "labels", "min", "max", "price", "arrives_within_s"})
-PROVIDERS: Final = ("cluster-api", "deployment", "capacity-buffer", "grpc")
+PROVIDERS: Final = ("cluster-api", "capacity-buffer", "grpc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,10 @@ def _node_pool(declared: Mapping[str, object]) -> NodePool:
     if least > most:
         raise ValueError(f"node pool {name}: min {least} is more than max {most}")
     provider, group = declared.get("provider"), declared.get("group")
+    if provider == "deployment":
+        # Nor can such pods give way by a lower priority: below the sandboxes' no autoscaler adds nodes for pods.
+        why = "sandboxes never preempt pods, so those of a deployment would keep the nodes that they bring"
+        raise ValueError(f"node pool {name}: {why}; use capacity-buffer")
     if provider not in PROVIDERS or not isinstance(group, str) or not 1 <= len(group) <= 253:
         raise ValueError(f"node pool {name}: provider is one of {', '.join(PROVIDERS)}, and group what that calls it")
     if provider != "grpc" and not _OBJECT.fullmatch(group):

@@ -73,26 +73,18 @@ def test_rights_are_those_that_it_needs_and_a_dry_run_changes_nothing() -> None:
     assert environment(elsewhere)["SCALING_KUBECONFIG"] == "/etc/rollbox/cluster-api/kubeconfig"
 
 
-def test_an_autoscaler_has_pods_that_keep_room_and_give_way() -> None:
-    manifests = scaled({**POOL, "autoscaler": {}}, more=("sandboxes.nodeSelector.sandboxes=yes",))
-    (pool,) = node_pools(json.loads(environment(manifests)["NODE_POOLS"]))
-    assert (pool.provider, pool.group) == ("deployment", "rollbox/rollbox-placeholder-general")
-    made = named(manifests, "Deployment", "rollbox-placeholder-general")
-    pod = made["spec"]["template"]
-    assert made["spec"]["replicas"] == 0
+def test_an_autoscaler_that_has_buffers_has_one() -> None:
+    more = ("sandboxes.nodeSelector.sandboxes=yes",)
+    manifests = scaled({**POOL, "autoscaler": {"capacityBuffer": True}}, more=more)
+    (buffer,) = of_kind(manifests, "CapacityBuffer")
+    (template,) = of_kind(manifests, "PodTemplate")
+    assert buffer["spec"] == {"podTemplateRef": {"name": template["metadata"]["name"]}, "replicas": 0}
+    pod = template["template"]
     assert pod["metadata"]["labels"]["rollbox.dev/placeholder"] == "general"
     assert pod["spec"]["nodeSelector"] == {"pool": "general", "sandboxes": "yes"}
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "4000m"
     lowest = named(manifests, "PriorityClass", pod["spec"]["priorityClassName"])
     assert (lowest["value"], lowest["preemptionPolicy"]) == (-10, "Never")
-    assert ("Role", "", ("deployments/scale",), ("get", "patch")) in rules(manifests)
-
-
-def test_an_autoscaler_that_has_buffers_has_one() -> None:
-    manifests = scaled({**POOL, "autoscaler": {"capacityBuffer": True}})
-    (buffer,) = of_kind(manifests, "CapacityBuffer")
-    (template,) = of_kind(manifests, "PodTemplate")
-    assert buffer["spec"] == {"podTemplateRef": {"name": template["metadata"]["name"]}, "replicas": 0}
     assert ("Role", "", ("capacitybuffers",), ("get", "patch")) in rules(manifests)
     (pool,) = node_pools(json.loads(environment(manifests)["NODE_POOLS"]))
     assert pool.provider == "capacity-buffer"
@@ -103,6 +95,7 @@ def test_an_autoscaler_that_has_buffers_has_one() -> None:
     [
         ({**CAPI, "grpc": {"group": "g"}}, "oneOf"),
         (POOL, "oneOf"),
+        ({**POOL, "autoscaler": {}}, "general has autoscaler without capacityBuffer: true. Sandboxes never preempt"),
         ({**CAPI, "labels": {}}, "minProperties"),
         ({**CAPI, "max": 0}, "minimum"),
         ({**CAPI, "zone": "a"}, "additional properties 'zone' not allowed"),

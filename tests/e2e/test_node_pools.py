@@ -15,7 +15,6 @@ from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
 from controlplane.errors import Problem
 from controlplane.scaling import NodePool
 from tests.support.cluster_api import Controller, defined, machine_deployment, of_module
-from tests.support.images import IMAGE
 from tests.support.installed import apply, kubeconfig, kubectl, own_cluster, run
 
 NAMESPACE = "rollbox-node-pools"
@@ -69,25 +68,6 @@ async def test_a_machine_deployment_changes_only_by_the_version_that_was_read(cl
         assert controller.removed == {"workers-2": True}
         left = [one["metadata"].get("annotations") or {} for one in await controller.machines()]
         assert not any("cluster.x-k8s.io/delete-machine" in one for one in left)
-
-
-@pytest.mark.alone
-async def test_placeholders_are_counted_by_the_scale_of_a_deployment(client: KubernetesClient) -> None:
-    labels = {"app": "placeholder"}
-    spec = {
-        "replicas": 0,
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            # No node has it: nothing of it runs.
-            "spec": {"nodeSelector": {"none": "such"}, "containers": [{"name": "c", "image": IMAGE}]},
-        },
-    }
-    about = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "held"}}
-    await apply({**about, "spec": spec}, namespace=NAMESPACE)
-    await _set_and_refused(Placeholders(client, lambda _: 2), pool("deployment", "held"))
-    found = json.loads(await kubectl("get", "deployment", "held", "-n", NAMESPACE, "-o", "json"))
-    assert found["spec"]["replicas"] == 3
 
 
 @pytest.mark.alone

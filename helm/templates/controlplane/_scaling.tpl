@@ -28,7 +28,8 @@
 {{- $_ := set $pool "provider" "grpc" }}
 {{- $_ := set $pool "group" .grpc.group }}
 {{- else }}
-{{- $_ := set $pool "provider" (ternary "capacity-buffer" "deployment" (dig "capacityBuffer" false (.autoscaler | default dict))) }}
+{{- if not (dig "capacityBuffer" false (.autoscaler | default dict)) }}{{ fail (printf "scaling.nodePools: %s has autoscaler without capacityBuffer: true. Sandboxes never preempt pods, so pods that keep room would keep the nodes that they bring" .name) }}{{ end }}
+{{- $_ := set $pool "provider" "capacity-buffer" }}
 {{- $_ := set $pool "group" (printf "%s/%s" $.Release.Namespace (include "rollbox.placeholder" (list $ .name))) }}
 {{- end }}
 {{- $pools = append $pools $pool }}

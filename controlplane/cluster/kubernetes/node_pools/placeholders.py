@@ -1,9 +1,8 @@
 """``Placeholders``: a node pool of which an autoscaler of the cluster adds and removes the nodes.
 
-Autoscalers act on pods. So the chart has a Deployment of pods of the size of a node and the lowest priority, or a
-CapacityBuffer of such pods, and this sets how many there are: one for each node that is wanted and holds no sandbox.
-The autoscaler adds nodes for them, and keeps those that they are on; sandboxes displace them. Which node goes is its
-choice.
+The chart has a CapacityBuffer, for which the autoscaler counts pods of the size of a node that exist nowhere else, and
+this sets how many these are: one for each node that is wanted and holds no sandbox. The autoscaler adds nodes for them,
+and keeps as many; sandboxes take their place. Which node goes is its choice.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +14,7 @@ from controlplane.errors import Problem
 from controlplane.scaling.node_pool import NodePool
 from controlplane.scaling.seen import Group, Machine
 
-PATHS: Final = {
-    # Not the Deployment itself, whose pods could be given the Secrets of the namespace.
-    "deployment": "/apis/apps/v1/namespaces/{}/deployments/{}/scale",
-    "capacity-buffer": "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{}/capacitybuffers/{}",
-}
+PATH: Final = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{}/capacitybuffers/{}"
 
 
 class Placeholders:
@@ -57,4 +52,4 @@ class Placeholders:
 
     @staticmethod
     def _path(pool: NodePool) -> str:
-        return PATHS[pool.provider].format(*pool.group.split("/"))
+        return PATH.format(*pool.group.split("/"))

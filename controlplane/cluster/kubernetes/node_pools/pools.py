@@ -76,8 +76,7 @@ class KubernetesNodePools:
         """
         kinds = {one.provider for one in settings.options.pools}
         async with AsyncExitStack() as stack:
-            placeholders = Placeholders(client, held)
-            providers: dict[str, Provider] = {"deployment": placeholders, "capacity-buffer": placeholders}
+            providers: dict[str, Provider] = {"capacity-buffer": Placeholders(client, held)}
             if "cluster-api" in kinds:
                 managing = client
                 if settings.kubeconfig is not None:

@@ -22,7 +22,7 @@ from controlplane.scaling.seen import Group, Machine
 
 SIZE = (1, 1, 1, 0, 1)
 CAPI = NodePool("general", "cluster-api", "capi/workers", SIZE, 0, 9, {"pool": "general"})
-HELD = NodePool("held", "deployment", "rollbox/held", SIZE, 0, 9, {"pool": "held"})
+HELD = NodePool("held", "capacity-buffer", "rollbox/held", SIZE, 0, 9, {"pool": "held"})
 BASE = "/apis/cluster.x-k8s.io/v1beta2/namespaces/capi"
 
 
@@ -158,7 +158,7 @@ async def test_a_change_that_came_between_is_a_conflict() -> None:
 
 
 async def test_placeholders_hold_what_no_sandbox_does() -> None:
-    path = "/apis/apps/v1/namespaces/rollbox/deployments/held/scale"
+    path = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/rollbox/capacitybuffers/held"
     played = Played({path: {"metadata": {"resourceVersion": "3"}, "spec": {"replicas": 2}}})
     held = Placeholders(client(played), lambda _: 4)
     group = await held.look(HELD)

@@ -33,6 +33,7 @@ def test_a_declaration_is_read() -> None:
         ({"max": 0}, "max is a whole number from 1"),
         ({"max": True}, "max is a whole number"),
         ({"provider": "magic"}, "provider is one of"),
+        ({"provider": "deployment"}, "sandboxes never preempt pods, .* use capacity-buffer"),
         ({"group": ""}, "provider is one of"),
         ({"group": "workers"}, "NAMESPACE/NAME"),
         ({"group": "a/b/c"}, "NAMESPACE/NAME"),
