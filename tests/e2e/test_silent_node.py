@@ -1,4 +1,7 @@
-"""A node whose kubelet falls silent: what is on it is lost before Kubernetes says so. Its kubelet is this test."""
+"""A node whose kubelet falls silent: a start there, which nobody can try, ends when Kubernetes says so, not before.
+
+Its kubelet is this test.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ROOM = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi", "pods": "20"}
 
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-async def test_what_is_on_a_silent_node_is_lost_before_kubernetes_says_so(stack: Installed, client: Client) -> None:
+async def test_a_start_on_a_silent_node_is_lost_when_kubernetes_says_so(stack: Installed, client: Client) -> None:
     async with _ghost() as renewing:
         creating = asyncio.create_task(
             client.create(IMAGE, memory="64Mi", cpu=(0.01, 1), node_selector=LABELS, start_timeout=150)
@@ -34,14 +37,13 @@ async def test_what_is_on_a_silent_node_is_lost_before_kubernetes_says_so(stack:
             await until(lambda: _placed(stack))
             renewing.cancel()
             began_s = time.monotonic()
-            with pytest.raises(NodeLost, match="does not renew its lease"):
+            with pytest.raises(NodeLost):
                 await creating
             took_s = time.monotonic() - began_s
         finally:
             creating.cancel()
-        # Kubernetes has not said it yet, so it was not Kubernetes that this was heard from.
-        print(f"lost {took_s:.1f} s after its last word; for Kubernetes it is Ready={await _ready()} then")
-        assert await _ready() == "True"
+        print(f"lost {took_s:.1f} s after its last word")
+        assert await _ready() == "Unknown"
     await until(lambda: _no_pods(stack))
 
 

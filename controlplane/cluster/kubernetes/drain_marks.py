@@ -40,6 +40,8 @@ _GKE_SHORT_S: Final = 30
 _AZURE_S: Final[Mapping[str, int]] = {"Preempt": 30, "Terminate": 300, "Redeploy": 600, "Reboot": 900}
 _AZURE_CONDITIONS: Final = ("VMEventScheduled", *(f"{event}Scheduled" for event in _AZURE_S))
 _AZURE_EVENT: Final = re.compile(rf"\b({'|'.join(_AZURE_S)})")
+# So long, up to half a minute, the machine stands still; then it goes on.
+_AZURE_FREEZE: Final = ("FreezeScheduled", "VMEventScheduled")
 _AZURE_TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT")
 _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 _MAX_BY_CHARS: Final = 128
@@ -73,6 +75,15 @@ def marks(node: Mapping[str, Any]) -> tuple[Mark, ...]:
 def is_mark(taint: Mapping[str, Any]) -> bool:
     """Whether a taint is one of the marks."""
     return taint.get("key") in _TAINTS
+
+
+def freezes(node: Mapping[str, Any]) -> bool:
+    """Whether a cloud has said that a node's machine stands still for a moment, and goes on then."""
+    return any(
+        one.get("status") == "True" and f"{one.get('type')} {one.get('reason')} {one.get('message')}".count("Freeze")
+        for one in (node.get("status") or {}).get("conditions") or ()
+        if one.get("type") in _AZURE_FREEZE
+    )
 
 
 def own_value(until_ms: int, since_ms: int, by: str, *, cordoned: bool) -> str:

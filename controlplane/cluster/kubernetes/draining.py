@@ -59,7 +59,7 @@ class Draining:
         self._clock = clock
         self._fleet = fleet
         self._on_node = on_node
-        self.silent = silent
+        self._silent = silent
         self._cordon_drains = cordon_drains
         self._nodes: dict[str, Node] = {}
         self._first_seen: dict[tuple[str, str], int] = {}
@@ -124,7 +124,7 @@ class Draining:
         return [self._state(one) for one in found if self._fleet.eligible([one.lasting()])]
 
     def _state(self, node: Node) -> NodeState:
-        silent = node.name in self.silent()
+        silent = node.name in self._silent()
         ready = node.ready == "True" and not silent
         trouble = SILENT if silent and node.ready == "True" else "" if ready else node.why_not_ready
         drain = self._drains.get(node.name)
@@ -133,6 +133,11 @@ class Draining:
     def draining(self) -> Mapping[str, Drain]:
         """See ``NodeDrains.draining``."""
         return self._drains
+
+    def silent(self) -> frozenset[str]:
+        """See ``NodeDrains.silent``; without those whose machines stand still for a moment, as their cloud has said."""
+        frozen = (name for name, node in self._nodes.items() if node.freezes)
+        return self._silent().difference(frozen)
 
     def sandboxes(self, node: str) -> Sequence[str]:
         """See ``NodeDrains.sandboxes``."""

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from controlplane.capacity import NOTHING, ORDER, Amounts, amounts
 from controlplane.capacity.amounts import GPU, PODS, plus
-from controlplane.cluster.kubernetes.drain_marks import Mark, is_mark, marks
+from controlplane.cluster.kubernetes.drain_marks import Mark, freezes, is_mark, marks
 from controlplane.cluster.kubernetes.quantity import amount
 from controlplane.cluster.kubernetes.resources import disk_bytes, request_of
 from controlplane.errors import Problem
@@ -42,6 +42,7 @@ class Node:
         images: full names of the images that it has; its kubelet reports only the largest ones.
         architecture: as images name it; empty if it does not report it.
         marks: what says that it will go.
+        freezes: whether its machine stands still for a moment, now or soon, and goes on then.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Node:
     images: frozenset[str] = frozenset()
     architecture: str = ""
     marks: tuple[Mark, ...] = ()
+    freezes: bool = False
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
@@ -80,6 +82,7 @@ class Node:
             images=frozenset(str(name) for one in status.get("images") or () for name in one.get("names") or ()),
             architecture=str((status.get("nodeInfo") or {}).get("architecture") or ""),
             marks=marks(node),
+            freezes=freezes(node),
         )
 
     def lasting(self) -> Self:

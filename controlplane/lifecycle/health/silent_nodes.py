@@ -1,13 +1,15 @@
 """``SilentNodes``: ends what is on a node that has gone, without waiting until the cluster takes it for lost.
 
 A node whose kubelet is silent may run on, and so may its sandboxes. So they are tried, from here and through a gateway:
-while one of them answers, none is ended. What is not known (no gateway can be asked) ends nothing.
+while one of them answers, none is ended. What is not known (no gateway can be asked, there is nothing to try) ends
+nothing. A machine that stands still for 30 s (its host is maintained, or it moves to another one) is not gone: tries go
+on until it would have answered again, and a renewal stops them.
 """
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -22,10 +24,25 @@ from controlplane.store import StoreLostError, UnreadableRecordError
 LOOK_EVERY_S: Final = 2.0
 # A sidecar that is there answers within milliseconds.
 ANSWERS_WITHIN_S: Final = 3.0
-# Of a node's sandboxes: when so many are tried twice, and none answers, there is no node.
+# Of a node's sandboxes: when so many are tried in several rounds, and none answers, there is no node.
 TRIED: Final = 8
-ROUNDS: Final = 2
+ROUNDS: Final = 3
+# From the first of these rounds to the last. A node is silent 20 s after its last renewal, and may have begun to stand
+# still 10 s after it: one that does so for 30 s is awake when it is tried last.
+TRIED_FOR_S: Final = 20.0
 AT_ONCE: Final = 16
+
+
+class _Tries(NamedTuple):
+    """Rounds in a row in which nothing on a node has answered."""
+
+    first_s: float  # when the first one began, by the loop's clock
+    rounds: int
+    lasted_s: float = 0.0  # until the last one began
+
+    @property
+    def enough(self) -> bool:
+        return self.rounds >= ROUNDS and self.lasted_s >= TRIED_FOR_S
 
 
 class SilentNodes:
@@ -43,7 +60,7 @@ class SilentNodes:
         self._nodes = nodes
         self._store = store
         self._ledger = ledger
-        self._rounds: dict[str, int] = {}  # rounds in a row in which nothing on a node has answered
+        self._tries: dict[str, _Tries] = {}
         self._log = structlog.get_logger("silent nodes")
 
     async def run(self) -> None:
@@ -66,15 +83,28 @@ class SilentNodes:
             StoreLostError: it has lost its content.
         """
         silent = self._nodes.silent()
-        self._rounds = {node: count for node, count in self._rounds.items() if node in silent}
-        for node in silent:
-            there = await self._records(self._nodes.sandboxes(node))
-            if there and not await self._answers([one for one in there if one.state in UP][:TRIED]):
-                self._rounds[node] = self._rounds.get(node, 0) + 1
-            else:
-                self._rounds.pop(node, None)
-            if self._rounds.get(node, 0) >= ROUNDS and node in self._nodes.silent():
-                await self._end(node, there)
+        self._tries = {node: tries for node, tries in self._tries.items() if node in silent}
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(node: str) -> None:
+            async with free:
+                await self._node(node)
+
+        for failure in filter(None, await asyncio.gather(*map(one, silent), return_exceptions=True)):
+            raise failure
+
+    async def _node(self, node: str) -> None:
+        began_s = asyncio.get_running_loop().time()
+        there = await self._records(self._nodes.sandboxes(node))
+        # Of a start nobody has anything to try yet.
+        some = [one for one in there if one.state in UP][:TRIED]
+        if not some or await self._answers(some):
+            self._tries.pop(node, None)
+            return
+        first_s, rounds, _ = self._tries.get(node, _Tries(began_s, 0))
+        tries = self._tries[node] = _Tries(first_s, rounds + 1, began_s - first_s)
+        if tries.enough and node in self._nodes.silent():
+            await self._end(node, there)
 
     async def _records(self, sandbox_ids: Sequence[str]) -> Sequence[Sandbox]:
         found: list[Sandbox] = []
@@ -87,16 +117,14 @@ class SilentNodes:
         return found
 
     async def _answers(self, some: Sequence[Sandbox]) -> bool:
-        """Whether one of them answers, or it is not known; False without any: of a start nobody has anything yet."""
-        if not some:
-            return False
-        if any(await asyncio.gather(*map(self._here, some))):
-            return True
+        """Whether one of them answers, or it is not known."""
         # A gateway that waits for a sandbox says so only after a while. One that has reached another node meanwhile
         # need not be waited for.
         limit_s = ANSWERS_WITHIN_S if await self._gateways_reach_others() else None
-        told = await asyncio.gather(*(self._there(one, limit_s) for one in some))
-        return any(told) or all(one is None for one in told)
+        here, there = await asyncio.gather(
+            asyncio.gather(*map(self._here, some)), asyncio.gather(*(self._there(one, limit_s) for one in some))
+        )
+        return any(here) or any(there) or all(one is None for one in there)
 
     async def _here(self, sandbox: Sandbox) -> bool:
         try:

@@ -1,10 +1,20 @@
 """What on a node says that it will go, and until when."""
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, SPARE_S, UNBOUNDED_S, marks, own_value
+from controlplane.cluster.kubernetes.drain_marks import (
+    ANNOTATION_DRAIN,
+    SPARE_S,
+    UNBOUNDED_S,
+    freezes,
+    marks,
+    own_value,
+)
+from controlplane.cluster.kubernetes.draining import Draining
 from controlplane.cluster.kubernetes.nodes import Node
 from tests.support.fake_kubernetes import node
 
@@ -79,6 +89,26 @@ def test_scheduled_events_of_azure(kind: str, message: str, name: str, until_ms:
     (mark,) = marks(told(kind, message))
     assert (mark.name, mark.notice_s) == (name, notice_s)
     assert mark.until_ms == (None if until_ms is None else until_ms - SPARE_S * 1000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "status", "still"),
+    [
+        ("VMEventScheduled", "Freeze Scheduled: Mon, 02 Mar 2026 19:01:45 GMT", "True", True),
+        ("FreezeScheduled", "", "True", True),
+        ("VMEventScheduled", "Freeze Scheduled: soon", "False", False),
+        ("VMEventScheduled", "Preempt Scheduled: soon", "True", False),
+        ("RebootScheduled", "no Freeze", "True", False),
+    ],
+)
+def test_a_freeze_is_told_and_its_node_is_silent_to_nobody_who_ends(
+    kind: str, message: str, status: str, *, still: bool
+) -> None:
+    machine = told(kind, message, status=status)
+    assert freezes(machine) is still
+    draining = Draining(Mock(), Mock(), Mock(), Mock(), lambda: frozenset({"n1", "n2"}))
+    draining.see(replace(Node.of(machine), name="n1", marks=()))
+    assert draining.silent() == ({"n2"} if still else {"n1", "n2"})
 
 
 def test_rollboxs_own_mark_names_moment_and_owner() -> None:

@@ -4,13 +4,17 @@ import asyncio
 
 import pytest
 
-from controlplane.errors import Problem
+from controlplane.cluster.kubernetes.node_leases import SILENT_S
+from controlplane.cluster.protocol import Health
 from controlplane.lifecycle import Options
-from tests.support.fake_cluster import FakeCluster
+from controlplane.lifecycle.health.silent_nodes import ANSWERS_WITHIN_S, LOOK_EVERY_S, TRIED_FOR_S
+from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.world import OWNER, SPEC, World, world
 
-# Two rounds of three seconds from here and through a gateway, and the pauses between them.
-SOON_S = 20
+# The rounds in which a node is tried, and the pauses between them.
+SOON_S = TRIED_FOR_S + LOOK_EVERY_S + ANSWERS_WITHIN_S + LOOK_EVERY_S
+# How old the last renewal of a node may be that is about to renew its lease.
+RENEWAL_S = 10
 
 
 async def ends(plane: World) -> dict[str, str]:
@@ -68,16 +72,71 @@ async def test_a_node_that_speaks_again_in_between_has_all_its_time_again(cluste
         assert await ends(plane) == {sandbox: ""}
 
 
-async def test_a_start_there_ends_soon_and_a_pool_starts_another_one_elsewhere(cluster: FakeCluster) -> None:
+class Hanging(FakeSidecars):
+    """What does not answer says nothing at all, as on a machine that stands still."""
+
+    async def health(self, address: str, token: str) -> Health:
+        if address in self.dead:
+            await asyncio.Event().wait()
+        return await super().health(address, token)
+
+
+@pytest.mark.parametrize("age_s", [0.1, 5, RENEWAL_S])
+@pytest.mark.parametrize("offset_s", [0, 0.7, 1.9])
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_machine_that_stands_still_for_half_a_minute_loses_nothing(
+    cluster: FakeCluster, age_s: float, offset_s: float, *, hangs: bool
+) -> None:
+    async with world(cluster, Hanging() if hangs else FakeSidecars()) as plane:
+        some = [(await plane.create(OWNER, SPEC)).sandbox.id for _ in range(3)]
+        await asyncio.sleep(offset_s)
+        cut_off(plane, *some)
+        await asyncio.sleep(SILENT_S - age_s)
+        cluster.node_drains.quiet.add("n1")
+        await asyncio.sleep(30 - (SILENT_S - age_s))
+        plane.sidecars.dead.clear()
+        plane.gateways.unreached.clear()
+        # Not even a renewal is heard of.
+        await asyncio.sleep(60)
+        assert set((await ends(plane)).values()) == {""}
+
+
+async def test_a_renewal_stops_the_tries_although_nothing_answers_yet(cluster: FakeCluster) -> None:
+    async with world(cluster, Hanging()) as plane:
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox.id
+        cut_off(plane, sandbox)
+        cluster.node_drains.quiet.add("n1")
+        # In the middle of the last round.
+        await asyncio.sleep(LOOK_EVERY_S + TRIED_FOR_S + ANSWERS_WITHIN_S / 2)
+        cluster.node_drains.quiet.clear()
+        await asyncio.sleep(60)
+        assert await ends(plane) == {sandbox: ""}
+
+
+async def test_several_nodes_are_tried_side_by_side(cluster: FakeCluster) -> None:
+    async with world(cluster, Hanging()) as plane:
+        some = [(await plane.create(OWNER, SPEC)).sandbox.id for _ in range(9)]
+        cluster.nodes.update({one: f"n{number}" for number, one in enumerate(some[1:], 2)})
+        cluster.node_drains.known |= dict.fromkeys(cluster.nodes.values())
+        cluster.node_drains.quiet |= {*cluster.nodes.values()}
+        cut_off(plane, *some[1:])
+        await asyncio.sleep(SOON_S)
+        assert await ends(plane) == {some[0]: "", **dict.fromkeys(some[1:], "node_lost")}
+
+
+async def test_where_nothing_can_be_tried_yet_the_cluster_says_that_the_node_is_gone(cluster: FakeCluster) -> None:
     cluster.ready_s = None
     async with world(cluster) as plane:
         creating = asyncio.create_task(plane.create(OWNER, SPEC))
         await asyncio.sleep(1)
         cluster.node_drains.quiet.add("n1")
-        with pytest.raises(Problem) as lost:
-            async with asyncio.timeout(SOON_S):
-                await creating
-        assert lost.value.code == "node_lost"
+        await asyncio.sleep(90)
+        assert not creating.done()
+        await plane.cluster.get_ready(next(iter(cluster.held)))
+        assert (await creating).sandbox.end is None
+
+
+async def test_a_pool_starts_others_in_the_place_of_those_that_are_gone() -> None:
     cluster = FakeCluster()
     async with world(cluster, options=Options(starts_in_flight=8)) as plane:
         await plane.api("PUT", "/v1/pools/p", body={"template": {"image": "a"}, "min_warm": 2, "max_warm": 2})
