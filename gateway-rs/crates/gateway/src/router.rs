@@ -62,13 +62,18 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
 }
 
 /// Answers one request: sets its id first, renders its problem last.
-pub(crate) async fn answer(metrics: &Metrics, router: Router, mut request: Request) -> Response {
+pub(crate) async fn answer(
+    metrics: &Metrics,
+    ports: &Ports,
+    router: Router,
+    mut request: Request,
+) -> Response {
     let request_id = request_id::ensure(request.headers_mut());
-    let line = (request.method().clone(), request.uri().path().to_owned());
+    let asked = Asked::of(&request, ports);
     let mut response = routed(metrics, router, request).await;
     if let Some(problem) = error::carried(&mut response) {
         metrics.problem(problem.code);
-        log(&line, request_id.to_str().unwrap_or_default(), &problem);
+        log(&asked, request_id.to_str().unwrap_or_default(), &problem);
         response = error::render(&problem, &request_id);
     }
     response.headers_mut().insert(request_id::HEADER, request_id);
@@ -88,9 +93,10 @@ async fn routed(metrics: &Metrics, router: Router, request: Request) -> Response
 }
 
 /// Logs one line per refused request: a warning where the fault is not the caller's.
-fn log((method, path): &(Method, String), request_id: &str, problem: &Problem) {
+fn log(asked: &Asked, request_id: &str, problem: &Problem) {
     let (code, detail) = (problem.code.name(), &problem.detail);
-    let (path, sandbox_id) = loggable(path);
+    let method = &asked.method;
+    let (path, sandbox_id) = asked.loggable();
     match problem.code.fault() {
         Fault::Caller | Fault::Workload => {
             tracing::info!(%method, path, request_id, sandbox_id, code, detail, "request refused")
@@ -101,17 +107,37 @@ fn log((method, path): &(Method, String), request_id: &str, problem: &Problem) {
     }
 }
 
-/// What of a path is logged, and the id of the sandbox in it (empty for none). The path of a request to a sandbox's own
-/// server may hold a secret of its owner: of a port's path what belongs to that server is left out, and all of a path
-/// that is none of the API.
-fn loggable(path: &str) -> (&str, &str) {
-    if !path.starts_with("/v1/") {
-        return ("", "");
+/// What a log line may need of a request.
+struct Asked {
+    method: Method,
+    path: String,
+    /// The sandbox that the host name means; `None` for a request to the gateway itself.
+    named: Option<String>,
+}
+
+impl Asked {
+    fn of(request: &Request, ports: &Ports) -> Self {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        Self { method, path, named: ports.sandbox_named(request) }
     }
-    let sandbox_id =
-        path.strip_prefix("/v1/sandboxes/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let shown = path.find("/http/").filter(|_| path.contains("/ports/")).map_or(path, |end| &path[..end + 5]);
-    (shown, sandbox_id)
+
+    /// What of the path is logged, and the id of the sandbox (empty for none). The path of a request to a sandbox's own
+    /// server may hold a secret of its owner: of a port's path what belongs to that server is left out, and all of a
+    /// path that is none of the API, which none is by a sandbox's host name.
+    fn loggable(&self) -> (&str, &str) {
+        if let Some(sandbox_id) = &self.named {
+            return ("", sandbox_id);
+        }
+        let path = self.path.as_str();
+        if !path.starts_with("/v1/") {
+            return ("", "");
+        }
+        let sandbox_id =
+            path.strip_prefix("/v1/sandboxes/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let shown =
+            path.find("/http/").filter(|_| path.contains("/ports/")).map_or(path, |end| &path[..end + 5]);
+        (shown, sandbox_id)
+    }
 }
 
 /// 200 when this gateway takes new calls, else 503 with the reason.
@@ -141,18 +167,36 @@ async fn unknown_path(request: Request) -> Failure {
 mod tests {
     use axum::body::Body;
 
+    use http::header::HOST;
+
     use super::*;
+    use crate::settings::Settings;
     use crate::settings::tests::settings;
 
     #[test]
     fn a_log_names_the_sandbox_and_nothing_that_belongs_to_its_own_server() {
-        assert_eq!(loggable("/v1/sandboxes/sb-1/exec"), ("/v1/sandboxes/sb-1/exec", "sb-1"));
-        assert_eq!(loggable("/v1/sandboxes"), ("/v1/sandboxes", ""));
-        assert_eq!(
-            loggable("/v1/sandboxes/sb-1/ports/80/http/reset/SECRET"),
-            ("/v1/sandboxes/sb-1/ports/80/http", "sb-1")
-        );
-        assert_eq!(loggable("/reset/SECRET"), ("", ""));
+        let domain = Some("p.example.com".to_owned());
+        let gateway = Arc::new(Gateway::new(Settings { ports_domain: domain, ..settings() }).unwrap());
+        let ports = Ports::from_ref(&gateway);
+        let own = "/v1/sandboxes/sb-2/SECRET";
+        for (host, path, logged) in [
+            ("gateway", "/v1/sandboxes/sb-1/exec", ("/v1/sandboxes/sb-1/exec", "sb-1")),
+            ("gateway", "/v1/sandboxes", ("/v1/sandboxes", "")),
+            (
+                "gateway",
+                "/v1/sandboxes/sb-1/ports/80/http/reset/SECRET",
+                ("/v1/sandboxes/sb-1/ports/80/http", "sb-1"),
+            ),
+            ("gateway", "/reset/SECRET", ("", "")),
+            ("80-sb-1.p.example.com", own, ("", "sb-1")),
+            ("no-port.p.example.com", own, ("", "")),
+        ] {
+            let by_header = Request::get(path).header(HOST, host).body(Body::empty()).unwrap();
+            let by_authority = Request::get(format!("http://{host}{path}")).body(Body::empty()).unwrap();
+            for request in [by_header, by_authority] {
+                assert_eq!(Asked::of(&request, &ports).loggable(), logged, "{host} {path}");
+            }
+        }
     }
 
     #[tokio::test]
@@ -161,9 +205,9 @@ mod tests {
         async fn broken() -> &'static str {
             panic!("for the test")
         }
-        let (gateway, router) = (Gateway::new(settings()).unwrap(), Router::new().fallback(broken));
+        let (gateway, router) = (Arc::new(Gateway::new(settings()).unwrap()), Router::new().fallback(broken));
         let request = Request::get("/v1").body(Body::empty()).unwrap();
-        let response = answer(gateway.metrics(), router, request).await;
+        let response = answer(gateway.metrics(), &Ports::from_ref(&gateway), router, request).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
         assert_eq!(gateway.metrics().panics.get(), 1);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::FromRef as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::drain::Drain;
 use crate::gateway::Gateway;
 use crate::http::Peer;
+use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
 use preface::{Protocol, Replayed};
@@ -63,6 +65,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Server {
     metrics: Arc<Metrics>,
     drain: Drain,
+    ports: Ports,
     router: Router,
     places: Arc<Semaphore>,
     connections: TaskTracker,
@@ -79,6 +82,7 @@ impl Server {
 
     fn with_places(gateway: &Arc<Gateway>, places: usize) -> Arc<Self> {
         Arc::new(Self {
+            ports: Ports::from_ref(gateway),
             router: router::router(gateway),
             metrics: Arc::clone(gateway.metrics()),
             drain: gateway.drain().clone(),
@@ -200,7 +204,7 @@ impl Server {
         peer: Peer,
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
         request.extensions_mut().insert(peer);
-        Ok(router::answer(&self.metrics, self.router.clone(), request.map(Body::new)).await)
+        Ok(router::answer(&self.metrics, &self.ports, self.router.clone(), request.map(Body::new)).await)
     }
 }
 

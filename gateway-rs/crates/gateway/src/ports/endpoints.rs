@@ -3,7 +3,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
@@ -67,10 +67,7 @@ pub(crate) async fn by_host(
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let Some(domain) = &ports.domain else { return Ok(next.run(request).await) };
-    let named = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let host = named.or(request.uri().authority().map(|authority| authority.as_str())).unwrap_or_default();
-    match Place::of_host(host, request.uri().path(), domain)? {
+    match ports.named(&request)? {
         Some(place) => proxy(ports, request, place).await,
         None => Ok(next.run(request).await),
     }
