@@ -1,7 +1,8 @@
 """Which recorded copies go, however much room the private registry has. Pure."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 
 from controlplane.images.budget import YOUNG_MS, Budget, StoredImage, plan_removal
 from controlplane.images.stored import RegistryImage
@@ -16,8 +17,9 @@ def plan_recorded(
     """The names of those that go.
 
     That is what no verdict names, since starts of nobody are given it: a later list has taken its place, or no sandbox
-    has started from it. And of an owner that has more than it may, what was not used for the longest time. Nothing goes
-    that is needed, or that was made or used lately: a sandbox may yet be started from it for its verdict.
+    has started from it. And of an owner that has more than it may, what was not used for the longest time: equal lists
+    of several owners give one copy, which goes so only if all of them have more than they may. Nothing goes that is
+    needed, or that was made or used lately: a sandbox may yet be started from it for its verdict.
 
     Args:
         images: what the registry has, by name.
@@ -32,16 +34,26 @@ def plan_recorded(
         for name, one in entries.items()
         if not recorded[name].offered and not one.named_by and now_ms >= one.last_used_ms + YOUNG_MS
     }
-    for own in _by_owner(recorded).values() if limit_bytes else ():
-        left = [entries[name] for name in own if name not in goes]
+    for own in _too_much(recorded, entries, goes, limit_bytes) if limit_bytes else ():
+        left = [one for one in own if one.digest not in goes]
         plan = plan_removal(left, Budget.of(limit_bytes), now_ms)
         goes |= dict.fromkeys(one.digest for one in plan.removals)
     return [*goes]
 
 
-def _by_owner(recorded: Mapping[str, RegistryImage]) -> Mapping[str, Iterable[str]]:
+def _too_much(
+    recorded: Mapping[str, RegistryImage], entries: Mapping[str, StoredImage], goes: Container[str], limit_bytes: int
+) -> list[list[StoredImage]]:
+    """What each owner with too much has; what is also another one's who has not stays."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name, one in recorded.items():
-        for owner in one.owners:
+        for owner in one.owners if name not in goes else ():
             found[owner].append(name)
-    return found
+    over = {owner for owner, own in found.items() if _bytes(entries[name] for name in own) > limit_bytes}
+    shared = {name for name, one in recorded.items() if not over.issuperset(one.owners)}
+    kept = {name: replace(entries[name], named_by=["another owner"]) for name in shared}
+    return [[kept.get(name, entries[name]) for name in own] for owner, own in found.items() if owner in over]
+
+
+def _bytes(entries: Iterable[StoredImage]) -> int:
+    return sum({part: size for one in entries for part, size in one.parts.items()}.values())

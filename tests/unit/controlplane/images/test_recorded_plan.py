@@ -44,6 +44,15 @@ def test_of_an_owner_that_has_too_much_the_least_used_go() -> None:
     assert goes(0, **mine, **other) == []
 
 
+def test_what_several_owners_have_goes_only_if_all_of_them_have_too_much() -> None:
+    shared = {"shared": image("a", "b", used_ms=0, offered=True)}
+    mine = {f"m{one}": image("a", used_ms=OLD - one, offered=True) for one in range(5)}
+    others = {f"o{one}": image("b", used_ms=OLD - one, offered=True) for one in range(5)}
+    # b has not, so a loses only what is its own.
+    assert goes(51, **shared, **mine) == ["m4", "m3", "m2"]
+    assert goes(51, **shared, **mine, **others)[0] == "shared"
+
+
 def test_what_goes_anyway_is_not_too_much() -> None:
     mine = {"superseded": image("a", size=40), "offered": image("a", size=20, offered=True)}
     assert goes(50, **mine) == ["superseded"]
