@@ -22,6 +22,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/prometheus/client_golang/prometheus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
@@ -189,7 +190,8 @@ func (w *world) refusing(what func(*http.Request) bool) {
 func (w *world) throughGate() {
 	w.t.Helper()
 	key := gatetest.New(w.t)
-	made, err := gate.New(w.server.Listener.Addr().String(), key.Certificate, authn.Anonymous, w.server.Client().Transport)
+	metrics := gate.NewMetrics(prometheus.NewRegistry())
+	made, err := gate.New(w.server.Listener.Addr().String(), key.Certificate, authn.Anonymous, w.server.Client().Transport, metrics)
 	if err != nil {
 		w.t.Fatal(err)
 	}

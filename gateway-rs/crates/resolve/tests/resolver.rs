@@ -119,6 +119,7 @@ fn opened(port: u32) -> Update {
         owner: "alice".to_owned(),
         ports_revision: 1,
         public_ports: vec![routes::PublicPort { port, token: "opens it".to_owned() }],
+        draining_at_ms: 0,
     };
     let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
     let body = Some(routes::update::Body::Delta(delta));

@@ -44,6 +44,7 @@ fn ports(revision: u64, public: &[(u32, &str)]) -> Update {
         owner: "alice".to_owned(),
         ports_revision: revision,
         public_ports: public.collect(),
+        draining_at_ms: 0,
     };
     let delta = routes::Delta { routes: vec![route], ends: Vec::new() };
     let message =
