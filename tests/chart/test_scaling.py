@@ -61,7 +61,8 @@ def test_what_is_declared_is_what_the_control_plane_reads() -> None:
 def test_rights_are_those_that_it_needs_and_a_dry_run_changes_nothing() -> None:
     assert rules(scaled(CAPI)) == [
         ("ClusterRole", "", ("nodes",), ("patch",)),
-        ("Role", "capi", ("machinedeployments",), ("get", "patch")),
+        ("Role", "capi", ("machinedeployments",), ("get",)),
+        ("Role", "capi", ("machinedeployments/scale",), ("patch",)),
         ("Role", "capi", ("machines",), ("get", "patch", "list")),
     ]
     assert rules(scaled(CAPI, more=("scaling.dryRun=true",))) == [
@@ -122,3 +123,17 @@ def test_of_a_node_it_changes_the_cordon_and_its_own_label_alone() -> None:
     first = policy["spec"]["validations"][0]["expression"]
     assert "key == 'rollbox.dev/leaving'" in first
     assert {one["name"] for one in policy["spec"]["variables"]} == {"before", "after", "labelsBefore", "labels"}
+
+
+def test_of_a_machine_it_changes_its_mark_alone() -> None:
+    def policies(*more: str) -> list[Manifest]:
+        found = of_kind(scaled(CAPI, more=more), "ValidatingAdmissionPolicy")
+        return [one for one in found if one["metadata"]["name"].endswith("-machines")]
+
+    (policy,) = policies()
+    spec = policy["spec"]
+    assert spec["matchConstraints"]["resourceRules"][0]["resources"] == ["machines"]
+    assert "object.spec == oldObject.spec" in spec["validations"][0]["expression"]
+    assert "key == 'cluster.x-k8s.io/delete-machine'" in spec["validations"][1]["expression"]
+    for none in ("scaling.dryRun=true", "admissionPolicy.enabled=false", "scaling.clusterApi.kubeconfigSecret=other"):
+        assert policies(none) == []

@@ -1,8 +1,8 @@
 """``ClusterApi``: a node pool that is a MachineDeployment of Cluster API (cluster.x-k8s.io).
 
-More nodes: its ``spec.replicas``. Fewer: the machines are marked first, by the annotation that Cluster API deletes by,
-then there are fewer replicas, so that its controller takes the marked ones. A change of the replicas names the version
-by which it was decided.
+More nodes: its replicas, by ``scale``. Fewer: the machines are marked first, by the annotation that Cluster API deletes
+by, then there are fewer replicas, so that its controller takes the marked ones. A change of the replicas names the
+version by which it was decided.
 """
 
 import contextlib
@@ -102,7 +102,8 @@ class ClusterApi:
 
     async def _replicas(self, pool: NodePool, group: Group, replicas: int) -> None:
         change = {"metadata": {"resourceVersion": group.version}, "spec": {"replicas": replicas}}
-        await changed(self._client, await self._path(pool), change, pool)
+        # Not the MachineDeployment itself, by whose template machines could be given anything.
+        await changed(self._client, f"{await self._path(pool)}/scale", change, pool)
 
     async def _path(self, pool: NodePool) -> str:
         name = pool.group.split("/")[1]

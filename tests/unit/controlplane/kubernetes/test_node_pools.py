@@ -85,7 +85,7 @@ async def test_more_are_asked_for_by_the_version_that_was_read() -> None:
     api = ClusterApi(client(played))
     await api.ask(CAPI, await api.look(CAPI), 5, 0)
     change = {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 5}}
-    assert played.patches == [(f"{BASE}/machinedeployments/workers", change)]
+    assert played.patches == [(f"{BASE}/machinedeployments/workers/scale", change)]
 
 
 async def test_machines_are_marked_first_and_marks_that_were_left_are_taken_away() -> None:
@@ -99,7 +99,10 @@ async def test_machines_are_marked_first_and_marks_that_were_left_are_taken_away
     assert played.patches == [
         (f"{BASE}/machines/m2", {"metadata": {"annotations": {DELETE_FIRST: None}}}),
         (f"{BASE}/machines/m1", {"metadata": {"annotations": {DELETE_FIRST: "rollbox"}}}),
-        (f"{BASE}/machinedeployments/workers", {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}}),
+        (
+            f"{BASE}/machinedeployments/workers/scale",
+            {"metadata": {"resourceVersion": "7"}, "spec": {"replicas": 2}},
+        ),
     ]
 
 
@@ -108,7 +111,7 @@ MARKED = {DELETE_FIRST: "rollbox"}
 
 async def test_marks_are_taken_off_again_if_the_replicas_cannot_be_changed() -> None:
     played = managed(machine("m1", "n1"), machine("m2", "n2"))
-    played.refused[f"{BASE}/machinedeployments/workers"] = 409
+    played.refused[f"{BASE}/machinedeployments/workers/scale"] = 409
     api = ClusterApi(client(played))
     with pytest.raises(Problem, match="has changed since it was looked at"):
         await api.remove(CAPI, await api.look(CAPI), [Machine("m1", "n1")])
@@ -124,7 +127,7 @@ async def test_machines_that_go_already_are_not_counted_twice_and_keep_their_mar
     await api.remove(CAPI, await api.look(CAPI), [Machine("m1", "n1"), Machine("m2", "n2")])
     assert [(path.rsplit("/")[-1], body.get("spec")) for path, body in played.patches] == [
         ("m2", None),
-        ("workers", {"replicas": 1}),
+        ("scale", {"replicas": 1}),
     ]
 
 
@@ -150,7 +153,7 @@ async def test_a_group_of_another_autoscaler_and_a_version_that_is_not_known_are
 
 async def test_a_change_that_came_between_is_a_conflict() -> None:
     played = managed()
-    played.refused[f"{BASE}/machinedeployments/workers"] = 409
+    played.refused[f"{BASE}/machinedeployments/workers/scale"] = 409
     api = ClusterApi(client(played))
     with pytest.raises(Problem) as refused:
         await api.ask(CAPI, await api.look(CAPI), 5, 0)
