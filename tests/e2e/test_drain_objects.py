@@ -46,6 +46,8 @@ async def test_a_budget_refuses_evictions_and_no_delete(stack: Installed, client
         await client.create(IMAGE, memory="128Mi") as sandbox,
     ):
         await until(lambda: _counted(stack))
+        # Of a pod that the kubelet has not told to run yet, Kubernetes asks no budget.
+        await until(lambda: _runs(stack, sandbox.id))
         with pytest.raises(RuntimeError, match="disruption budget"):
             await _evict(stack, sandbox.id)
         assert (await sandbox.exec("echo on")).stdout == "on\n"
@@ -69,6 +71,11 @@ async def test_requests_of_our_accounts_match_our_flow_schema(stack: Installed, 
         uid = (await kubectl("get", "flowschema", name, "-o", "jsonpath={.metadata.uid}")).strip()
         await until(lambda: _matches(_account(stack, part), uid))
         assert not await _matches(_account(stack, "nobody"), uid)
+
+
+async def _runs(stack: Installed, sandbox_id: str) -> bool:
+    (pod,) = await objects("pods", sandbox_id, "-n", stack.sandboxes)
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in pod["status"].get("conditions", ()))
 
 
 def _account(stack: Installed, part: str) -> str:
