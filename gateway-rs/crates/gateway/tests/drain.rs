@@ -153,8 +153,9 @@ async fn serving(rig: &Rig) -> (Child, SocketAddr) {
     loop {
         let line = lines.next_line().await.unwrap().unwrap();
         if line.contains("started") {
-            let (_, address) = line.split_once("address=").unwrap();
-            let address = address.split(' ').next().unwrap().parse().unwrap();
+            // A log line is JSON where nobody looks at a terminal.
+            let (_, address) = line.split_once("\"address\":\"").unwrap();
+            let address = address.split('"').next().unwrap().parse().unwrap();
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return (child, address);
         }
