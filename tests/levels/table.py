@@ -122,12 +122,19 @@ PURE = (
     "unit/test_docstrings.py",
     "unit/test_lint.py",
 )
-UNIT = ("unit/sdk", "unit/levels", "unit/structure", "unit/test_import_circles.py", "unit/test_rust_sources.py")
+UNIT = (
+    "unit/sdk",
+    "unit/levels",
+    "unit/structure",
+    "unit/test_import_circles.py",
+    "unit/test_rust_sources.py",
+    "unit/test_image_build.py",
+)
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
     Level("generated", (Plain(_python("contract/generate.py", "--check")),), budget_s=15, fresh_s=60),
     Level("setup", (Plain(_make("setup")),), budget_s=120, fresh_s=600),
-    Level("pure", (Pytest(PURE, workers=2),), budget_s=45, fresh_s=45),
+    Level("pure", (Pytest(PURE, workers=2),), budget_s=60, fresh_s=60),
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
     Level("contract", (Pytest(("contract",), workers=2),), budget_s=150, fresh_s=180),
     Level("rust", (Rust(), Pytest(("rust",))), budget_s=120, fresh_s=300, why_not=_why_no_cargo),
