@@ -30,6 +30,8 @@ BARE = STATE / "bare"
 CONTAINERD_SOCKET = RUN / "containerd/containerd.sock"
 # Of the two processes that mount images lazily; images of this beginning, and no others, are.
 SNAPSHOTTER_SOCKET = RUN / "snapshotter/snapshotter.sock"
+# Where its two processes tell their metrics.
+SNAPSHOTTER_METRICS, MOUNTS_METRICS = "127.0.0.1:9810", "127.0.0.1:9811"
 MOUNTS_SOCKET = RUN / "snapshotter/mounts.sock"
 
 NODE = "rollbox-node-0"

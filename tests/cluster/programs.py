@@ -15,8 +15,10 @@ from tests.cluster.layout import (
     HERE,
     LOGS,
     MOUNTED_LAZILY,
+    MOUNTS_METRICS,
     MOUNTS_SOCKET,
     NODE,
+    SNAPSHOTTER_METRICS,
     SNAPSHOTTER_SOCKET,
     STATE,
 )
@@ -58,8 +60,8 @@ def _snapshotter(name: str, verb: str, socket: Path) -> Program:
         "ROOT": str(STATE / "snapshotter"),
         "REGISTRIES": str(ETC / "certs.d"),
         "TRUSTED": ",".join(MOUNTED_LAZILY),
-        "METRICS": "127.0.0.1:9810",
-        "MOUNTS_METRICS": "127.0.0.1:9811",
+        "METRICS": SNAPSHOTTER_METRICS,
+        "MOUNTS_METRICS": MOUNTS_METRICS,
     }
     command = (program("snapshotter", "rollbox-snapshotter"), verb)
     extra = {f"ROLLBOX_SNAPSHOTTER_{setting}": value for setting, value in told.items()}

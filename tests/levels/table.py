@@ -165,7 +165,26 @@ LEVELS = (
         fresh_s=1800,
     ),
     # Every panel's queries and every alert, by Prometheus' own tool.
-    Level("observability", (Pytest(("observability",)),), budget_s=30, fresh_s=30, why_not=why_no_prometheus),
+    Level(
+        "observability",
+        (Pytest(("observability/test_dashboards.py", "observability/test_rules.py")),),
+        budget_s=30,
+        fresh_s=30,
+        why_not=why_no_prometheus,
+    ),
+    # The same panels on the real stack, under a load. Its release is its own.
+    Level(
+        "observability-cluster",
+        (Pytest(("observability/live",)),),
+        budget_s=300,
+        fresh_s=1500,
+        why_not=lambda: why_no_prometheus() or why_no_cluster(),
+        setup=(_make("cluster"), ("images/build.sh",)),
+        teardown=((*CLUSTER, "down"),),
+        stands=(*CLUSTER, "status"),
+        stays=((*CLUSTER, "down"),),
+        environ=ON_CLUSTER,
+    ),
     # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
     Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
     _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),
