@@ -59,7 +59,7 @@ async def test_a_machine_deployment_changes_only_by_the_version_that_was_read(cl
             ("workers-2", "node-2"),
             ("workers-3", ""),
         ]
-        # Of an older version: the marks are there, and the replicas as before.
+        # Of an older version: it is refused, and the replicas are as before.
         with pytest.raises(Problem, match="has changed since"):
             await api.remove(of, first, group.machines[:1])
         assert (await api.look(of)).target == 3
