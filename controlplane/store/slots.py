@@ -13,8 +13,9 @@ rule:
 * Whether other nodes have room is seen only when a start that avoids nodes is placed. So of these, one at a time goes
   without a node for each ``placement_key``, and one more for each that was placed as preferred; and no more than would
   bring a node to twice its limit. When one comes to a node that it should avoid, it is one at a time again. If that
-  brings the node over its limit, then for all keys, and the starts that the scheduler cannot distinguish from it
-  (those of its key) are held until that node is below its limit again.
+  brings the node over its limit (counting the starts without a node that do not avoid it, which may follow), then for
+  all keys, and the starts that the scheduler cannot distinguish from it (those of its key) are held until that node is
+  below its limit again.
 
 So where only crowded nodes have room, a node gets one start too many for each placement key in use; where other nodes
 have just run out of room, at most as many again as its limit, and one for each key. A start that fits on no node has no
@@ -114,7 +115,7 @@ class Slots:
         if sandbox_id not in self._until:
             if len(self._until) >= limit:
                 return Slot(taken=False)
-            if per_node and (held_by := self._held_by(placement_key, load.starts, per_node)):
+            if per_node and (held_by := self._held_by(placement_key, per_node)):
                 return Slot(taken=False, held_by=held_by)
             if load.unplaced and load.fills_a_node(per_node, avoid):
                 return Slot(taken=False)
@@ -143,9 +144,8 @@ class Slots:
         self._until[sandbox_id] = until_ms
         if sandbox_id not in self._placed or self._placed[sandbox_id].node != node:
             self._placed[sandbox_id] = _Placed(node, now_ms)
-        starts = sum(one.node == node for one in self._placed.values())
         # Not for a start that had no slot (it fitted on no node until one was added): the next ones may fit elsewhere.
-        if sent and per_node and starts > per_node:
+        if sent and per_node and self._may_have(node) > per_node:
             self._held[placement_key] = node
             self._fulfilled.clear()
         elif preference is not None and node in preference.avoid:
@@ -180,9 +180,15 @@ class Slots:
         somewhere = len(avoid) < nodes and not load.doubles_a_node(per_node)
         return somewhere and unplaced <= self._fulfilled[placement_key]
 
-    def _held_by(self, placement_key: str, starts: Counter[str], per_node: int) -> str:
+    def _may_have(self, node: str) -> int:
+        """How many starts the node has, and those without a node that do not avoid it."""
+        here = sum(one.node == node for one in self._placed.values())
+        unplaced = self._until.keys() - self._placed.keys()
+        return here + len(unplaced) - sum(node in one.avoid for one in self._preferences.values())
+
+    def _held_by(self, placement_key: str, per_node: int) -> str:
         node = self._held.get(placement_key, "")
-        if node and starts[node] < per_node:
+        if node and self._may_have(node) < per_node:
             del self._held[placement_key]
             return ""
         return node

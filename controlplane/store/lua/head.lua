@@ -205,6 +205,18 @@ local function starts()
   return on, where, unplaced
 end
 
+-- How many starts the node has, and those without a node that do not avoid it.
+local function may_have(node)
+  local on, _, unplaced = starts()
+  local count = on[node] or 0
+  for _, id in ipairs(unplaced) do
+    local preference = redis.call('HGET', P .. 'preferences', id)
+    local avoids = preference and preference:match('^(.-\n)\n'):find('\n' .. node .. '\n', 1, true)
+    if not avoids then count = count + 1 end
+  end
+  return count
+end
+
 local function intact()
   return redis.call('EXISTS', P .. 'intact') == 1
 end

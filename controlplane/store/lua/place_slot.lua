@@ -10,7 +10,7 @@ redis.call('HDEL', P .. 'preferences', a.id)
 if not sent or redis.call('HGET', P .. 'placed', a.id) ~= a.node then redis.call('HSET', P .. 'came', a.id, a.now) end
 redis.call('ZADD', P .. 'slots', a.until_ms, a.id)
 redis.call('HSET', P .. 'placed', a.id, a.node)
-if sent and a.per_node > 0 and starts()[a.node] > a.per_node then
+if sent and a.per_node > 0 and may_have(a.node) > a.per_node then
   redis.call('HSET', P .. 'held', a.placement_key, a.node)
   -- So that placement keys which are not used again do not accumulate.
   redis.call('PEXPIRE', P .. 'held', HELD_MS)

@@ -66,7 +66,7 @@ local function refusal()
   if redis.call('ZCARD', slots) >= a.limit then return {0} end
   if a.per_node == 0 then return nil end
   local node = redis.call('HGET', P .. 'held', a.placement_key)
-  if node and (on[node] or 0) >= a.per_node then return {0, node} end
+  if node and may_have(node) >= a.per_node then return {0, node} end
   if node then redis.call('HDEL', P .. 'held', a.placement_key) end
   if unplaced == 0 then return nil end
   if unplaced + most(avoid, slowly) >= a.per_node then return {0} end

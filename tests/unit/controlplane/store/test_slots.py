@@ -191,6 +191,30 @@ def test_a_node_whose_starts_take_for_ever_stops_nobody() -> None:
     assert cluster.room["a"] == 100 - PER_NODE
 
 
+def test_a_start_on_a_node_that_it_should_avoid_counts_those_that_may_follow_there() -> None:
+    slots, now_ms = Slots(), 0
+
+    def send(name: str) -> Slot:
+        return slots.take(name, LIMIT, FOR_EVER, now_ms, per_node=PER_NODE, placement_key="k")
+
+    def place(name: str) -> None:
+        slots.place(name, "d", FOR_EVER, now_ms, per_node=PER_NODE, placement_key="k")
+
+    for name in ("sb-0", "sb-1"):
+        assert send(name)
+        place(name)
+    assert send("sb-2").avoid == ()
+    now_ms += SLOW_MS + 1
+    assert send("sb-3").avoid == ("d",)
+    place("sb-3")
+    # The node is only at its limit, but sb-2 avoids no node and may follow.
+    assert send("sb-4") == Slot(taken=False, held_by="d")
+    place("sb-2")
+    for name in ("sb-0", "sb-1"):
+        slots.free(name)
+    assert send("sb-4")
+
+
 @given(st.integers(1, 5), st.lists(st.booleans(), max_size=30))
 def test_without_nodes_only_the_limit_counts(limit: int, frees: list[bool]) -> None:
     slots, held = Slots(), list[str]()
