@@ -319,6 +319,9 @@ async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, t
     with pytest.raises(Problem, match="localhost") as refused:
         await kept.list(f"{HOST}/commits/alice")
     assert refused.value.code == "upstream_timeout"
+    # The callers of the API read it, so the account is not in it.
+    for secret in ("Authorization", "wrong", aiohttp.encode_basic_auth("user", "wrong")):
+        assert secret not in refused.value.detail
     away = PushSettings("localhost:1", tmp_path / "account", None, "localhost:1", tmp_path)
     with pytest.raises(Problem) as failed:
         await KeptImages(PrivateRegistry(HOST), away).list(f"{HOST}/commits/alice")

@@ -7,27 +7,20 @@ asked once.
 
 import asyncio
 import re
-import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
-import aiohttp
-
-from controlplane.cluster.kubernetes.node_agents.registry_account import RegistryAccount, Tokens
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
+from controlplane.cluster.kubernetes.node_agents.registry_session import RegistrySession
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
-from controlplane.errors import Problem
 from controlplane.images import Checkpoint, PrivateRegistry, parse
 from controlplane.settings import PushSettings
 
-WITHIN_S: Final = 60.0
-ASKED_AT_ONCE: Final = 16
 # Of images, and of tags of checkpoints: with ten layers each, 30 MiB.
 MOST_REMEMBERED: Final = 32_768
 _KEPT: Final = re.compile(r"id-([0-9a-f]{64})")
@@ -62,10 +55,9 @@ class KeptImages:
 
     def __init__(self, registry: PrivateRegistry, push: PushSettings) -> None:
         self._registry = registry
-        self._push = push
+        self._session = RegistrySession(push, "what was made of sandboxes")
         self._contents: Remembered[_Content] = Remembered(MOST_REMEMBERED)
         self._checkpoints: Remembered[str] = Remembered(MOST_REMEMBERED)
-        self._tokens: Tokens = Remembered(MOST_REMEMBERED)
 
     async def list(self, folder: str) -> Sequence[CommittedImage]:
         """See ``Cluster.committed_images``.
@@ -76,7 +68,7 @@ class KeptImages:
         Raises:
             Problem: upstream_timeout: the registry does not answer, or does not list what it has.
         """
-        async with self._open() as asked:
+        async with self._session.open() as asked:
             repositories = await asked.repositories(folder.partition("/")[2])
             found = [one for name in repositories for one in await self._of(asked, name)]
         by_layer: dict[str, list[str]] = {}
@@ -93,7 +85,7 @@ class KeptImages:
             Problem: upstream_timeout: the registry does not answer, or does not list what it has.
         """
         found = []
-        async with self._open() as asked:
+        async with self._session.open() as asked:
             for repository in await asked.repositories(self._registry.commits.partition("/")[2]):
                 if not self._registry.has_checkpoints(repository):
                     continue
@@ -112,7 +104,7 @@ class KeptImages:
             Problem: upstream_timeout: the registry does not answer.
         """
         reference = parse(name)
-        async with self._open() as asked:
+        async with self._session.open() as asked:
             return await asked.digest(reference.repository, reference.tag)
 
     async def remove(self, image: CommittedImage) -> None:
@@ -122,7 +114,7 @@ class KeptImages:
             Problem: upstream_timeout: the registry does not answer, or does not remove it.
         """
         path = f"{image.name.partition('/')[2]}/manifests/{image.digest}"
-        async with self._open() as asked:
+        async with self._session.open() as asked:
             await asked.call("DELETE", path, none=(HTTPStatus.NOT_FOUND,))
         # A tag that is listed all the same is asked again.
         repository = image.name.partition("/")[2]
@@ -158,26 +150,6 @@ class KeptImages:
         name = f"{self._registry.host}/{repository}"
         image = CommittedImage(name, tuple(sorted(tags)), digest, content.size_bytes, content.created_at_ms)
         return _Found(image, content.layers)
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[RegistryApi]:
-        # Read each time: the Secret may have been renewed.
-        account = await asyncio.to_thread(self._push.account_file.read_text)
-        username, _, password = account.strip().partition(":")
-        trusted = await asyncio.to_thread(ssl.create_default_context, cafile=self._push.authority_file)
-        async with aiohttp.ClientSession(
-            f"https://{self._push.address}/v2/",
-            connector=aiohttp.TCPConnector(ssl=trusted, limit=ASKED_AT_ONCE),
-            timeout=aiohttp.ClientTimeout(total=WITHIN_S),
-        ) as session:
-            try:
-                known = RegistryAccount(session, username, password, self._push.authority_file, self._tokens)
-                yield RegistryApi(session, known)
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
-                detail = (
-                    f"the private registry {self._push.address} does not tell what was made of sandboxes: {error!r}"
-                )
-                raise Problem("upstream_timeout", detail) from error
 
 
 async def _content(asked: RegistryApi, repository: str, digest: str) -> _Content | None:
