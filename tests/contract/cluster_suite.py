@@ -56,6 +56,11 @@ class ClusterSuite:
         with pytest.raises(Problem, match="unsupported"):
             cluster.check(spec)
 
+    async def test_no_device_is_promised(self, cluster: Cluster) -> None:
+        with pytest.raises(Problem, match=r"no sandbox gets a GPU.*docs/gpu\.md") as refused:
+            cluster.check(SandboxSpec(image="a", gpu=1))
+        assert (refused.value.code, refused.value.details["option"]) == ("unsupported", "gpu")
+
     def test_a_cluster_says_what_isolates(self, cluster: Cluster) -> None:
         what = cluster.describe()
         assert what.isolation

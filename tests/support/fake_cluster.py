@@ -29,6 +29,7 @@ from controlplane.cluster import (
     SandboxNode,
     Started,
 )
+from controlplane.cluster.devices import refuse_gpu
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
@@ -124,6 +125,7 @@ class FakeCluster:
         return Description("engine", "fake", "1", "runc", "shares the kernel", "none", 512, commits=self.commits)
 
     def check(self, spec: SandboxSpec) -> None:
+        refuse_gpu(spec)
         if spec.cpu_millicores.limit > 64_000:
             raise Problem("unsupported", "cpu_millicores.limit is more than 64000", option="cpu_millicores.limit")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
@@ -47,10 +48,10 @@ class Machine:
         Raises:
             Problem: unsupported, naming the option.
         """
+        refuse_gpu(spec)
         lazy = "lazy" if spec.pull == "lazy" else ""
         foreign = {
             "disk_bytes": spec.disk_bytes,
-            "gpu": spec.gpu,
             "node_selector": spec.node_selector,
             "pull": lazy,
         }

@@ -13,6 +13,7 @@ import structlog
 
 from controlplane.capacity import Amounts, Room
 from controlplane.clock import Clock, SystemClock
+from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.kubernetes import isolation, lazy
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
@@ -242,6 +243,7 @@ class KubernetesCluster:
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
+        refuse_gpu(spec)
         isolation.check_pids(spec, self._what)
         self._fleet.check(spec, [*self._nodes.all, *self._may_come])
         lazy.check(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))

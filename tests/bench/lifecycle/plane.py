@@ -18,6 +18,7 @@ from typing import Any
 import controlplane.__main__ as program
 from controlplane.api import serve
 from controlplane.capacity import NOTHING, Amounts
+from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.protocol import (
     NO_LAYERS,
     Boot,
@@ -74,6 +75,7 @@ class PlayedCluster:
 
     def check(self, spec: SandboxSpec) -> None:
         """Nodes of any size are offered, but for what no node has."""
+        refuse_gpu(spec)
         if spec.cpu_millicores.limit > MOST_MILLICORES:
             raise Problem(
                 "unsupported", f"cpu_millicores.limit is more than {MOST_MILLICORES}", option="cpu_millicores"

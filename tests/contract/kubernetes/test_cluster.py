@@ -50,6 +50,15 @@ async def first_death(cluster: KubernetesCluster) -> tuple[str, str, str]:
         return one.sandbox_id, one.cause, one.detail
 
 
+async def test_a_node_that_has_devices_gives_none_to_a_sandbox(api: FakeKubernetes, opener: Opener) -> None:
+    devices = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "8"}
+    await api.put(NODES, node(allocatable=devices, capacity=devices))
+    async with opener() as cluster:
+        with pytest.raises(Problem, match="no sandbox gets a GPU"):
+            cluster.check(SandboxSpec(image="a", gpu=1))
+        cluster.check(SPEC)
+
+
 async def test_what_fails_for_a_moment_is_asked_again(api: FakeKubernetes, cluster: KubernetesCluster) -> None:
     api.faults = [
         Fault("POST", "/pods", 429, "TooManyRequests", headers={"Retry-After": "1"}),

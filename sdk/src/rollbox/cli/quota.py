@@ -69,7 +69,7 @@ def set_(
     sandboxes: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes at one time.")] = None,
     cpu: Annotated[str | None, typer.Option(metavar="CORES|none", help="Cores, as requested: 64 or 500m.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE|none", help="Memory, as requested: 256Gi.")] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="N|none", help="Whole devices.")] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="N|none", help="Whole devices; no sandbox gets one yet.")] = None,
     starting: Annotated[str | None, typer.Option(metavar="N|none", help="Sandboxes that are not ready yet.")] = None,
     commits: Annotated[
         str | None, typer.Option(metavar="SIZE|none", help="Images that are made of sandboxes: 100Gi.")

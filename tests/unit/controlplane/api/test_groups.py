@@ -81,7 +81,7 @@ async def test_a_part_has_the_problem_in_its_place() -> None:
 
 async def test_other_parameters_are_a_conflict_and_take_nothing_from_the_first(plane: World) -> None:
     first = ids(await put(plane, count=2))
-    answer = await put(plane, count=4, sandbox={"gpu": 1})
+    answer = await put(plane, count=4, sandbox={"pids_limit": 64})
     assert answer.code == "conflict"
     assert sorted(await live(plane)) == sorted(first)
 

@@ -122,13 +122,13 @@ async def test_who_hangs_up_in_the_line_gets_nothing_and_leaves_nothing(plane: W
 
 
 async def test_a_refusal_names_limit_use_owner_and_knob(plane: World) -> None:
-    await put(plane, "alice", sandboxes=1, gpu=1)
+    await put(plane, "alice", sandboxes=1, cpu_millicores=500)
     await plane.api("POST", "/v1/sandboxes", body=IMAGE)
     answer = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, "start_timeout_ms": 1000})
     assert (answer.status, answer.code) == (429, "quota_exceeded")
     facts = {"limit": "1", "used": "1", "owner": "alice", "knob": "rollbox quota set alice --sandboxes N"}
     assert facts.items() <= answer.json["details"].items()
-    greedy = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, "gpu": 2})
+    greedy = await plane.api("POST", "/v1/sandboxes", body={**IMAGE, "cpu_millicores": {"request": 600, "limit": 600}})
     assert (greedy.code, greedy.json["details"]["for_good"]) == ("quota_exceeded", "true")
 
 

@@ -243,8 +243,11 @@ async def test_the_answer_says_whether_it_was_warm_and_why_not() -> None:
     async with pooled() as plane:
         warm = await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image})
         assert (warm.json["source"], warm.json["cold_reason"]) == ("warm", "")
-        cold = await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image, "gpu": 1})
-        assert (cold.json["source"], cold.json["cold_reason"]) == ("cold", f"pool p keeps {SPEC.image} with other gpu")
+        cold = await plane.api("POST", "/v1/sandboxes", body={"image": SPEC.image, "pids_limit": 64})
+        assert (cold.json["source"], cold.json["cold_reason"]) == (
+            "cold",
+            f"pool p keeps {SPEC.image} with other pids_limit",
+        )
 
 
 async def test_options_that_a_pool_cannot_bind_late_start_cold_and_say_so() -> None:

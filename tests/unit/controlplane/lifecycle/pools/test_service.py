@@ -63,8 +63,8 @@ async def test_creates_are_counted_by_how_they_were_served(plane: World) -> None
     wishes = [
         SandboxSpec(image=IMAGE, env={"A": "1"}),
         SandboxSpec(image=IMAGE),
-        SandboxSpec(image=IMAGE, gpu=1),
-        SandboxSpec(image=IMAGE, gpu=2),
+        SandboxSpec(image=IMAGE, pids_limit=64),
+        SandboxSpec(image=IMAGE, pids_limit=65),
         SandboxSpec(image="other"),
     ]
     for number, wish in enumerate(wishes):
