@@ -51,6 +51,7 @@ class _Seen:
         lost: ids of machines whose nodes are not waited for any more.
         awaited: machines whose nodes are.
         coming: nodes that were asked for, are not there and are waited for.
+        gone: of those that were asked for, how many have lost their nodes.
         told_target: what a provider that removes by itself works towards, whatever was asked for.
     """
 
@@ -62,6 +63,7 @@ class _Seen:
     lost: frozenset[str] = frozenset()
     awaited: Sequence[Machine] = ()
     coming: int = 0
+    gone: int = 0
     told_target: int = 0
 
     @property
@@ -181,8 +183,8 @@ class Decisions:
         one.lost = lost.see(machines, {node.name for node in one.nodes}, there, within_s, now_ms)
         one.awaited = [machine for machine in machines if machine.node not in there and machine.id not in one.lost]
         # Beyond the target are those that a provider removes already.
-        gone = max(0, len(one.lost) - max(0, len(machines) - one.group.target))
-        one.coming = max(0, min(one.group.target, one.pool.most) - len(there) - gone)
+        one.gone = max(0, len(one.lost) - max(0, len(machines) - one.group.target))
+        one.coming = max(0, min(one.group.target, one.pool.most) - len(there) - one.gone)
         pace.see(len(there), one.coming, 1000 * within_s, now_ms)
         if failed := next((machine for machine in one.awaited if machine.failed), None):
             pace.failed(f"{failed.id}: {failed.failed}", now_ms)
@@ -195,7 +197,7 @@ class Decisions:
         paused = pace.paused(now_ms)
         closed = f"cannot be asked: {one.trouble}" if one.trouble else f"pauses: {pace.trouble}" if paused else ""
         expected = 0 if pace.late else one.coming - sum(bool(machine.failed) for machine in one.awaited)
-        return PoolState(one.pool, _size(one), one.target, max(0, expected), closed)
+        return PoolState(one.pool, _size(one), one.target, max(0, expected), one.gone, closed)
 
     def _steps(self, one: _Seen, planned: PoolPlan, now_ms: int) -> Sequence[Step]:
         if one.trouble:

@@ -58,6 +58,7 @@ class PoolState:
         size: what a new node of it has for sandboxes.
         target: for how many nodes its provider was asked.
         coming: how many of these are not there yet and expected.
+        gone: how many of these have lost their nodes: they count to the maximum, and not to the minimum.
         closed: why no node of it is asked for now; empty: some may be.
     """
 
@@ -65,6 +66,7 @@ class PoolState:
     size: Amounts
     target: int = 0
     coming: int = 0
+    gone: int = 0
     closed: str = ""
 
 
@@ -174,11 +176,12 @@ def _of(state: PoolState, nodes: Sequence[PoolNode], used: set[str], packed: Poo
     """The plan of a pool by what was packed, within its minimum."""
     more, spare_coming = packed.more, packed.spare_coming
     back = [one.name for one in nodes if one.leaving and one.name in used]
-    staying = state.target - sum(one.leaving for one in nodes) + len(back)
+    staying = state.target - state.gone - sum(one.leaving for one in nodes) + len(back)
     if (lacking := state.pool.least - staying - more) > 0:
         again = [one.name for one in nodes if one.leaving and one.name not in back][:lacking]
         back += again
-        more += 0 if state.closed else lacking - len(again)
+        may = 0 if state.closed else max(0, state.pool.most - state.target - more)
+        more += min(lacking - len(again), may)
     # What is there is kept rather than what is coming.
     can_go = max(0, staying + more - state.pool.least)
     spare_coming = min(spare_coming, can_go)

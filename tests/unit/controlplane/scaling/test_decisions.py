@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -185,6 +187,20 @@ def test_a_scaler_that_begins_with_lost_machines_waits_once_and_goes_on() -> Non
     assert len(pauses) == 3  # none, for what failed, and for what was late
     (step,) = world.decisions.turn([Demand(BIG, 2, "waiting")], [dead], {"a": group}, 10_000_000).steps
     assert told(step) == "asks for 4 nodes: 1 more for 2 that wait"
+
+
+def test_a_minimum_is_of_nodes_and_not_of_machines_that_have_lost_theirs() -> None:
+    world = Played([replace(pool(most=3), least=2)])
+    both = [SeenNode(name, SIZE, {"pool": "a"}) for name in ("n", "m")]
+    group = Group(2, [Machine("n", "n"), Machine("m", "m")])
+    assert not world.decisions.turn([], both, {"a": group}, 1_000).steps
+    # One node is gone. Its machine stays at the provider.
+    (step,) = world.decisions.turn([], both[:1], {"a": group}, 6_000).steps
+    assert told(step) == "asks for 3 nodes: 1 more for its minimum"
+    asked = Group(3, [*group.machines, Machine("o")])
+    assert not world.decisions.turn([], both[:1], {"a": asked}, 11_000).steps
+    # The maximum is one of machines: with both lost there is no room for a second one.
+    assert not world.decisions.turn([], [], {"a": asked}, 16_000).steps
 
 
 def test_a_machine_whose_node_is_there_and_empty_and_never_ready_is_removed() -> None:

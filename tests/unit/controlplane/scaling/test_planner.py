@@ -61,6 +61,15 @@ def test_a_minimum_is_kept_and_asked_for() -> None:
     assert (found.pools["a"].spare, found.pools["a"].spare_coming) == ((), 2)
 
 
+def test_machines_without_their_nodes_are_no_part_of_a_minimum_and_are_one_of_the_maximum() -> None:
+    found = plan([], [node("n", may_go=True)], [state(least=2, target=2, gone=1)])
+    assert (found.pools["a"].spare, found.pools["a"].more) == ((), 1)
+    assert plan([], [], [state(least=2, most=3, target=2, gone=2)]).pools["a"].more == 1
+    # What sandboxes need is counted once for both.
+    found = plan([Demand(BIG, 2, "waiting")], [node("n", 0, sandboxes=2)], [state(least=2, target=2, gone=1)])
+    assert found.pools["a"].more == 1
+
+
 def test_a_leaving_node_that_is_needed_comes_back_before_one_is_asked_for() -> None:
     nodes = [node("n", 0, sandboxes=9), node("l", may_go=True, leaving=True)]
     found = plan([Demand(BIG, 2, "waiting")], nodes, [state(target=2)])
