@@ -50,17 +50,35 @@ class BlockerBody(BaseModel):
     for_good: bool
 
 
+class ProspectBody(BaseModel):
+    """What a node pool may bring for the run.
+
+    Attributes:
+        nodes: asked for and not there, or still to be asked for.
+        sandboxes: how many of the run have room on them.
+        within_s: how long a node may take.
+        why: why none comes at present; empty: they may.
+    """
+
+    pool: str
+    nodes: int
+    sandboxes: int
+    within_s: int
+    why: str
+
+
 class PreflightBody(BaseModel):
     """What becomes of the run.
 
     Attributes:
         fits: all of it can run together now.
         may_have: so many of it can run together now.
-        may_have_alone: so many when nothing else runs.
+        may_have_alone: so many when nothing else runs, and all nodes have come that may.
         warm: ready in pools for it, now; others may claim them first.
         requests: what each of its sandboxes has set aside of its limits, in words.
         image: on the machines (``here``), in its registry (``elsewhere``), or not known before it is pulled.
         estimate_ms: until those that may be had are ready; null: not known yet.
+        nodes_may_come: by node pool; empty: nothing adds nodes here, or none that takes the run.
     """
 
     fits: bool
@@ -73,6 +91,7 @@ class PreflightBody(BaseModel):
     needs: list[NeedBody]
     blockers: list[BlockerBody]
     estimate_ms: int | None
+    nodes_may_come: list[ProspectBody]
 
 
 @router.post("/preflight", summary="What a run needs against quota, capacity, image and policies; starts nothing")
@@ -105,4 +124,8 @@ async def preflight(run: PreflightRequest, service: Service, owner: Owner) -> Pr
         needs=needs,
         blockers=blockers,
         estimate_ms=forecast.estimate_ms,
+        nodes_may_come=[
+            ProspectBody(pool=one.pool, nodes=one.nodes, sandboxes=one.sandboxes, within_s=one.within_s, why=one.why)
+            for one in forecast.may_come
+        ],
     )

@@ -3,5 +3,6 @@
 from controlplane.scaling.kinds import Kind
 from controlplane.scaling.node_pool import NodePool, node_pools
 from controlplane.scaling.options import ScalingOptions
+from controlplane.scaling.prospect import Prospect
 
-__all__ = ["Kind", "NodePool", "ScalingOptions", "node_pools"]
+__all__ = ["Kind", "NodePool", "Prospect", "ScalingOptions", "node_pools"]

@@ -7,6 +7,7 @@ from typing import Final
 from controlplane.errors import TABLE, Code, Problem
 from controlplane.lifecycle.admission.queue.verdict import TOTAL, TOTAL_KNOB, amount, knob
 from controlplane.model import RESOURCES, Limits, Usage
+from controlplane.scaling import Prospect
 
 # A resource that a sandbox holds only until it is ready: its limit slows a run down, but does not bound it.
 _PASSING: Final = "starting"
@@ -32,6 +33,7 @@ class Facts:
         starts_at_once: how many starts can be under way at once.
         start_ms: how long a start takes; None: not known yet.
         refused: why no such sandbox can be created at all.
+        may_come: the nodes that node pools may bring for the run.
     """
 
     owner: str
@@ -48,6 +50,7 @@ class Facts:
     giving: int = 0
     room_left: str = ""
     refused: Sequence[Problem] = ()
+    may_come: Sequence[Prospect] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class Need:
         used: of it, now.
         limit: 0 = none.
         places: how many of the run's sandboxes it allows now; None = any number.
-        most: how many it allows when nothing else of the owner's (for shared limits: of any owner's) runs.
+        most: how many it allows when nothing else of the owner's (for shared limits: of any owner's) runs, and all
+            nodes have come that may.
     """
 
     resource: str
@@ -94,6 +98,7 @@ class Forecast:
         may_have: how many can run together now.
         most: how many could if nothing else ran.
         estimate_ms: the time until ``may_have`` sandboxes are ready; None: not known.
+        may_come: the nodes that node pools may bring for the run, whether or not it needs them.
     """
 
     fits: bool
@@ -104,6 +109,7 @@ class Forecast:
     needs: Sequence[Need]
     blockers: Sequence[Blocker]
     estimate_ms: int | None
+    may_come: Sequence[Prospect] = ()
 
 
 def forecast(facts: Facts) -> Forecast:
@@ -114,7 +120,7 @@ def forecast(facts: Facts) -> Forecast:
     may_have = 0 if facts.refused else _least(facts.count, [need.places for need in needs])
     most = 0 if facts.refused else _least(facts.count, [need.most for need in needs])
     estimate_ms = None if may_have == 0 else _estimate_ms(facts, may_have)
-    return Forecast(not blockers, facts.count, may_have, most, facts.warm, needs, blockers, estimate_ms)
+    return Forecast(not blockers, facts.count, may_have, most, facts.warm, needs, blockers, estimate_ms, facts.may_come)
 
 
 def _quota_needs(facts: Facts) -> list[Need]:
@@ -136,7 +142,7 @@ def _shared_needs(facts: Facts) -> list[Need]:
         # There may be more warm sandboxes than the total, if that was lowered meanwhile.
         needs.append(Need(TOTAL, facts.count, facts.in_all, total, places, max(total, places)))
     if facts.room is not None and facts.room_when_empty is not None:
-        most = max(facts.room_when_empty, facts.room + facts.warm)
+        most = max(facts.room_when_empty, facts.room + facts.warm) + sum(one.sandboxes for one in facts.may_come)
         used = max(0, facts.room_when_empty - facts.room)
         needs.append(Need(CAPACITY, facts.count, used, facts.room_when_empty, facts.room + facts.warm, most))
     return needs
@@ -145,8 +151,7 @@ def _shared_needs(facts: Facts) -> list[Need]:
 def _shortage(facts: Facts, need: Need) -> Blocker:
     for_good = need.most is not None and need.most < facts.count
     if need.resource == CAPACITY:
-        detail = f"{need.places} of {facts.count} fit now, {need.most} when no other sandbox runs: {facts.room_left}"
-        return Blocker("capacity_unavailable", detail, TABLE["capacity_unavailable"].hint, for_good)
+        return _no_room(facts, need, for_good)
     if need.resource == TOTAL:
         detail = f"this needs {facts.count} sandboxes; {need.used} of at most {need.limit} are in use here"
         return Blocker("capacity_unavailable", detail, f"Have {TOTAL_KNOB} raised, or run fewer.", for_good)
@@ -155,6 +160,15 @@ def _shortage(facts: Facts, need: Need) -> Blocker:
         f"and uses {amount(need.resource, need.used)}"
     )
     return Blocker("quota_exceeded", detail, f"An operator raises it: {knob(facts.owner, need.resource)}", for_good)
+
+
+def _no_room(facts: Facts, need: Need, for_good: bool) -> Blocker:
+    alone = max(facts.room_when_empty or 0, need.places or 0)
+    detail = f"{need.places} of {facts.count} fit now, {alone} when no other sandbox runs: {facts.room_left}"
+    said = "; ".join([detail, *(one.words() for one in facts.may_come)])
+    # What a pool that pauses would bring is counted; of one that has told nothing it is not known.
+    for_good = for_good and not any(one.passes and not one.nodes for one in facts.may_come)
+    return Blocker("capacity_unavailable", said, TABLE["capacity_unavailable"].hint, for_good)
 
 
 def _refusal(problem: Problem) -> Blocker:

@@ -1,7 +1,7 @@
 """Collects the input of a preflight: quotas, use, warm sandboxes and the cluster's capacity."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.model import UP, SandboxSpec, State, Usage
+from controlplane.scaling import Prospect
 
 # From how many of the last starts the time of a start is estimated.
 STARTS: Final = 64
@@ -72,13 +73,16 @@ class Preflight:
         if ready and transition.before is not None and "total" in after.timings_ms:
             self._starts_ms.append(max(0, after.timings_ms["total"] - after.timings_ms.get("queue", 0)))
 
-    async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
+    async def forecast(
+        self, owner: str, spec: SandboxSpec, count: int, may_come: Sequence[Prospect] = ()
+    ) -> tuple[Forecast, ImageState]:
         """The preflight of a run, and where its image is.
 
         Args:
             owner: the owner of the run.
             spec: the spec of each of its sandboxes.
             count: how many run at the same time.
+            may_come: the nodes that node pools may bring for them.
 
         Raises:
             Problem: upstream_timeout, the store does not answer.
@@ -103,6 +107,7 @@ class Preflight:
             starts_at_once=min(self._at_once, self._cluster.starts_at_once()),
             start_ms=round(median(self._starts_ms)) if self._starts_ms else None,
             refused=refused,
+            may_come=may_come,
         )
         return forecast(facts), image
 

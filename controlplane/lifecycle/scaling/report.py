@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
+from controlplane.capacity import Amounts
+from controlplane.capacity.amounts import fits
+from controlplane.scaling import NodePool, Prospect
 from controlplane.scaling.decisions import Decision, told
 from controlplane.scaling.planner import Unplaced
 
@@ -37,6 +40,12 @@ class PoolLine:
     wanted: int
     why: str
     paused_until_ms: int
+
+    def may_come(self, now_ms: int) -> tuple[int, str]:
+        """How many nodes are coming or may be asked for, and why none is asked for at a time (Unix ms)."""
+        seconds = -(-(self.paused_until_ms - now_ms) // 1000)
+        more = self.most - self.wanted - self.leaving
+        return self.coming + max(0, more), f"it pauses for another {seconds} s" if seconds > 0 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,28 @@ class ScalerReport:
             one.name: {what: getattr(one, what) for what in ("ready", "coming", "leaving", "wanted", "most")}
             for one in self.pools
         }
+
+    def prospects(
+        self, pools: Sequence[NodePool], request: Amounts, selector: Mapping[str, str], now_ms: int
+    ) -> Sequence[Prospect]:
+        """What may come for one kind of sandbox, of each pool whose nodes take it; of a dry run nothing.
+
+        Args:
+            pools: the declared ones.
+            request: what one sandbox of the kind requests.
+            selector: of its nodes.
+            now_ms: the time (Unix ms).
+        """
+        if self.dry_run:
+            return ()
+        lines = {one.name: one for one in self.pools}
+        found = []
+        for pool in pools:
+            if pool.takes(selector) and fits(pool.size, request):
+                line = lines.get(pool.name)
+                nodes, pause = (None, "") if line is None else line.may_come(now_ms)
+                found.append(Prospect.of(pool, request, nodes, pause))
+        return found
 
     def text(self) -> str:
         """As it is kept."""

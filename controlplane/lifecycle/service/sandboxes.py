@@ -1,7 +1,7 @@
 """``Sandboxes``: what the API asks for, in terms of owners, specs and keys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -23,6 +23,7 @@ from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
+from controlplane.scaling import Prospect
 from controlplane.telemetry import Levels
 
 # Of one owner's creates that wait, in one answer.
@@ -160,7 +161,13 @@ class Sandboxes:
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""
-        return await self._core.preflight.forecast(owner, spec, count)
+        return await self._core.preflight.forecast(owner, spec, count, await self._prospects(spec))
+
+    async def _prospects(self, spec: SandboxSpec) -> Sequence[Prospect]:
+        if self._options.scaling is None or (report := await self.scaling()) is None:
+            return ()
+        request, now_ms = self._deps.cluster.request(spec), self._deps.clock.now_ms()
+        return report.prospects(self._options.scaling.pools, request, spec.node_selector, now_ms)
 
     def mint(self, sandbox: Sandbox) -> Token:
         """A token for this sandbox."""

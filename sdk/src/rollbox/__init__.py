@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rollbox.pool import Pool, PoolFailure
     from rollbox.prefetch import Prefetch
     from rollbox.process import ExecSummary, Gap, OutputStream, Process, Processes, StdinWriter
-    from rollbox.quota import Blocker, Need, Place, Preflight, Quota, QuotaLimits
+    from rollbox.quota import Blocker, Need, NodesToCome, Place, Preflight, Quota, QuotaLimits
     from rollbox.record import DeleteReport, End, SandboxList, SandboxRecord
     from rollbox.recording.tails import Tail
     from rollbox.report.run_report import RunReport
@@ -92,6 +92,7 @@ __all__ = [
     "NodeImage",
     "NodePool",
     "NodeRoom",
+    "NodesToCome",
     "Outcome",
     "OutputStream",
     "Place",
@@ -165,6 +166,7 @@ _MODULES = {
     "NodeImage": "image",
     "NodePool": "capacity",
     "NodeRoom": "capacity",
+    "NodesToCome": "quota",
     "Outcome": "batch",
     "OutputStream": "process",
     "Place": "quota",

@@ -127,17 +127,36 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesToCome:
+    """What a node pool may bring for a run.
+
+    Attributes:
+        nodes: asked for and not there yet, or still to be asked for.
+        sandboxes: how many of the run have room on them.
+        within_s: how many seconds a node may take to come.
+        why: why none comes at present; empty: they may.
+    """
+
+    pool: str
+    nodes: int = 0
+    sandboxes: int = 0
+    within_s: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Preflight:
     """The result of a preflight check. A snapshot: nothing is reserved.
 
     Attributes:
         fits: whether all sandboxes of the run can run together now.
         may_have: how many of them can run together now.
-        may_have_alone: how many when nothing else runs.
+        may_have_alone: how many when nothing else runs, and all nodes have come that may.
         warm: how many ready ones pools have for it.
         image: "here" (on the machines), "elsewhere" (in its registry), or "unknown" before it is pulled.
         requests: what each sandbox of the run has set aside of its limits, in words; empty: not told.
         estimate_ms: until `may_have` of them are ready; None: not known yet.
+        nodes_may_come: what the installation may add for it, by node pool; empty: nothing, or it is not told.
     """
 
     fits: bool
@@ -150,6 +169,7 @@ class Preflight:
     blockers: list[Blocker] = field(default_factory=list)
     estimate_ms: int | None = None
     requests: str = ""
+    nodes_may_come: list[NodesToCome] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Preflight:
@@ -157,6 +177,7 @@ class Preflight:
         parts = {
             "needs": [_read(Need, one) for one in body.get("needs", ())],
             "blockers": [_read(Blocker, one) for one in body.get("blockers", ())],
+            "nodes_may_come": [_read(NodesToCome, one) for one in body.get("nodes_may_come", ())],
         }
         return _read(cls, {**body, **parts})
 

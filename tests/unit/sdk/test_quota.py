@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from rollbox import Client, QuotaLimits, sync
 from rollbox.cli.app import app
 from rollbox.errors import CapacityUnavailable, InvalidArgument, QuotaExceeded
-from rollbox.quota import limits_body
+from rollbox.quota import NodesToCome, limits_body
 from tests.support.gateway_fake import FakeGateway
 
 PLACE = {"position": 1, "idempotency_key": "k", "labels": {"sample": "7"}, "waits_for": "sandboxes"}
@@ -83,6 +83,14 @@ async def test_a_preflight_asks_as_a_create_would(fake: FakeGateway, client: Cli
     assert (asked["count"], asked["sandbox"]["gpu"], asked["sandbox"]["env"]) == (16, 1, {"A": "b"})
     with pytest.raises(InvalidArgument):
         await client.preflight("python:3.12", 0)
+
+
+async def test_a_preflight_tells_which_nodes_may_come(fake: FakeGateway, client: Client) -> None:
+    told = {"pool": "general", "nodes": 4, "sandboxes": 100, "within_s": 600, "why": "", "of": "a later version"}
+    fake.quotas.foresight = {**SHORT, "blockers": [NO_ROOM], "nodes_may_come": [told]}
+    found = await client.preflight("python:3.12", 960)
+    assert found.nodes_may_come == [NodesToCome("general", 4, 100, 600)]
+    assert found.to_json()["nodes_may_come"][0]["sandboxes"] == 100
 
 
 async def test_what_is_in_the_way_is_raised_as_a_create_would_raise_it(fake: FakeGateway, client: Client) -> None:

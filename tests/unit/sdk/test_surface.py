@@ -40,6 +40,7 @@ def test_the_door_lists_exactly_these_names() -> None:
         "NodeImage",
         "NodePool",
         "NodeRoom",
+        "NodesToCome",
         "Outcome",
         "OutputStream",
         "Place",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from controlplane.errors import Problem
 from controlplane.lifecycle.preflight.arithmetic import Facts, forecast
 from controlplane.model import Limits, Quota, Usage
+from controlplane.scaling import NodePool, Prospect
 
 EACH = Usage(1, 500, 1 << 30, 0, 1)
 FREE = Facts(
@@ -76,6 +77,37 @@ def test_the_nodes_and_the_installation_are_capacity() -> None:
     assert [(one.code, one.for_good) for one in found.blockers] == [("capacity_unavailable", True)] * 2
     assert (found.may_have, found.most) == (650, 700)
     assert found.blockers[1].detail == ("650 of 960 fit now, 700 when no other sandbox runs: node a has 0.3 cpu left")
+
+
+def test_nodes_that_may_come_are_told_and_make_it_a_matter_of_time() -> None:
+    full = replace(FREE, count=100, room=0, room_when_empty=0, room_left="there is no node")
+    assert forecast(full).blockers[0].for_good
+    coming = Prospect("general", 4, 120, 600)
+    found = forecast(replace(full, may_come=[coming]))
+    assert (found.fits, found.may_have, found.most, found.may_come) == (False, 0, 100, [coming])
+    (blocker,) = found.blockers
+    assert (blocker.code, blocker.for_good) == ("capacity_unavailable", False)
+    assert blocker.detail == (
+        "0 of 100 fit now, 0 when no other sandbox runs: there is no node; node pool general may bring 4 nodes with "
+        "room for 120, within 600 s each"
+    )
+    few = forecast(replace(full, may_come=[replace(coming, sandboxes=60)]))
+    assert (few.most, few.blockers[0].for_good) == (60, True)
+
+
+def test_pools_that_bring_nothing_say_why() -> None:
+    full = replace(FREE, count=100, room=0, room_when_empty=0, room_left="there is no node")
+    pool = NodePool("general", "grpc", "general", (4_000, 1 << 33, 1 << 40, 0, 110), 0, 10)
+    request = (1_000, 1 << 30, 0, 0, 1)
+    said = {
+        0: ("node pool general: has its maximum of 10 nodes", True),
+        None: ("node pool general: its scaler has told nothing yet", False),
+        30: ("node pool general may bring 30 nodes with room for 120, but it pauses for another 9 s", False),
+    }
+    for nodes, (words, for_good) in said.items():
+        one = Prospect.of(pool, request, nodes, "it pauses for another 9 s" if nodes else "")
+        (blocker,) = forecast(replace(full, may_come=[one])).blockers
+        assert (blocker.detail.split("; ")[1], blocker.for_good) == (words, for_good)
 
 
 def test_unclaimed_ones_of_other_templates_give_way() -> None:

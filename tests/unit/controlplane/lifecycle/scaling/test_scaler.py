@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from controlplane.capacity import Room
 from controlplane.errors import Problem
@@ -149,6 +150,35 @@ async def test_of_two_replicas_one_scales_and_both_tell_of_it() -> None:
                 assert told is not None
                 assert [one.name for one in told.pools] == ["a"]
             await created
+
+
+async def test_a_preflight_tells_which_nodes_may_come() -> None:
+    async def asked(made: World, count: int) -> dict[str, Any]:
+        wish = {"sandbox": SPEC.model_dump(mode="json", exclude_defaults=True), "count": count}
+        told: dict[str, Any] = (await made.api("POST", "/v1/preflight", body=wish)).json
+        return told
+
+    async with plane(scaled(pool(most=3), pool("b", price=9, most=1), pool("zone", most=9))) as (made, _):
+        await asyncio.sleep(6)
+        told = await asked(made, 4)
+        assert [(one["pool"], one["nodes"], one["sandboxes"]) for one in told["nodes_may_come"]] == [
+            ("a", 3, 6),
+            ("b", 1, 2),
+            ("zone", 9, 18),
+        ]
+        assert (told["fits"], told["may_have"], told["may_have_alone"]) == (False, 0, 4)
+        (blocker,) = told["blockers"]
+        assert not blocker["for_good"]
+        assert "node pool a may bring 3 nodes with room for 6" in blocker["detail"]
+        assert (await asked(made, 27))["blockers"][0]["for_good"]
+        # What has come is what fits now, and no longer what may come.
+        await made.create(OWNER, SPEC)
+        told = await asked(made, 4)
+        assert (told["may_have"], told["nodes_may_come"][0]["nodes"]) == (1, 2)
+    async with plane(scaled(pool(), dry_run=True)) as (made, _):
+        await asyncio.sleep(6)
+        told = await asked(made, 4)
+        assert (told["nodes_may_come"], told["blockers"][0]["for_good"]) == ([], True)
 
 
 def test_a_report_of_another_version_is_none() -> None:
