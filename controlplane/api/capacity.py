@@ -207,7 +207,7 @@ class CapacityBody(BaseModel):
         free: of all nodes that take starts, together.
         fits: how many more sandboxes of the default size.
         sandboxes: on all nodes.
-        waiting: the first hundred of ``waiting_in_all``; others may wait at other control planes.
+        waiting: the first hundred of ``waiting_in_all``, those at the control plane that answers first.
         pending_pods: how many starts of each control plane may have pods that fit nowhere; 0: no node can be added.
         scaling: what the scaler does; null: this installation has none.
     """
@@ -227,7 +227,7 @@ class CapacityBody(BaseModel):
 @router.get("/capacity", summary="What is free on the nodes, and what waits for room (operators)")
 async def capacity(service: Service, operator: Operator) -> CapacityBody:
     """True of this moment. How many of a run fit says ``/v1/preflight``, to every owner."""
-    seen = service.capacity()
+    seen = await service.capacity()
     scaling = await service.scaling()
     waiting = [WaitingStart.of(*one) for one in seen.waiting[:MOST_WAITING]]
     return CapacityBody(

@@ -19,7 +19,8 @@ from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.scaling.census import Census, OnNode
 from controlplane.lifecycle.scaling.report import ScalerReport
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.lifecycle.starting.without_node import without_node
+from controlplane.model import Sandbox, SandboxSpec
 from controlplane.scaling import Kind, NodePool, ScalingOptions
 from controlplane.scaling.decisions import Decisions, told
 from controlplane.scaling.growth import Growth
@@ -34,7 +35,6 @@ NOTE: Final = "scaler"
 NOTE_MS: Final = 60_000
 # ``end.by`` of idle sandboxes whose node goes.
 BY: Final = "scaler"
-_UNREADY: Final = (State.REQUESTED, State.QUEUED, State.STARTING)
 _STEPS: Final[Mapping[type[Step], ScalerStep]] = {
     Ask: "ask",
     Cordon: "cordon",
@@ -114,7 +114,7 @@ class Scaler:
         if room is None or not room.known:
             return  # nobody tells what is free: nothing can be decided
         await self._look()
-        waiting = await self._unready()
+        waiting = await without_node(self._store, self._cluster, self._clock.now_ms())
         now_ms = self._clock.now_ms()
         demands = self._demands(waiting, now_ms)
         decision = self._decisions.turn(demands, self._nodes(), self._groups, now_ms)
@@ -160,15 +160,6 @@ class Scaler:
             self._log.exception("a node provider could not be read", node_pool=pool.name)
             self._metrics.provider_failed(pool.name, "internal")
             self._groups[pool.name] = f"{type(error).__name__} while it was read"
-
-    async def _unready(self) -> Sequence[Sandbox]:
-        """The starts of all replicas that have no pod on a node."""
-        counts = await self._store.counts()
-        if not any(counts.get(state) for state in _UNREADY):
-            return ()
-        now_ms = self._clock.now_ms()
-        found = await self._store.find(None, {}, _UNREADY)
-        return [one for one in found if not self._node_of(one.id) and one.start_by_ms > now_ms]
 
     def _demands(self, waiting: Sequence[Sandbox], now_ms: int) -> Sequence[Demand]:
         census, live = self.census, self.census.live(waiting)

@@ -21,6 +21,7 @@ from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
+from controlplane.lifecycle.starting.without_node import without_node
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.scaling import Prospect
@@ -139,9 +140,16 @@ class Sandboxes:
         unplaced = self._core.starter.unplaced(owner)
         return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first, unplaced)
 
-    def capacity(self) -> Capacity:
-        """What is free on the nodes, and what waits for room at this replica, of all owners."""
-        return capacity(self._deps.cluster, self._core.starter, self._options.pending_pods)
+    async def capacity(self) -> Capacity:
+        """What is free on the nodes, and what waits for room, of all owners and at all replicas.
+
+        Raises:
+            Problem: the store does not answer.
+        """
+        core, cluster = self._core, self._deps.cluster
+        waiting = await without_node(core.store, cluster, self._deps.clock.now_ms())
+        here = core.starts.tasks.keys()
+        return capacity(cluster, core.starter, waiting, here=here, pending_pods=self._options.pending_pods)
 
     def filled(self, spec: SandboxSpec) -> tuple[SandboxSpec, str]:
         """The spec with what is set aside where it gives limits alone, and that in words."""

@@ -142,7 +142,7 @@ class Capacity:
         free: of all nodes that take starts, together.
         fits: how many more sandboxes of the default size.
         sandboxes: how many of this installation are on all nodes.
-        waiting: the first hundred of `waiting_in_all`, at the control plane that answered.
+        waiting: the first hundred of `waiting_in_all`, those at the control plane that answered first.
         pending_pods: how many starts of each control plane may have pods that fit nowhere; 0: no node can be added.
         scaling: what the scaler does; None: the installation has none.
     """

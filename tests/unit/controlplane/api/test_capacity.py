@@ -8,6 +8,8 @@ from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB, Range
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster
+from tests.support.shared_store import SharedMemory
+from tests.support.virtual_time import VirtualClock
 from tests.support.world import OTHER_KEY, OWNER, SPEC, world
 
 GIB = 1 << 30
@@ -42,6 +44,34 @@ async def test_operators_see_nodes_and_what_waits_of_all_owners() -> None:
         assert (pending["pending"], queued["pending"]) == (True, False)
         assert "Insufficient cpu" in pending["why"]
         assert "node a has 0.55 cpu left; each needs 0.9 cpu" in queued["why"]
+        for one in waiting:
+            one.cancel()
+
+
+async def test_what_waits_is_told_by_every_replica() -> None:
+    core, room = SharedMemory(VirtualClock()), Room()
+    room.set_node(NodeRoom("a", (1000, 2 * GIB, GIB, 0, 10)))
+    room.replace([("kube-system/x", "a", (350, 0, 0, 0, 1))])
+    cluster, options = FakeCluster(room=room), Options(starts_in_flight=8, pending_pods=1)
+    async with (
+        world(cluster, options=options, store=core.view("a")) as a,
+        world(cluster, options=options, store=core.view("b")) as b,
+    ):
+        waiting = [asyncio.create_task(a.create("bob", LARGE)) for _ in range(2)]
+        await asyncio.sleep(1)
+        here, there = [(await one.api("GET", "/v1/capacity")).json for one in (a, b)]
+        assert (here["waiting_in_all"], there["waiting_in_all"]) == (2, 2)
+        assert {one["sandbox_id"] for one in here["waiting"]} == {one["sandbox_id"] for one in there["waiting"]}
+        assert all(one["why"].endswith("; it waits at another control plane") for one in there["waiting"])
+        assert sorted(one["why"].partition(":")[0] for one in there["waiting"]) == [
+            "no node has room for it now",
+            "no node takes it",
+        ]
+        # What fits is under way, and does not wait for room.
+        small = asyncio.create_task(b.create(OWNER, SPEC))
+        await asyncio.sleep(0.01)
+        assert (await a.api("GET", "/v1/capacity")).json["waiting_in_all"] == 2
+        await small
         for one in waiting:
             one.cancel()
 
