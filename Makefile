@@ -7,6 +7,7 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/rollbox
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS := build/docs-env
 RUSTC := $(shell rustc --version 2>/dev/null | tr ' ()' '---')
 # Compiled artefacts are shared by all checkouts, by compiler version: see setup/sources.sh.
 export CARGO_TARGET_DIR ?= $(CACHE)/cargo/$(RUSTC)
@@ -15,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image demo test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image demo docs test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -117,6 +118,16 @@ fuzz: setup ## property tests with thousands of examples; then the decoders of f
 
 upgrade: venv build redis ## an upgrade from the control plane of another checkout (CHECKOUT=DIR) and back, both versions on one Redis, under load
 	$(BIN)/python -m tests.upgrade $(CHECKOUT)
+
+docs: $(DOCS)/.installed ## build the documentation into build/docs; a broken link fails it
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/mkdocs build --strict
+	@echo "build/docs/index.html"
+
+# An environment of its own: nothing else needs these packages.
+$(DOCS)/.installed: requirements/docs.txt
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/docs.txt
+	touch $@
 
 structure: venv ## print packages, floors, circles, callbacks and the way of three calls, of CHECKOUT or of this one
 	$(BIN)/python -m tests.structure $(CHECKOUT)
