@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-import matplotlib as mpl
-from matplotlib import pyplot
+from latencies import percentiles, plot
+from mutants import Sample
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-
-mpl.use("Agg")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One program to grade: of which problem, which kind of program, and the outcome that is right for it."""
-
-    name: str
-    kind: str
-    program: str
-    expected: str
 
 
 @dataclass(frozen=True)
@@ -84,8 +71,8 @@ class Report:
             "ends": dict(Counter(grade.end for grade in ran)),
             "masked": sum(grade.outcome == "masked" for grade in self.grades),
             "left_behind": self.left_behind,
-            "create_ms": _percentiles([grade.create_ms for grade in ran]),
-            "exec_ms": _percentiles([grade.exec_ms for grade in ran]),
+            "create_ms": percentiles([grade.create_ms for grade in ran]),
+            "exec_ms": percentiles([grade.exec_ms for grade in ran]),
             "wall_s": round(self.wall_s, 2),
         }
 
@@ -93,7 +80,7 @@ class Report:
         """Print the table and unexpected outcomes; write report.json and latency.png into the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.json").write_text(json.dumps(self.numbers(), indent=2) + "\n")
-        self._plot(folder / "latency.png")
+        plot(self.grades, self.wall_s, folder / "latency.png")
         self.console.print(self._table())
         for grade in self.grades:
             if not _right(grade):
@@ -114,34 +101,11 @@ class Report:
         table.add_row("masked: the platform failed", str(numbers["masked"]))
         table.add_row("sandboxes left behind", str(self.left_behind))
         for name in ("create_ms", "exec_ms"):
-            spread = _percentiles([getattr(grade, name) for grade in self.grades if grade.end])
+            spread = percentiles([getattr(grade, name) for grade in self.grades if grade.end])
             table.add_row(f"{name} p50 / p95 / p99", " / ".join(f"{value:.1f}" for value in spread.values()))
         table.add_row("wall time", f"{self.wall_s:.1f} s for {len(self.grades)} sandboxes")
         return table
 
-    def _plot(self, path: Path) -> None:
-        figure, axis = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-        for name, label in (("create_ms", "create: until ready"), ("exec_ms", "exec: the whole program")):
-            values = sorted(getattr(grade, name) for grade in self.grades if grade.end)
-            axis.step(
-                values, [(place + 1) / len(values) * 100 for place in range(len(values))], label=label, where="post"
-            )
-        axis.set(xscale="log", xlabel="milliseconds", ylabel="% of sandboxes", ylim=(0, 100.5))
-        axis.set_title(f"{len(self.grades)} programs, each in a fresh sandbox, {self.wall_s:.0f} s", loc="left")
-        axis.grid(visible=True, which="both", alpha=0.25)
-        axis.legend(loc="lower right", frameon=False)
-        figure.savefig(path, dpi=150)
-        pyplot.close(figure)
-
 
 def _right(grade: Graded) -> bool:
     return grade.outcome == grade.sample.expected
-
-
-def _percentiles(values: list[float]) -> dict[str, float]:
-    """p50, p95 and p99 by nearest rank; 0 when there are none."""
-    ranked = sorted(values)
-    return {
-        f"p{percent}": round(ranked[math.ceil(len(ranked) * percent / 100) - 1], 3) if ranked else 0.0
-        for percent in (50, 95, 99)
-    }

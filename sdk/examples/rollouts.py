@@ -11,32 +11,19 @@ reward is as expected and no sandbox is left.
 """
 
 import argparse
-import ast
 import asyncio
-import gzip
 import json
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-import humaneval
-import software
+from tasks import Task, humaneval_tasks, software_tasks
 
 from rollbox import Batch, LazySandbox, Outcome, Sandbox, SandboxGroup
 
-Policy = Callable[[LazySandbox], Awaitable[float]]
 # With so many scores, good and bad ones among them, a group has a gradient: more samples would be a waste.
 ENOUGH = 3
-
-
-@dataclass(frozen=True)
-class Task:
-    """One prompt: a policy for each sample of its group, and the reward that each must get."""
-
-    name: str
-    policies: tuple[tuple[Policy, float], ...]
 
 
 @dataclass(frozen=True)
@@ -76,50 +63,6 @@ class Tally:
     def advantages(self) -> list[float]:
         """Return what a policy gradient would use: each score against the mean of its group."""
         return [score - sum(group) / len(group) for group in self.scores.values() for score in group]
-
-
-async def talks(_: LazySandbox) -> float:
-    """Answer without calling a tool: no sandbox is ever started."""
-    return 0.0
-
-
-def submits(*programs: str) -> Policy:
-    """Make a policy that runs one program after another and stops at the first that passes."""
-
-    async def play(sandbox: LazySandbox) -> float:
-        for program in programs:
-            if (await sandbox.exec(["python3", "-"], stdin=program, timeout=60)).ok:
-                return 1.0
-        return 0.0
-
-    return play
-
-
-def humaneval_tasks(limit: int) -> list[Task]:
-    """Tasks whose policies solve it in the second try, never solve it, only talk, or hang."""
-    with gzip.open(humaneval.DATA, "rt") as lines:
-        problems: list[dict[str, Any]] = [json.loads(line) for line in lines][:limit]
-    tasks = []
-    for problem in problems:
-        entry = problem["entry_point"]
-        right = problem["prompt"] + problem["canonical_solution"]
-        changed = humaneval.WrongReturns(entry).visit(ast.parse(right))
-        wrong = humaneval.WRONG + ast.unparse(ast.fix_missing_locations(changed))
-        good, bad = (f"{program}\n{problem['test']}\ncheck({entry})\n" for program in (right, wrong))
-        policies = ((submits(bad, good), 1.0), (submits(bad), 0.0), (talks, 0.0), (submits(humaneval.ENDLESS), 0.0))
-        tasks.append(Task(problem["task_id"].replace("/", "-"), policies))
-    return tasks
-
-
-def software_tasks(limit: int) -> list[Task]:
-    """Tasks whose policies repair all bugs, leave the last one, or only talk."""
-    tasks = []
-    for package in software.PACKAGES[:limit]:
-        most = len(package.bugs)
-        repairs = software.repairs
-        policies = ((repairs(package, most), 1.0), (repairs(package, most - 1), 0.0), (talks, 0.0))
-        tasks.append(Task(package.archive, policies))
-    return tasks
 
 
 def supply(tasks: list[Task], tally: Tally, image: str, run: str) -> Iterator[Sample]:

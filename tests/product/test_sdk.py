@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "sdk" / "examples"
 MANY = 3 if ON_CLUSTER else 20
 # Those of the examples that a cluster answers in another way than an engine: each makes a sandbox of its own. What the
 # others do is asked of a cluster by the tests of its part, in a sandbox that they share.
-ON_CLUSTER_TOO = ("quickstart", "ports", "usage")
+ON_CLUSTER_TOO = ("quickstart", "ports", "sockets", "usage")
 
 
 @pytest.fixture
@@ -190,10 +190,9 @@ EXAMPLE_LINES = [
             "public: hello from the sandbox",
             "raw: HTTP/1.0 200 OK",
             "forwarded: hello from the sandbox",
-            "WebSocket: echo message",
-            "UDP: echo datagram",
         ],
     ),
+    ("sockets", ["WebSocket: echo message", "UDP: echo datagram"]),
     (
         "terminal",
         ["rows and columns: 24 80", "['you', '50 132', 'hello you']", "signalled SIGINT"],

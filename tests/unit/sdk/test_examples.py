@@ -45,6 +45,13 @@ async def test_every_solution_passes_and_every_mutant_fails_by_an_assertion(huma
     assert wrong == []
 
 
+def test_every_example_is_short_and_says_what_it_shows() -> None:
+    for example in EXAMPLES.glob("*.py"):
+        text = example.read_text()
+        assert len(text.splitlines()) < 120, example
+        assert text.startswith('"""'), example
+
+
 def test_mutants_are_the_same_each_time(humaneval: Any) -> None:
     assert humaneval.samples(20) == humaneval.samples(20)
 
