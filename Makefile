@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image demo docs test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image demo docs docs-test test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -122,6 +122,9 @@ upgrade: venv build redis ## an upgrade from the control plane of another checko
 docs: $(DOCS)/.installed ## build the documentation into build/docs; a broken link fails it
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/mkdocs build --strict
 	@echo "build/docs/index.html"
+
+docs-test: setup ## run every block of the pages, on the engine; check links, and that the site loads nothing from elsewhere
+	$(BIN)/python -m tests.levels docs
 
 # An environment of its own: nothing else needs these packages.
 $(DOCS)/.installed: requirements/docs.txt

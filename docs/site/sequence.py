@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
-CHARACTER: Final = 7.0
+CHARACTER: Final = 6.4
 LINE: Final = 17
 HEAD: Final = 40
 MARGIN: Final = 12

@@ -164,6 +164,14 @@ LEVELS = (
         budget_s=900,
         fresh_s=1800,
     ),
+    # The site, and every block of the pages. Its packages are installed by `make docs`.
+    Level(
+        "docs",
+        (Plain(_make("docs")), Pytest(("docs",), workers=2)),
+        budget_s=150,
+        fresh_s=300,
+        why_not=why_no_engine,
+    ),
     # Every panel's queries and every alert, by Prometheus' own tool.
     Level(
         "observability",

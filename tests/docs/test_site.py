@@ -1,0 +1,94 @@
+"""The site is built without a warning, loads nothing from elsewhere, and links of all pages lead somewhere."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from docs.site import reference, sequence
+from docs.site.sources import FENCE, LINK
+from tests.docs.blocks import ROOT, pages
+
+ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "sdk/README.md")
+LOADS = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+ENDS = re.compile(r"[^\w\- ]")
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The site, as `make docs` builds it."""
+    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "WARNING" not in done.stderr
+    return ROOT / "build/docs"
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page: of its headings, as code hosts make them, and those that it names itself."""
+    found: set[str] = set()
+    for line in FENCE.sub("", text).splitlines():
+        if heading := re.match(r"#+ (.+)", line):
+            title, _, named = heading[1].partition(" { #")
+            plain = re.sub(r"[`*]|\]\([^)]*\)|\[", "", title).strip().lower()
+            found.add(named.rstrip("} ") if named else ENDS.sub("", plain).replace(" ", "-"))
+    return found | set(re.findall(r'(?:id|name)="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", sorted({*ROOT_PAGES, *pages()}))
+def test_links_of_a_page_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    wrong = []
+    for _, target, anchor, _ in LINK.findall(FENCE.sub("", text)):
+        if ":" in target:
+            continue
+        path = ROOT / posixpath.normpath(posixpath.join(posixpath.dirname(page), target)) if target else ROOT / page
+        whole = path.read_text() if path.suffix == ".md" and path.exists() else ""
+        generated = "<!-- generated:" in whole
+        if not path.exists() or (anchor and whole and not generated and anchor[1:] not in anchors(whole)):
+            wrong.append(target + anchor)
+    assert wrong == []
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert LOADS.findall(page.read_text()) == [], page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import )[\"']?(?:https?:)?//", sheet.read_text()), sheet
+
+
+def test_every_name_of_the_sdk_that_a_reader_meets_is_in_the_reference(site: Path) -> None:
+    text = (site / "reference/sdk.html").read_text()
+    for name in ("Sandbox.create", "Sandbox.exec", "Files.upload_dir", "SandboxGroup.create", "Client.preflight"):
+        assert name.rpartition(".")[2] in text, name
+
+
+def test_every_diagram_is_drawn(site: Path) -> None:
+    for page in pages():
+        drawn = (ROOT / page).read_text().count("```mermaid\nsequenceDiagram")
+        if drawn:
+            built = site / posixpath.relpath(page, "docs").replace(".md", ".html")
+            assert built.read_text().count('class="sequence"') == drawn, page
+
+
+def test_a_diagram_is_read_and_an_unknown_line_is_named() -> None:
+    source = "sequenceDiagram\n  participant A as one\n  participant B"
+    source += "\n  A->>B: calls <x>\n  B-->>A: told\n  Note over A,B: n"
+    diagram = sequence.parse(source)
+    assert diagram.labels == ["one", "B"]
+    assert [step.kind for step in diagram.steps] == ["call", "answer", "note"]
+    assert "calls &lt;x&gt;" in sequence.svg(source)
+    with pytest.raises(ValueError, match="loop"):
+        sequence.parse(source + "\n  loop forever")
+
+
+def test_every_code_and_alert_is_in_the_index() -> None:
+    index, told = reference.table("error-index"), reference.table("errors")
+    for code in reference.codes():
+        assert f"(../reference/errors.md#{code})" in index
+        assert f"{{ #{code} }}" in told
+    for page in (ROOT / "docs/runbooks").glob("*.md"):
+        assert page.stem in reference.table("alerts")
