@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from docs.site import http_api, values
 from docs.site.sources import ROOT
+from tests.docs import blocks
 
 FAULTS: Final = {
     "caller": "your request",
@@ -78,6 +79,7 @@ _TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "errors": errors,
     "error-index": index,
     "alerts": alerts,
+    "blocks": blocks.listing,
     "http-api": http_api.page,
     "chart-values": values.page,
 }
