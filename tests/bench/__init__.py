@@ -1,1 +1,1 @@
-"""What rollbox costs, measured beside a baseline in the same run; records as in ARCHITECTURE.md, section Benchmarks."""
+"""What rollbox costs, measured beside a baseline in the same run; records as in docs/inside/tests.md."""

@@ -2,7 +2,7 @@
 
 Clients create, look and delete; sidecars push to any replica; replicas are killed and replaced, do not hear of what
 others store, and the store is emptied, or restarted without what it acknowledged last. One replica that has heard
-everything of the last seconds is always there: what nobody alive knows may be lost (ARCHITECTURE, "Many replicas"),
+everything of the last seconds is always there: what nobody alive knows may be lost (docs/inside/replicas.md),
 everything else must not be.
 """
 

@@ -22,7 +22,7 @@ from rollbox.cli import app
 from tests.support.gateway_fake import FakeGateway
 
 ROOT = Path(__file__).parents[3]
-TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "sdk/README.md")}
+TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "sdk/README.md", "docs/cli.md")}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAM = "asyncio.run("
 # The names that fragments use without defining them.
@@ -55,10 +55,12 @@ FRAGMENTS = [block for block in blocks("python") if PROGRAM not in block]
 
 def commands() -> list[list[str]]:
     """Return every command line that begins with `rollbox`, also in `NAME=$(...)`, split into words."""
-    lines = [line for block in blocks("") for line in block.splitlines()]
+    lines = [line for block in (*blocks(""), *blocks("sh")) for line in block.splitlines()]
     inline = [found for text in TEXTS.values() for found in re.findall(r"`(rollbox [^`]*--[^`]+)`", text)]
     found = [re.sub(r"^\w+=\$\((.*)\)", r"\1", line) for line in [*lines, *inline]]
-    return [shlex.split(line, comments=True)[1:] for line in found if line.startswith("rollbox ")]
+    return [
+        shlex.split(line.partition(" < ")[0], comments=True)[1:] for line in found if re.match(r"rollbox [a-z]", line)
+    ]
 
 
 def parse(words: list[str]) -> None:

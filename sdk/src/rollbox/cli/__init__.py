@@ -10,7 +10,7 @@ when they run, and the names of types stand in a block for type checkers, except
 evaluates them. `streaming` and `datagrams` are imported by such functions only, so their own imports are at the top.
 
 Help takes under half of the processor time of a command that makes a call (`python -m tests.bench.cli_start`). Of the
-latter two fifths are aiohttp, a fourth asyncio, a sixth Typer. ARCHITECTURE.md says what was tried.
+latter two fifths are aiohttp, a fourth asyncio, a sixth Typer. docs/inside/sdk.md says what was tried.
 """
 
 from rollbox.cli.app import app, main
