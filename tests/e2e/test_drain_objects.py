@@ -74,7 +74,7 @@ async def test_requests_of_our_accounts_match_our_flow_schema(stack: Installed, 
 
 
 async def _runs(stack: Installed, sandbox_id: str) -> bool:
-    (pod,) = await objects("pods", sandbox_id, "-n", stack.sandboxes)
+    (pod,) = await objects("pods", "-n", stack.sandboxes, f"--field-selector=metadata.name={sandbox_id}")
     return any((one["type"], one["status"]) == ("Ready", "True") for one in pod["status"].get("conditions", ()))
 
 

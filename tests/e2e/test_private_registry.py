@@ -246,9 +246,15 @@ async def test_images_come_from_the_private_registry_and_are_their_owners(place:
     await _is_its_owners(place, client, image)
 
 
+async def _resolved(client: Client, name: str) -> bool:
+    return (await client.preflight(name)).image == "elsewhere"
+
+
 async def _comes_from_there_and_stays(place: Place, client: Client, name: str) -> None:
     stack = place.stack
     with place.open():
+        # A registry that was away for an earlier test is not asked again for seconds, and starts do not wait for it.
+        await until(lambda: _resolved(client, name))
         async with await client.create(name, **SMALL) as sandbox:
             assert (await sandbox.exec("echo copied")).stdout == "copied\n"
             record = await client.get(sandbox.id)
