@@ -21,6 +21,7 @@ from controlplane.store.protocol import (
     Full,
     Known,
     Miscount,
+    Page,
     Rebuild,
     RebuildTurn,
     Resync,
@@ -153,6 +154,14 @@ class MemoryStore:
             if (owner is None or one.owner == owner) and (states is None or one.state in states) and one.matches(labels)
         )
         return sorted(found, key=lambda one: (one.created_at_ms, one.id))
+
+    async def page(self, owner: str, states: Collection[State], offset: int, most: int) -> Page:
+        """See ``Store.page``. Cost: O(n) in all records."""
+        self._forget()
+        own = [one for one in self._records.values() if one.owner == owner]
+        counts = Counter(one.state for one in own)
+        found = sorted((one for one in own if one.state in states), key=lambda one: (-one.created_at_ms, one.id))
+        return Page(found[offset : offset + most], {state: counts[state] for state in State})
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
         """See ``Store.ended_since``. Cost: O(n) in all records."""

@@ -146,6 +146,19 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Some of an owner's sandboxes, for people who look at many.
+
+    Attributes:
+        sandboxes: newest first.
+        counts: how many of the owner's there are in each state, whichever states were asked for.
+    """
+
+    sandboxes: Sequence[Sandbox]
+    counts: Mapping[State, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Miscount:
     """A count of use that differed from the records, and was corrected.
 
@@ -268,6 +281,13 @@ class Store(Protocol):
         self, owner: str | None, labels: Mapping[str, str], states: Collection[State] | None = None
     ) -> Sequence[Sandbox]:
         """All of ``owner`` (None: of all owners) with all ``labels`` in one of ``states`` (None: any), oldest first."""
+        ...
+
+    async def page(self, owner: str, states: Collection[State], offset: int, most: int) -> Page:
+        """At most ``most`` of ``owner``'s sandboxes in these states, newest first, after the first ``offset``.
+
+        Cost: reads the ids of ``offset`` + ``most`` sandboxes of each state, and ``most`` records.
+        """
         ...
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:

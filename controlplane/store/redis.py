@@ -24,6 +24,7 @@ from controlplane.store.protocol import (
     Full,
     Known,
     Miscount,
+    Page,
     Rebuild,
     RebuildTurn,
     Slot,
@@ -177,6 +178,20 @@ class RedisStore:
         # A sandbox may have changed its state between the two reads.
         found = [one for one in await self._read(ids) if states is None or one.state in states]
         return sorted((one for one in found if one.matches(labels)), key=lambda one: (one.created_at_ms, one.id))
+
+    async def page(self, owner: str, states: Collection[State], offset: int, most: int) -> Page:
+        """See ``Store.page``. Cost: one round trip, and one for every 32 records."""
+        pipe, wanted = self._calls.pipe(), [state for state in State if state in states]
+        for state in State:
+            pipe.zcard(f"{self._calls.prefix}of:{owner}:{state}")
+        for state in wanted:
+            pipe.zrange(f"{self._calls.prefix}of:{owner}:{state}", 0, offset + most - 1, desc=True, withscores=True)
+        told = await self._calls.piped(pipe)
+        counts = dict(zip(State, told[: len(State)], strict=True))
+        newest = sorted((-created, one) for of_state in told[len(State) :] for one, created in of_state)
+        found = await self._read([one for _, one in newest[offset : offset + most]])
+        # A sandbox may have changed its state between the two reads.
+        return Page([one for one in found if one.state in states], counts)
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
         """See ``Store.ended_since``; at most the last ``MOST_ENDS``."""

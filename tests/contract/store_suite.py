@@ -74,6 +74,20 @@ class StoreSuite(ClaimsSuite, SlotsSuite):
         await advance(DAY_S + 1)
         assert [one.id for one in await store.find("alice", {GROUP: "g"})] == ["sb-1"]
 
+    async def test_a_page_has_the_newest_of_one_owner_and_counts_them_all(self, store: Store) -> None:
+        for number in range(7):
+            await store.admit(sandbox(f"sb-{number}", at_ms=1_000 + number), Limits())
+        await store.admit(sandbox("sb-9", owner="bob", at_ms=5_000), Limits())
+        assert await store.replace(ended(await store.get("sb-5") or sandbox("")), 0)
+        live = {State.REQUESTED, State.RUNNING}
+        page = await store.page("alice", live, 0, 3)
+        assert [one.id for one in page.sandboxes] == ["sb-6", "sb-4", "sb-3"]
+        assert page.counts == {**dict.fromkeys(State, 0), State.REQUESTED: 6, State.ENDED: 1}
+        assert [one.id for one in (await store.page("alice", live, 4, 3)).sandboxes] == ["sb-1", "sb-0"]
+        assert [one.id for one in (await store.page("alice", set(State), 0, 2)).sandboxes] == ["sb-6", "sb-5"]
+        assert (await store.page("alice", live, 6, 3)).sandboxes == []
+        assert (await store.page("nobody", live, 0, 3)).sandboxes == []
+
     async def test_replace_compares_versions(self, store: Store) -> None:
         first = sandbox("sb-1")
         await store.admit(first, Limits())

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from controlplane.errors import Problem
 from controlplane.model import Limits, Sandbox, State, Usage
-from controlplane.store import Admission, Claim, Due, FeedMessage, Fence, Miscount, Slot, Store, StoreLostError
+from controlplane.store import Admission, Claim, Due, FeedMessage, Fence, Miscount, Page, Slot, Store, StoreLostError
 
 # A rebuild lists the cluster once and probes its sandboxes; a caller that waits longer than this gets an error.
 WITHIN_S: Final = 15.0
@@ -126,6 +126,10 @@ class RecoveringStore:
     ) -> Sequence[Sandbox]:
         """See ``Store.find``."""
         return await self._asked(lambda: self._store.find(owner, labels, states))
+
+    async def page(self, owner: str, states: Collection[State], offset: int, most: int) -> Page:
+        """See ``Store.page``."""
+        return await self._asked(lambda: self._store.page(owner, states, offset, most))
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:
         """See ``Store.ended_since``."""
