@@ -8,6 +8,7 @@ from controlplane.cluster.protocol import (
     NO_LAYERS,
     Boot,
     Cluster,
+    Command,
     Committed,
     CommittedImage,
     Death,
@@ -24,6 +25,7 @@ from controlplane.cluster.protocol import (
     PrefetchState,
     Pulling,
     SandboxNode,
+    SandboxUsage,
     Sidecars,
     Started,
 )
@@ -32,6 +34,7 @@ __all__ = [
     "NO_LAYERS",
     "Boot",
     "Cluster",
+    "Command",
     "Committed",
     "CommittedImage",
     "Death",
@@ -51,6 +54,7 @@ __all__ = [
     "PrefetchState",
     "Pulling",
     "SandboxNode",
+    "SandboxUsage",
     "Sidecars",
     "Started",
 ]

@@ -581,8 +581,52 @@ class Health:
     running_execs: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SandboxUsage:
+    """What a sandbox uses; a limit of 0 is not known, or none.
+
+    Attributes:
+        cpu_ms: CPU time since the start.
+        disk_bytes: on the root file system.
+    """
+
+    cpu_ms: int
+    memory_bytes: int
+    memory_limit_bytes: int
+    disk_bytes: int
+    disk_limit_bytes: int
+    processes: int
+    processes_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that runs in a sandbox or has run there, as far as its sidecar still knows it.
+
+    Attributes:
+        started_at_ms: Unix time.
+        end: how it ended, as in the API: ``exited``, ``deadline``, ...; empty while it runs.
+    """
+
+    exec_id: str
+    argv: Sequence[str]
+    started_at_ms: int
+    end: str
+    exit_code: int
+    stdout_bytes: int
+    stderr_bytes: int
+
+
 class Sidecars(Protocol):
     """The client of the sidecars. Every failure is a ``Problem``."""
+
+    async def usage(self, address: str, token: str) -> SandboxUsage:
+        """What the sandbox uses; does not count as a use of it."""
+        ...
+
+    async def commands(self, address: str, token: str) -> Sequence[Command]:
+        """Its commands, newest first; does not count as a use of it."""
+        ...
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         """Binds settings that came by value, which gateways of the version before send; others bind them themselves."""

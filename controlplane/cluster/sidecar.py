@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 from grpc import aio
 
-from controlplane.cluster.protocol import Health
+from controlplane.cluster.protocol import Command, Health, SandboxUsage
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.model import SandboxSpec
@@ -16,6 +16,8 @@ T = TypeVar("T", bound=Message)
 
 # Both calls are answered in milliseconds; a sidecar that takes this long does not work.
 CALL_TIMEOUT_S: Final = 10.0
+# Somebody waits in front of a page, and most other sandboxes on it have answered.
+LOOK_S: Final = 2.0
 # What a command reads of an image that is mounted lazily may have to come from a registry first.
 TRIED_WITHIN_MS: Final = 60_000
 # Shells say so that they could not read or find a program.
@@ -32,7 +34,9 @@ _SERVICE: Final = agent_pb2.DESCRIPTOR.services_by_name["Agent"].full_name
 
 
 class GrpcSidecars:
-    """Opens a connection for each call: the control plane calls a sidecar only once or twice in a sandbox's life."""
+    """Opens a connection for each call: the control plane calls a sidecar seldom (at its start, in health probes, and
+    while somebody looks at it in the console).
+    """
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         """See ``Sidecars.configure``."""
@@ -44,6 +48,35 @@ class GrpcSidecars:
         seen = await _asked(address, token, "Health", agent_pb2.HealthRequest(), agent_pb2.HealthResponse)
         quiet_ms = seen.quiet_us // 1000 if seen.HasField("quiet_us") else None
         return Health(seen.sandbox_id, seen.kernel, seen.uptime_ms, seen.acknowledged, quiet_ms, seen.running_execs)
+
+    async def usage(self, address: str, token: str) -> SandboxUsage:
+        """See ``Sidecars.usage``."""
+        used = await _asked(address, token, "Usage", agent_pb2.UsageRequest(), agent_pb2.UsageReport, within_s=LOOK_S)
+        return SandboxUsage(
+            cpu_ms=used.cpu_us // 1000,
+            memory_bytes=used.memory_bytes,
+            memory_limit_bytes=used.memory_limit_bytes,
+            disk_bytes=used.disk_bytes,
+            disk_limit_bytes=used.disk_limit_bytes,
+            processes=used.processes,
+            processes_limit=used.processes_limit,
+        )
+
+    async def commands(self, address: str, token: str) -> Sequence[Command]:
+        """See ``Sidecars.commands``."""
+        told = await _asked(address, token, "List", agent_pb2.ListRequest(), agent_pb2.ListResponse, within_s=LOOK_S)
+        return [
+            Command(
+                exec_id=one.exec_id,
+                argv=tuple(one.argv),
+                started_at_ms=one.started_at_ms,
+                end="" if one.running else agent_pb2.End.Name(one.end).lower(),
+                exit_code=one.exit_code,
+                stdout_bytes=one.stdout_bytes,
+                stderr_bytes=one.stderr_bytes,
+            )
+            for one in told.execs
+        ]
 
     async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
         """See ``Sidecars.ran``.

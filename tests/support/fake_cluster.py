@@ -13,6 +13,7 @@ from controlplane.capacity.amounts import fits, plus
 from controlplane.cluster import (
     NO_LAYERS,
     Boot,
+    Command,
     Committed,
     CommittedImage,
     Death,
@@ -27,6 +28,7 @@ from controlplane.cluster import (
     PrefetchProgress,
     Pulling,
     SandboxNode,
+    SandboxUsage,
     Started,
 )
 from controlplane.cluster.devices import refuse_gpu
@@ -432,6 +434,9 @@ class FakeSidecars:
     runs: list[str] = field(default_factory=list)  # commands of recordings
     run_s: float = 0.0
     run_fails: str | Problem = ""
+    used: dict[str, SandboxUsage] = field(default_factory=dict)
+    ran_there: dict[str, Sequence[Command]] = field(default_factory=dict)
+    looks: list[str] = field(default_factory=list)
 
     def use(self, address: str) -> None:
         """A call of a user is over, whoever's gateway it came through (the loop's time)."""
@@ -448,6 +453,16 @@ class FakeSidecars:
             raise error
         self._check(address, token)
         self.configured[address] = spec
+
+    async def usage(self, address: str, token: str) -> SandboxUsage:
+        self._check(address, token)
+        self.looks.append(address)
+        return self.used.get(address, SandboxUsage(1_000, 64 << 20, 512 << 20, 1 << 20, 0, 3, 512))
+
+    async def commands(self, address: str, token: str) -> Sequence[Command]:
+        self._check(address, token)
+        self.looks.append(address)
+        return self.ran_there.get(address, ())
 
     async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
         self._check(address, token)

@@ -38,6 +38,7 @@ from controlplane.lifecycle.images import (
 from controlplane.lifecycle.pools import Pools, Yielding
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
+from controlplane.lifecycle.record.end_times import EndTimes
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.population import Population
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
@@ -82,7 +83,7 @@ class Core:
 
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
-        population: how many there are, by state and owner.
+        population, end_times: how many there are, by state and owner, and when they ended.
         board: what gateways are told.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         lazily: in which form a start gets its image.
@@ -101,7 +102,7 @@ class Core:
         self.store = store = RecoveringStore(deps.store)
         self.ledger = ledger = Ledger(store, deps.clock)
         self.settlements = settlements = Settlements(ledger)
-        self.population = Population()
+        self.population, self.end_times = Population(), EndTimes()
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
@@ -282,6 +283,7 @@ class Core:
         self.ledger.subscribe(self.pools.on)
         self.ledger.subscribe(self._yielding.on)
         self.ledger.subscribe(self.population.on)
+        self.ledger.subscribe(self.end_times.on)
         if self.scaler is not None:
             self.ledger.subscribe(self.scaler.census.on)
         self.ledger.subscribe(self._count_end)
