@@ -9,6 +9,7 @@ from controlplane.api import (
     about,
     capacity,
     checkpoints,
+    console,
     groups,
     images,
     leases,
@@ -72,5 +73,6 @@ def bare_app() -> FastAPI:
     app.include_router(leases.router, prefix="/v1", dependencies=closed)
     app.include_router(timeline.router, prefix="/v1", dependencies=closed)
     app.include_router(about.router, prefix="/v1", dependencies=closed)
+    app.include_router(console.router, prefix="/v1")
     app.include_router(operators.router)
     return app

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from controlplane.api.auth import ApiKeys
+from controlplane.console import Pages
 from controlplane.errors import Problem
 from controlplane.lifecycle import Dependencies, Sandboxes
 from controlplane.settings import PREFIX
@@ -21,6 +22,7 @@ class Context:
         limits: the installation's limits by name, as ``/v1/info`` shows them.
         ports_domain: the DNS domain under which gateways serve ports by host name; None: ports have no host names.
         operators: owners that may change settings of other owners (pools and quotas).
+        console: the console's pages; None: it is switched off.
     """
 
     service: Sandboxes
@@ -29,6 +31,7 @@ class Context:
     limits: Mapping[str, int]
     ports_domain: str | None = None
     operators: frozenset[str] = frozenset()
+    console: Pages | None = None
 
 
 # All of these are coroutines although none awaits anything: FastAPI would run plain functions in a thread pool.

@@ -19,6 +19,7 @@ from controlplane.api.opened import (
 from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
+from controlplane.console import Pages
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.model import Overcommit
@@ -78,7 +79,15 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
         limits = {"max_sandboxes": settings.max_sandboxes, "starts_in_flight": settings.starts_in_flight}
-        context = Context(service, deps, ApiKeys(settings.api_keys), limits, settings.ports_domain, settings.operators)
+        context = Context(
+            service,
+            deps,
+            ApiKeys(settings.api_keys),
+            limits,
+            settings.ports_domain,
+            settings.operators,
+            Pages() if settings.console else None,
+        )
         app = create_app(context)
         # A Unix socket is open to every user (0666), but its directory is not: only sidecars have it mounted, and each
         # push carries a credential.

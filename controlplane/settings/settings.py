@@ -42,6 +42,7 @@ class Settings:
         operators: owners that may change pools and quotas; if none are named, the only owner, where there is just one.
         overcommit_cpu, overcommit_memory: shares of limits, in thousandths, that are requested where a create gives
             limits alone.
+        console: whether the console's pages are served (``rollbox ui``).
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
 
@@ -62,6 +63,7 @@ class Settings:
     images: ImageSettings = field(default_factory=ImageSettings)
     overcommit_cpu: int = 50
     overcommit_memory: int = 125
+    console: bool = True
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -94,6 +96,7 @@ class Settings:
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
             overcommit_cpu=read("OVERCOMMIT_CPU", rules.share, "0.05"),
             overcommit_memory=read("OVERCOMMIT_MEMORY", rules.share, "0.125"),
+            console=read("CONSOLE", rules.one_of("on", "off"), "on") == "on",
         )
 
 

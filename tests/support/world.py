@@ -14,6 +14,7 @@ from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.cluster.node_pools import NodePools
+from controlplane.console import Pages
 from controlplane.images import Collector, Keyrings, Mirror, Registry
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.record.callers import new_caller
@@ -29,6 +30,7 @@ OWNER = "alice"
 KEY = "rbx_alice_0123456789"
 OTHER_KEY = "rbx_bob_0123456789ab"
 SPEC = SandboxSpec(image="python:3.12")
+PAGES = Pages()
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
@@ -97,7 +99,8 @@ async def world(
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push
         keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"})
-        app = create_app(Context(service, deps, keys, {"max_sandboxes": 0}, operators=frozenset({OWNER})))
+        operators = frozenset({OWNER})
+        app = create_app(Context(service, deps, keys, {"max_sandboxes": 0}, operators=operators, console=PAGES))
         api, door = Caller(app, KEY), Caller(create_ready_app(service), None)
         yield World(service, deps, cluster, sidecars, gateways, api, door)
         await cluster.settle()

@@ -1,0 +1,85 @@
+"use strict";
+// Keeps a page current: fetches it again and replaces the parts that are marked `data-live`; then asks once for what
+// the sandboxes on it use. Text is only ever set as text.
+(() => {
+  const EVERY_MS = 5000;
+  const root = new URL(document.querySelector("link[rel=stylesheet]").getAttribute("href"), location.href);
+  const usagePath = new URL("../usage", root);
+  const stale = document.getElementById("stale");
+  let used = {};
+  let before = {};
+
+  function say(text) {
+    stale.textContent = text;
+    stale.hidden = text === "";
+  }
+
+  function replaceParts(fresh) {
+    const selection = getSelection();
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const other = fresh.getElementById(part.id);
+      const reading = !selection.isCollapsed && selection.containsNode(part, true);
+      if (!other || reading || part.contains(document.activeElement)) continue;
+      part.querySelectorAll("details").forEach((one, at) => {
+        const same = other.querySelectorAll("details")[at];
+        if (same) same.open = one.open;
+      });
+      part.replaceWith(document.adoptNode(other));
+    }
+  }
+
+  function showUsage() {
+    for (const cell of document.querySelectorAll("[data-usage]")) {
+      const one = used[cell.dataset.usage];
+      const text = one ? one[cell.dataset.of] : "";
+      cell.textContent = text && cell.dataset.unit ? `${cell.dataset.unit} ${text}` : text ?? "";
+    }
+  }
+
+  async function fetchUsage() {
+    const ids = [...new Set([...document.querySelectorAll("[data-usage]")].map((cell) => cell.dataset.usage))];
+    if (ids.length === 0) return;
+    const address = new URL(usagePath);
+    for (const id of ids) address.searchParams.append("id", id);
+    const answer = await fetch(address, { cache: "no-store" });
+    if (!answer.ok) return;
+    const told = await answer.json();
+    const now = performance.now();
+    for (const [id, one] of Object.entries(told)) {
+      const last = before[id];
+      const share = last && now > last.at ? (one.cpu_ms - last.cpu_ms) / (now - last.at) : null;
+      one.cpu = share === null ? `${(one.cpu_ms / 1000).toFixed(1)} s` : `${Math.max(0, Math.round(100 * share))} %`;
+      before[id] = { cpu_ms: one.cpu_ms, at: now };
+    }
+    used = told;
+    showUsage();
+  }
+
+  async function refresh() {
+    const answer = await fetch(location.href, { cache: "no-store" });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!answer.ok || !fresh.getElementById("as-of")) {
+      const problem = fresh.querySelector("[data-problem]");
+      say(`not updated: ${problem ? problem.textContent : answer.status}`);
+      return;
+    }
+    replaceParts(fresh);
+    showUsage();
+    say("");
+  }
+
+  async function turn() {
+    if (!document.hidden) {
+      try {
+        await refresh();
+        await fetchUsage();
+      } catch {
+        say("not updated: `rollbox ui` does not answer; it may have ended");
+      }
+    }
+    setTimeout(turn, EVERY_MS);
+  }
+
+  fetchUsage().catch(() => {});
+  setTimeout(turn, EVERY_MS);
+})();
