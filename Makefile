@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image demo docs docs-test test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -51,6 +51,10 @@ hunt: venv ## find a flaky test's cause: run one test (TEST=NAME) many times (TI
 
 observability: venv prometheus ## every panel's queries and every alert, by Prometheus' own tool
 	$(BIN)/python -m tests.levels observability
+
+console: venv redis ## the console in a real browser; pictures and times in build/console
+	@setup/packages.sh chromium fonts-dejavu-core
+	$(BIN)/python -m tests.levels console
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster

@@ -120,7 +120,9 @@ class SandboxStory:
             masked=entry is not None and entry.mask_sample and one.end is not None and one.end.cause != "deleted",
             facts=_facts(one, now_ms),
             labels=sorted(one.spec.labels.items()),
-            moments=[MomentRow(moment(m.at_ms), clock(m.at_ms), duration(m.after_ms), m.state, m.text) for m in story(one)],
+            moments=[
+                MomentRow(moment(m.at_ms), clock(m.at_ms), duration(m.after_ms), m.state, m.text) for m in story(one)
+            ],
             phases=_phases(one),
             commands=[_command(command, now_ms) for command in commands[:MOST_COMMANDS]],
             commands_trouble=told.commands_trouble,

@@ -284,7 +284,13 @@ class Store(Protocol):
         ...
 
     async def page(self, owner: str, states: Collection[State], offset: int, most: int) -> Page:
-        """At most ``most`` of ``owner``'s sandboxes in these states, newest first, after the first ``offset``.
+        """Some of an owner's sandboxes, newest first, and how many there are.
+
+        Args:
+            owner: whose.
+            states: any of them.
+            offset: so many are left out.
+            most: not more than that.
 
         Cost: reads the ids of ``offset`` + ``most`` sandboxes of each state, and ``most`` records.
         """

@@ -140,6 +140,13 @@ def test_operators_are_told_to_the_control_plane_only_when_they_are_named() -> N
     assert told["ROLLBOX_CONTROLPLANE_OPERATORS"] == "me,ops"
 
 
+def test_the_console_is_served_unless_it_is_switched_off() -> None:
+    for settings, told in (((), "on"), (("controlplane.console=false",), "off")):
+        deployment = named(render(*settings), "Deployment", "rollbox-controlplane")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert {"name": "ROLLBOX_CONTROLPLANE_CONSOLE", "value": told} in container["env"]
+
+
 def test_the_control_plane_knows_where_any_gateway_answers() -> None:
     for settings, port in (((), 80), (("gateway.service.port=8000",), 8000)):
         rendered = render(*settings)

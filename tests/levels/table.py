@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.levels.steps import Beside, Command, Go, Plain, Pytest, Rust, Step
+from tests.support.chromium import why_no_chromium
 from tests.support.installed import program, why_no_cluster
 from tests.support.prometheus import why_no_prometheus
 from tests.support.stack import why_no_engine
@@ -179,6 +180,14 @@ LEVELS = (
         budget_s=30,
         fresh_s=30,
         why_not=why_no_prometheus,
+    ),
+    # The console's pages in a real browser, of a control plane with simulated sandboxes.
+    Level(
+        "console",
+        (Pytest(("console",)),),
+        budget_s=150,
+        fresh_s=240,
+        why_not=why_no_chromium,
     ),
     # The same panels on the real stack, under a load. Its release is its own.
     Level(

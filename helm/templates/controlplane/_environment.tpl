@@ -63,6 +63,7 @@
 {{- with .Values.controlplane.operators }}
 - {name: ROLLBOX_CONTROLPLANE_OPERATORS, value: {{ join "," . | quote }}}
 {{- end }}
+- {name: ROLLBOX_CONTROLPLANE_CONSOLE, value: {{ ternary "on" "off" .Values.controlplane.console | quote }}}
 {{- with .Values.sandboxes.images }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_DIGESTS, value: {{ .digests | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_COMMIT_BYTES, value: {{ mul .commitGibibytesPerOwner 1073741824 | quote }}}

@@ -90,6 +90,13 @@ class Opened(NamedTuple):
     access: SandboxAccess
 
 
+class Page(NamedTuple):
+    """A page or file of the console."""
+
+    content: bytes
+    media_type: str
+
+
 class Gateway:
     """All calls to one gateway from one event loop."""
 
@@ -295,6 +302,21 @@ class Gateway:
         where = url.with_query(query) if query else url
         answer = await self._call(method, where, data, headers=headers, deadline=deadline, sandbox_id=sandbox_id)
         return answer.body
+
+    async def page(self, *parts: str, query: Query = ()) -> Page:
+        """Get a page below /v1 that is no JSON, without retries.
+
+        Args:
+            *parts: of the path; each is escaped.
+            query: names and values.
+
+        Raises:
+            SandboxError: the problem that the platform answered with, or why there is no answer.
+        """
+        url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+        where = url.with_query(query) if query else url
+        async with self._transport.exchange("GET", where, self.settings.api_key) as body:
+            return Page(await body.everything(), body.headers.get("Content-Type", "application/octet-stream"))
 
     async def healthy(self) -> None:
         """Send one request through the gateway to the control plane, without retries; raises its failure."""

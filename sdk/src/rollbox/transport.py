@@ -26,7 +26,8 @@ from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted
 # The codes for a proxy's answer without a problem body: the proxy may or may not have forwarded the request.
 _NO_SUCH_ROUTE = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _CODE_OF_STATUS = {502: "stream_interrupted", 503: "draining", 504: "upstream_timeout", 413: "payload_too_large"}
-_OLDER = "The platform there is older than this client, or ROLLBOX_URL is no platform: upgrade it, or do without."
+OLDER = "The platform there is older than this client, or ROLLBOX_URL is no platform: upgrade it, or do without."
+"""The hint of an error whose cause is a route that the platform does not have."""
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
@@ -71,6 +72,10 @@ class Body:
     async def line(self) -> bytes:
         """Read a line with its end; an empty one at the end of the body."""
         return await self._reading(self._response.content.readline())
+
+    async def everything(self) -> bytes:
+        """Read all."""
+        return await self._reading(self._response.read())
 
     async def json(self) -> Any:  # noqa: ANN401
         """Read all as JSON."""
@@ -258,7 +263,7 @@ def error_from_response(status: int, raw: bytes, headers: Mapping[str, str]) -> 
         detail = f"HTTP {status} without a problem body: {page!r}"
         return kind(detail, request_id=headers.get("X-Request-Id"), retry_after_ms=_retry_after_ms({}, headers))
     if status in _NO_SUCH_ROUTE and body["code"] == "invalid_argument":
-        body = {**body, "hint": _OLDER}
+        body = {**body, "hint": OLDER}
     return error_from_problem(body, headers)
 
 

@@ -240,3 +240,10 @@ def test_an_operator_without_a_key_is_a_mistake(environ: dict[str, str]) -> None
     with pytest.raises(SettingError, match="must name owners who have an API key") as caught:
         Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_OPERATORS": "alice,carol"})
     assert (caught.value.variable, caught.value.value) == ("ROLLBOX_CONTROLPLANE_OPERATORS", "carol")
+
+
+def test_the_console_is_on_unless_it_is_switched_off(environ: dict[str, str]) -> None:
+    assert Settings.from_environment(environ).console
+    assert not Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_CONSOLE": "off"}).console
+    with pytest.raises(SettingError, match="must be one of on, off"):
+        Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_CONSOLE": "no"})

@@ -41,6 +41,7 @@ _COMMANDS = {
     "logs": "logs:logs",
     "why": "why:why",
     "top": "top:top",
+    "ui": "ui:ui",
     "delete": "sandboxes:delete",
     "preflight": "quota:preflight",
     "capacity": "capacity:capacity",

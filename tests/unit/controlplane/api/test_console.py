@@ -115,7 +115,7 @@ async def test_one_sandbox_has_its_timeline_and_its_commands(plane: World) -> No
 async def test_ends_of_the_day_are_counted_by_fault(plane: World) -> None:
     for cause in ("deleted", "oom_killed", "sandbox_lost"):
         ident = await made(plane)
-        await plane.service._core.ledger.end(ident, Problem(cause, "d"), "x")  # type: ignore[arg-type]
+        await plane.service._core.ledger.end(ident, Problem(cause, "d"), "x")
     page = (await get(plane)).body.decode()
     for text in ("platform <b>1</b>", "workload <b>1</b>", "deleted by their owner <b>1</b>", "<td>mask it</td>"):
         assert text in page

@@ -138,7 +138,8 @@ def test_tabs_and_pages_keep_what_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{"show": "all"}, {"q": "x" * 201}, {"q": "a " * 9}, {"page": "0"}, {"page": "-1"}, {"page": "x"}, {"z": "1"}]
+    "query",
+    [{"show": "all"}, {"q": "x" * 201}, {"q": "a " * 9}, {"page": "0"}, {"page": "-1"}, {"page": "x"}, {"z": "1"}],
 )
 def test_an_odd_question_is_refused_and_named(query: dict[str, str]) -> None:
     with pytest.raises(Problem) as caught:
@@ -198,7 +199,13 @@ def test_words() -> None:
         "2.0 h",
         "10 d",
     ]
-    assert [size(count) for count in (0, 1023, 1536, 5 << 30, 3 << 40)] == ["0 B", "1023 B", "1.5 KiB", "5 GiB", "3 TiB"]
+    assert [size(count) for count in (0, 1023, 1536, 5 << 30, 3 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5 GiB",
+        "3 TiB",
+    ]
     assert (moment(0), clock(1_234)) == ("1970-01-01 00:00:00 UTC", "00:00:01.234")
     assert harmless("a\x1b\u202eb") == "a\\x1b\\u202eb"
     assert harmless(3) == 3
