@@ -189,13 +189,19 @@ async def test_a_page_of_another_server_of_this_machine_reads_nothing(
     seen = await logged_in(browser, shown)
     assert only in await seen.page.evaluate("async () => await (await fetch(location.href)).text()")
     for host in ("127.0.0.1", "localhost"):
-        answers, asked = list[int](), list[str]()
         async with evil_server(host) as address:
             page = await seen.page.context.new_page()
-            page.on("request", lambda one, to=asked: to.append(one.url))
-            page.on("response", lambda one, to=answers: to.append(one.status) if one.url == shown.home else None)
+            asked, answers = _noted(page, shown.home)
             await page.goto(f"{address}#{shown.home}")
             await expect(page).to_have_title("read nothing", timeout=SOON_MS)
         # It has asked in more than one way, each time without success.
         assert asked.count(shown.home) >= 3
         assert {*answers} == {403}
+
+
+def _noted(page: Page, home: str) -> tuple[list[str], list[int]]:
+    """The addresses that a page asks for, and how the console answers it."""
+    asked, answers = list[str](), list[int]()
+    page.on("request", lambda one: asked.append(one.url))
+    page.on("response", lambda one: answers.append(one.status) if one.url == home else None)
+    return asked, answers
