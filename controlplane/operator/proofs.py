@@ -119,7 +119,14 @@ class Proofs:
             return None
         health = told.health
         programs = dict(health.programs)
-        return Proof(list(health.troubles), health.installer, health.installer_detail, programs, health.lazy_trouble)
+        return Proof(
+            list(health.troubles),
+            health.installer,
+            health.installer_detail,
+            programs,
+            health.lazy_trouble,
+            list(health.low),
+        )
 
     def _counts(self, node: Node, proof: Proof) -> bool:
         name = str(node["metadata"]["name"])

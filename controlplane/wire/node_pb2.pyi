@@ -49,7 +49,7 @@ class Description(_message.Message):
     def __init__(self, node: _Optional[str] = ..., runtime: _Optional[str] = ..., handler: _Optional[str] = ..., handler_version: _Optional[str] = ..., snapshotter: _Optional[str] = ..., images_free_bytes: _Optional[int] = ..., images_size_bytes: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ...) -> None: ...
 
 class Health(_message.Message):
-    __slots__ = ("troubles", "installer", "installer_detail", "programs", "lazy_trouble", "broken")
+    __slots__ = ("troubles", "installer", "installer_detail", "programs", "lazy_trouble", "low", "broken")
     class ProgramsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -62,14 +62,16 @@ class Health(_message.Message):
     INSTALLER_DETAIL_FIELD_NUMBER: _ClassVar[int]
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     LAZY_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
     BROKEN_FIELD_NUMBER: _ClassVar[int]
     troubles: _containers.RepeatedScalarFieldContainer[str]
     installer: str
     installer_detail: str
     programs: _containers.ScalarMap[str, str]
     lazy_trouble: str
+    low: _containers.RepeatedScalarFieldContainer[str]
     broken: _containers.RepeatedCompositeFieldContainer[Broken]
-    def __init__(self, troubles: _Optional[_Iterable[str]] = ..., installer: _Optional[str] = ..., installer_detail: _Optional[str] = ..., programs: _Optional[_Mapping[str, str]] = ..., lazy_trouble: _Optional[str] = ..., broken: _Optional[_Iterable[_Union[Broken, _Mapping]]] = ...) -> None: ...
+    def __init__(self, troubles: _Optional[_Iterable[str]] = ..., installer: _Optional[str] = ..., installer_detail: _Optional[str] = ..., programs: _Optional[_Mapping[str, str]] = ..., lazy_trouble: _Optional[str] = ..., low: _Optional[_Iterable[str]] = ..., broken: _Optional[_Iterable[_Union[Broken, _Mapping]]] = ...) -> None: ...
 
 class Broken(_message.Message):
     __slots__ = ("digest", "why")

@@ -208,6 +208,21 @@ def test_an_installer_has_the_folders_that_it_needs_and_no_capability() -> None:
     assert "privileged" not in container["securityContext"]
 
 
+def test_an_installer_that_raises_limits_has_each_setting_alone() -> None:
+    spec = installer(render(*INSTALLER, "nodeAgent.installer.raiseLimits=true", "nodeAgent.sandboxes=400"))
+    assert spec["hostPID"] is True
+    (container,) = spec["containers"]
+    told = environment(container)
+    assert (told["ROLLBOX_INSTALL_LIMITS"], told["ROLLBOX_INSTALL_SANDBOXES"]) == ("/run/rollbox/limits", "400")
+    paths = {one["name"]: one["hostPath"] for one in spec["volumes"]}
+    places = {one["mountPath"]: paths[one["name"]] for one in container["volumeMounts"]}
+    raised = {place: of for place, of in places.items() if of["path"].startswith("/proc")}
+    assert len(raised) == 6
+    assert raised["/run/rollbox/limits/kernel/pid_max"] == {"path": "/proc/sys/kernel/pid_max", "type": "File"}
+    assert all(of["path"] == place.replace("/run/rollbox/limits", "/proc/sys") for place, of in raised.items())
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def test_without_systemd_it_sees_the_nodes_processes_instead_of_the_bus() -> None:
     spec = installer(render(*INSTALLER, *LAZY, "nodeAgent.installer.keeper=process"))
     assert spec["hostPID"] is True

@@ -83,7 +83,8 @@ def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         programs = ", ".join(f"{program} {version}" for program, version in sorted(proof.programs.items()))
         last = f"installer: {proof.installer or 'has not run'}" + (f" ({proof.detail})" if proof.detail else "")
         lazy = [f"it mounts no images lazily now: {proof.lazy_trouble}"] if proof.lazy_trouble else []
-        detail = "; ".join([*proof.troubles, *lazy, programs or "nothing is installed", last])
+        low = [f"its kernel bounds how many it holds: {', '.join(proof.low)}"] if proof.low else []
+        detail = "; ".join([*proof.troubles, *lazy, *low, programs or "nothing is installed", last])
         yield finding(f"node {name}", proof.proven, detail, PROVE)
 
 

@@ -24,6 +24,7 @@ class Proof:
         installer: how the installer's last run has ended: installed, refused, failed.
         detail: why.
         programs: versions of what was installed, by name.
+        low: settings of its kernel that are lower than so many sandboxes need; it is proven all the same.
     """
 
     troubles: Sequence[str] = field(default_factory=list)
@@ -31,6 +32,7 @@ class Proof:
     detail: str = ""
     programs: Mapping[str, str] = field(default_factory=dict)
     lazy_trouble: str = ""
+    low: Sequence[str] = field(default_factory=list)
 
     @property
     def proven(self) -> bool:
@@ -48,7 +50,10 @@ class Proof:
 
     def text(self) -> str:
         """As an annotation; the same for the same proof."""
-        return json.dumps(asdict(self), sort_keys=True)
+        told = asdict(self)
+        if not self.low:
+            del told["low"]  # versions from before it could not read the rest
+        return json.dumps(told, sort_keys=True)
 
 
 def tainted(node: Node) -> bool:

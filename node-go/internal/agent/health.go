@@ -15,6 +15,7 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/install/apply"
+	"rollbox.dev/node/internal/limits"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -31,8 +32,21 @@ func (s *service) health(ctx context.Context) *wire.Health {
 	// Apart: sandboxes whose image is fetched whole start all the same.
 	told.LazyTrouble = strings.Join(lazy, "; ")
 	told.Broken = s.whatIsBroken(ctx)
+	told.Low = s.lowLimits()
 	if s.isFull() {
 		told.Troubles = append(told.Troubles, "the file system of images is full")
+	}
+	return told
+}
+
+// lowLimits are settings of the node's kernel that bound how many sandboxes it holds. They keep none from starting now.
+func (s *service) lowLimits() (told []string) {
+	low, err := limits.Look("/proc/sys", s.settings.Sandboxes)
+	if err != nil {
+		s.log.Warn("a setting of the kernel cannot be read", "error", err)
+	}
+	for _, one := range low {
+		told = append(told, fmt.Sprintf("%s for %d sandboxes", one, s.settings.Sandboxes))
 	}
 	return told
 }

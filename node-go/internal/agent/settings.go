@@ -39,6 +39,8 @@ type Settings struct {
 	// Spool is the folder in which images wait that are made of sandboxes, and SpoolGibibytes what they may take there.
 	Spool          string
 	SpoolGibibytes int
+	// Sandboxes is how many the node is to hold: settings of the kernel that are lower than these need are told.
+	Sandboxes int
 	// Memory is what the process may take (bytes): it says how many files an image of a sandbox may have.
 	Memory int64
 	// Pulls is how many images are pulled at once.
@@ -90,6 +92,7 @@ func Read(environ func(string) string) (*Settings, error) {
 		Grace:      time.Duration(read.number("GRACE_SECONDS", 10, 1, 600)) * time.Second,
 		Level:      read.level("LOG"),
 
+		Sandboxes:      read.number("SANDBOXES", 256, 1, 100000),
 		SpoolGibibytes: read.number("SPOOL_GIBIBYTES", 16, 1, 1<<20),
 		Memory:         int64(read.number("MEMORY_BYTES", 512<<20, 1<<20, 1<<44)),
 	}

@@ -27,7 +27,7 @@ func TestSettingsHaveDefaults(t *testing.T) {
 	want := Settings{
 		Node: "node-1", Listen: ":8443", Containerd: "/run/containerd/containerd.sock", TLS: "/etc/rollbox/tls",
 		Client: "control-plane.rollbox", Namespace: "rollbox-sandboxes", Handlers: []string{"runsc", "runsc-lazy"}, Pulls: 2,
-		Spool: "/tmp", SpoolGibibytes: 16, Memory: 512 << 20,
+		Spool: "/tmp", SpoolGibibytes: 16, Sandboxes: 256, Memory: 512 << 20,
 		Grace: 10 * time.Second, Level: slog.LevelInfo,
 	}
 	if !reflect.DeepEqual(*s, want) {

@@ -89,6 +89,9 @@ func (i *installer) change(ctx context.Context, work Work, out io.Writer) error 
 	if _, err := i.applier.Recover(ctx); err != nil {
 		return fmt.Errorf("an install that was not finished cannot be undone yet: %w", err)
 	}
+	if !work.Uninstall {
+		i.raiseLimits()
+	}
 	steps, err := i.plan(ctx, work)
 	if err != nil {
 		return err
@@ -111,12 +114,16 @@ func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, out io.W
 		if err := i.quiet(ctx, work); err != nil {
 			return err
 		}
+		// Before the folder of its record goes.
+		if err := i.giveLimitsBack(work); err != nil {
+			return err
+		}
 		if err := i.applier.Apply(ctx, steps); err != nil {
 			return &planError{steps.Digest(), failures + 1, err}
 		}
 	}
 	if work.Uninstall {
-		return i.applier.Store.Forget()
+		return errors.Join(i.giveLimitsBack(work), i.applier.Store.Forget())
 	}
 	return i.tell(&apply.Status{State: apply.Installed})
 }

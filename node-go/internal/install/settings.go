@@ -37,6 +37,10 @@ type Settings struct {
 	Retry time.Duration
 	// Starts is how long a service may take until it answers.
 	Starts time.Duration
+	// Limits is the folder of the kernel's settings, as /proc/sys; empty: they are left alone. Sandboxes is how many the node
+	// is to hold.
+	Limits    string
+	Sandboxes int
 	// Level is that of the log.
 	Level slog.Level
 	// Wanted is what the node is to have.
@@ -76,6 +80,8 @@ func Read(environ func(string) string) (*Settings, error) {
 		Quiet:      time.Duration(read.number("QUIET_SECONDS", 45, 0, 600)) * time.Second,
 		Retry:      time.Duration(read.number("RETRY_SECONDS", 30, 1, 3600)) * time.Second,
 		Starts:     time.Duration(read.number("STARTS_SECONDS", 60, 1, 600)) * time.Second,
+		Limits:     read.path("LIMITS", ""),
+		Sandboxes:  read.number("SANDBOXES", 256, 1, 100000),
 		Level:      read.level("LOG"),
 	}
 	s.Wanted = plan.Wanted{

@@ -17,6 +17,8 @@ import (
 type shown struct {
 	Plan plan.Plan
 	Left *apply.Left
+	// Limits are settings of the kernel that are raised before, beside the plan.
+	Limits plan.Plan
 }
 
 // foresee says what would be done.
@@ -29,7 +31,7 @@ func (i *installer) foresee(ctx context.Context, work Work, out io.Writer) error
 	if err != nil && len(steps) == 0 && left == nil {
 		return err
 	}
-	return errors.Join(err, show(out, shown{steps, left}, work.JSON))
+	return errors.Join(err, show(out, shown{steps, left, i.lowLimits(work)}, work.JSON))
 }
 
 func show(out io.Writer, all shown, asJSON bool) (err error) {
@@ -38,6 +40,9 @@ func show(out io.Writer, all shown, asJSON bool) (err error) {
 		return err
 	}
 	told := map[string]any{"plan": all.Plan.Digest(), "steps": append(plan.Plan{}, all.Plan...)}
+	if len(all.Limits) > 0 {
+		told["limits"] = all.Limits
+	}
 	if all.Left != nil {
 		told["unfinished"] = all.Left
 	}
@@ -47,10 +52,11 @@ func show(out io.Writer, all shown, asJSON bool) (err error) {
 }
 
 func (s shown) text() string {
+	now := append(append(plan.Plan{}, s.Limits...), s.Plan...)
 	if s.Left == nil {
-		return s.Plan.Table()
+		return now.Table()
 	}
 	changed := strings.Join(append(s.Left.Files, s.Left.Services...), ", ")
 	return fmt.Sprintf("A run was stopped before its end. The next one undoes it first (%s), and makes its plan then; as the node is now:\n\n%s",
-		changed, s.Plan.Table())
+		changed, now.Table())
 }

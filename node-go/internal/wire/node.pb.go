@@ -284,9 +284,12 @@ type Health struct {
 	InstallerDetail string                 `protobuf:"bytes,3,opt,name=installer_detail,json=installerDetail,proto3" json:"installer_detail,omitempty"`                                      // why
 	Programs        map[string]string      `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // versions of what was installed, by name
 	LazyTrouble     string                 `protobuf:"bytes,5,opt,name=lazy_trouble,json=lazyTrouble,proto3" json:"lazy_trouble,omitempty"`                                                  // why no image is mounted lazily now; empty: nothing is known that keeps it from being
-	Broken          []*Broken              `protobuf:"bytes,6,rep,name=broken,proto3" json:"broken,omitempty"`                                                                               // images of which sandboxes could not read files that are mounted lazily
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Settings of the node's kernel that are lower than the sandboxes need that it is to hold, in sentences that stay the
+	// same as long as the settings do. They keep none from starting now.
+	Low           []string  `protobuf:"bytes,7,rep,name=low,proto3" json:"low,omitempty"`
+	Broken        []*Broken `protobuf:"bytes,6,rep,name=broken,proto3" json:"broken,omitempty"` // images of which sandboxes could not read files that are mounted lazily
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Health) Reset() {
@@ -352,6 +355,13 @@ func (x *Health) GetLazyTrouble() string {
 		return x.LazyTrouble
 	}
 	return ""
+}
+
+func (x *Health) GetLow() []string {
+	if x != nil {
+		return x.Low
+	}
+	return nil
 }
 
 func (x *Health) GetBroken() []*Broken {
@@ -1768,13 +1778,14 @@ const file_node_proto_rawDesc = "" +
 	"\x11images_size_bytes\x18\a \x01(\x04H\x01R\x0fimagesSizeBytes\x88\x01\x01\x12/\n" +
 	"\x06health\x18\b \x01(\v2\x17.rollbox.node.v1.HealthR\x06healthB\x14\n" +
 	"\x12_images_free_bytesB\x14\n" +
-	"\x12_images_size_bytes\"\xc1\x02\n" +
+	"\x12_images_size_bytes\"\xd3\x02\n" +
 	"\x06Health\x12\x1a\n" +
 	"\btroubles\x18\x01 \x03(\tR\btroubles\x12\x1c\n" +
 	"\tinstaller\x18\x02 \x01(\tR\tinstaller\x12)\n" +
 	"\x10installer_detail\x18\x03 \x01(\tR\x0finstallerDetail\x12A\n" +
 	"\bprograms\x18\x04 \x03(\v2%.rollbox.node.v1.Health.ProgramsEntryR\bprograms\x12!\n" +
-	"\flazy_trouble\x18\x05 \x01(\tR\vlazyTrouble\x12/\n" +
+	"\flazy_trouble\x18\x05 \x01(\tR\vlazyTrouble\x12\x10\n" +
+	"\x03low\x18\a \x03(\tR\x03low\x12/\n" +
 	"\x06broken\x18\x06 \x03(\v2\x17.rollbox.node.v1.BrokenR\x06broken\x1a;\n" +
 	"\rProgramsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

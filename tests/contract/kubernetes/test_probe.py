@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from controlplane.cluster.kubernetes.probe import probe
+from controlplane.cluster.kubernetes.proof import ANNOTATION, Proof
 from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, Fault, node
 
 ENDED = {"ended sandboxes": True}
@@ -27,6 +28,16 @@ async def test_what_a_node_does_not_stop_is_named_with_what_to_do(api: FakeKuber
     assert not found.ok
     assert "sb-hung on n1 for " in found.detail
     assert "runsc-sandbox" in found.fix
+
+
+async def test_settings_that_bound_a_node_are_named_and_it_is_proven(api: FakeKubernetes, kubeconfig: Path) -> None:
+    one = node()
+    low = "kernel.pid_max is 32768, and 47104 is needed for 256 sandboxes"
+    one["metadata"]["annotations"] = {ANNOTATION: Proof(installer="installed", low=[low]).text()}
+    await api.put(NODES, one)
+    found = {one.name: one for one in await probe(kubeconfig, "gvisor", "")}["node n1"]
+    assert found.ok
+    assert f"its kernel bounds how many it holds: {low}" in found.detail
 
 
 async def test_nodes_without_the_runtime(api: FakeKubernetes, kubeconfig: Path) -> None:

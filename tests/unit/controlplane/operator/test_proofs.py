@@ -89,6 +89,15 @@ async def test_a_node_is_tainted_until_it_is_proven() -> None:
     assert Proof.of(api.node) == Proof(installer="installed", programs={"runsc": "1"})
 
 
+async def test_a_node_whose_kernel_has_low_settings_is_proven_and_says_so() -> None:
+    api = Api(told())
+    api.answer.health.low.append("kernel.pid_max is 32768")  # type: ignore[union-attr]
+    await api.proofs().once()
+    proof = Proof.of(api.node)
+    assert proof is not None
+    assert (proof.proven, proof.low, tainted(api.node)) == (True, ["kernel.pid_max is 32768"], False)
+
+
 async def test_a_node_that_only_mounts_no_images_is_proven_and_says_why() -> None:
     api = Api(told())
     api.answer.health.lazy_trouble = "the snapshotter does not answer"  # type: ignore[union-attr]
