@@ -15,14 +15,14 @@ from rollbox import Client
 from rollbox.errors import SandboxEvicted
 from tests.support.helm import KUBE_VERSION
 from tests.support.images import IMAGE
-from tests.support.installed import CHART, Installed, kubeconfig, kubectl, objects, program, run
+from tests.support.installed import CHART, Installed, kubeconfig, kubectl, machines, objects, program, run
 from tests.support.waiting import until, waiting
 
 _SCHEMA = re.compile(r"X-Kubernetes-Pf-Flowschema-Uid: \"?([0-9a-f-]{36})", re.IGNORECASE)
 
 
 async def test_the_control_plane_may_change_the_cordon_and_its_mark_and_nothing_else(stack: Installed) -> None:
-    name = (await objects("nodes"))[0]["metadata"]["name"]
+    name = (await machines())[0]["metadata"]["name"]
 
     async def patch(change: dict[str, object]) -> None:
         as_it = ("--as", _account(stack, "controlplane"), "--dry-run=server", "--type=merge")

@@ -9,7 +9,7 @@ import pytest
 from rollbox import Client, Sandbox
 from tests.support.addresses import pod_address, service
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, objects
+from tests.support.installed import Installed, machines
 from tests.support.waiting import until
 
 # Tries one TCP address; prints how it ended.
@@ -61,7 +61,7 @@ async def test_nothing_of_the_platform_or_the_cluster_can_be_reached(stack: Inst
     controlplane = await pod_address((await stack.pods("controlplane"))[0], stack.namespace)
     node = next(
         address["address"]
-        for address in (await objects("nodes"))[0]["status"]["addresses"]
+        for address in (await machines())[0]["status"]["addresses"]
         if address["type"] == "InternalIP"
     )
     closed = {

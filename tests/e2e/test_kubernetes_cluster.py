@@ -150,7 +150,7 @@ async def test_a_sandbox_gets_ready_in_the_isolation_that_was_promised_and_its_d
     cluster: KubernetesCluster, spec: SandboxSpec, ready: Door, namespace: str
 ) -> None:
     # Nodes that are to be avoided take what no other ones do.
-    nodes = [str(one["metadata"]["name"]) for one in await installed.objects("nodes")]
+    nodes = [str(one["metadata"]["name"]) for one in await installed.machines()]
     await cluster.start("sb-real1", spec, replace(GOOD_BOOT, avoid=nodes))
     try:
         push = await pushed_by(ready)

@@ -39,7 +39,7 @@ async def client() -> AsyncIterator[KubernetesClient]:
         await kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 
-@pytest.mark.alone
+@pytest.mark.played
 async def test_a_machine_deployment_changes_only_by_the_version_that_was_read(client: KubernetesClient) -> None:
     api, of = ClusterApi(client), pool("cluster-api", "workers")
     async with defined():
@@ -70,7 +70,7 @@ async def test_a_machine_deployment_changes_only_by_the_version_that_was_read(cl
         assert not any("cluster.x-k8s.io/delete-machine" in one for one in left)
 
 
-@pytest.mark.alone
+@pytest.mark.played
 async def test_placeholders_are_a_buffer_where_the_cluster_has_these(client: KubernetesClient) -> None:
     async with _buffers():
         about = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": {"name": "held"}}

@@ -12,7 +12,7 @@ import pytest
 
 from rollbox import Client
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, apply, installed, kubectl, objects
+from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, PLAYED, apply, installed, kubectl, objects
 from tests.support.waiting import until
 
 RELEASE = "rollbox-packing"
@@ -28,13 +28,13 @@ VALUES = (
 SMALL: Any = {"cpu": (0.05, 1), "memory": ("32Mi", "128Mi"), "lease": None}
 # Nodes that are objects alone: what is placed there is placed, and runs nowhere.
 NODES = ("packing-a", "packing-b", "packing-c")
-MARK = {"rollbox-test": "packing"}
+MARK = {"rollbox-test": "packing", PLAYED: "node"}
 PODS = 6
 FITS_ON_ONE = 4
 ANY: Any = [{"operator": "Exists"}]
 
 
-@pytest.mark.alone
+@pytest.mark.played
 @pytest.mark.timeout(500)
 async def test_sandboxes_are_placed_by_it_and_it_fills_one_node_after_the_other() -> None:
     async with installed(RELEASE, *VALUES) as stack, Client(stack.url, stack.api_key) as client:

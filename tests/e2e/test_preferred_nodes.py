@@ -16,11 +16,12 @@ from controlplane.cluster.kubernetes.nodes import Node
 from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SHARD, PodDefaults, pod
 from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
 from controlplane.model import SandboxSpec
-from tests.support.installed import apply, kubectl, objects
+from tests.support.installed import PLAYED, apply, kubectl, objects
+from tests.support.played_nodes import TAINT
 from tests.support.waiting import until
 
 NAMESPACE = "rollbox-near"
-LABEL = {"rollbox.dev/near": "test"}
+LABEL = {"rollbox.dev/near": "test", PLAYED: "node"}
 NODES, GROUP, SHARDS = 10, 16, 16
 DEFAULTS = PodDefaults(
     NAMESPACE,
@@ -58,7 +59,12 @@ async def placed(near: Sequence[Sequence[tuple[str, int]]]) -> list[str]:
 
 
 def played(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABEL}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": LABEL},
+        "spec": {"taints": [TAINT]},
+    }
 
 
 def service(shard: int) -> dict[str, Any]:
@@ -85,7 +91,7 @@ async def fleet() -> AsyncIterator[list[Node]]:
         await kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
 
 
-@pytest.mark.alone
+@pytest.mark.played
 async def test_a_group_on_a_new_image_comes_to_one_node_and_old_knowledge_keeps_nobody_out() -> None:
     async with fleet() as nodes:
         preference = NodePreference(SystemClock())

@@ -64,7 +64,7 @@ VALUES = (
 )
 
 
-@pytest.mark.alone
+@pytest.mark.played
 @pytest.mark.timeout(600)
 async def test_nodes_come_for_a_herd_and_go_marked_when_nothing_needs_them(tmp_path: Path) -> None:
     if not own_cluster():

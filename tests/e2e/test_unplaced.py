@@ -11,7 +11,7 @@ import pytest
 from rollbox import Client, Quota, Sandbox, Timeline
 from rollbox.errors import CapacityUnavailable
 from tests.support.images import IMAGE
-from tests.support.installed import Installed, objects
+from tests.support.installed import Installed, machines
 from tests.support.release import STARTS_PER_NODE
 from tests.support.replicas import of_each
 from tests.support.waiting import until
@@ -51,7 +51,7 @@ async def _none_left(client: Client) -> bool:
 
 async def _cores() -> float:
     """What pods may request of the largest node."""
-    told = [str(node["status"]["allocatable"]["cpu"]) for node in await objects("nodes")]
+    told = [str(node["status"]["allocatable"]["cpu"]) for node in await machines()]
     return max(float(one[:-1]) / 1000 if one.endswith("m") else float(one) for one in told)
 
 

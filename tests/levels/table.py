@@ -81,7 +81,7 @@ HELM = ("tests/cluster/toolchain/build.sh", "helm")
 # Those that the core needs: software tasks and optional parts have their images, and their tests, in the whole.
 IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 # Marks of tests that do not share a release with all others.
-ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "soak")
+ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "played", "soak")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 # Files that wait for minutes, and the longest of those that have a release of their own.
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
@@ -158,6 +158,8 @@ LEVELS = (
                 Pytest(("e2e",), marks="disrupts and not alone", workers=3, first=DISRUPT_LONGEST),
                 # One after the other: they count what they have in common, and take it away.
                 Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
+                # Machines that are objects come and go here, which is waiting for the most part.
+                Pytest(("e2e",), marks="played"),
             )
         ),
         # Most of the one is waiting, and the other ones' nodes are their own.

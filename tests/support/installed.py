@@ -31,6 +31,8 @@ OWNERS = ("tests", "tests-1", "tests-2", "tests-3")
 STRANGER = "stranger"
 RELEASE = os.environ.get("ROLLBOX_TEST_RELEASE", "rollbox")
 INSTALL_TIMEOUT = "5m"
+# Label and taint of nodes that are objects alone (`played_nodes`).
+PLAYED = "rollbox-test/played"
 # Values of a further release: the runtime class is there, and the checks of its nodes have passed.
 # Its parts ask for next to nothing: what three releases ask for by default leaves sandboxes no room on two cores.
 BESIDE_ANOTHER = (
@@ -134,9 +136,14 @@ async def apply(*things: dict[str, Any], namespace: str = "default") -> None:
     await run("kubectl", "apply", "-n", namespace, "-f", "-", stdin=json.dumps(manifest).encode())
 
 
+async def machines() -> list[dict[str, Any]]:
+    """The nodes that machines are behind: other tests have nodes that are objects alone."""
+    return await objects("nodes", "-l", f"!{PLAYED}")
+
+
 async def node_address() -> str:
     """The address of the cluster's first node; of the cluster of `make cluster` it is this machine's."""
-    nodes = await objects("nodes")
+    nodes = await machines()
     return next(str(one["address"]) for one in nodes[0]["status"]["addresses"] if one["type"] == "InternalIP")
 
 

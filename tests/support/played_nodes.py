@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.support.installed import apply, kubectl
+from tests.support.installed import PLAYED, apply, kubectl
 
 Json = dict[str, Any]
 RENEW_EVERY_S = 8.0
 # Keeps what tolerates nothing away from them.
-TAINT = {"key": "rollbox-test/played", "value": "node", "effect": "NoSchedule"}
+TAINT = {"key": PLAYED, "value": "node", "effect": "NoSchedule"}
 CAPACITY = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "20Gi", "pods": "64"}
 
 
@@ -29,7 +29,7 @@ class PlayedNodes:
         node = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
+            "metadata": {"name": name, "labels": {**labels, PLAYED: "node", "kubernetes.io/hostname": name}},
             "spec": {"taints": [TAINT]},
         }
         await apply(node)
