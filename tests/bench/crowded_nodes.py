@@ -21,7 +21,8 @@ from controlplane.cluster.kubernetes.podspec import TARGET
 from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
 from controlplane.model import SandboxSpec
 from controlplane.store.slots import Slots
-from tests.bench.record import Record, distribution, percentile, save
+from rollbox.bench.sample import percentile
+from tests.bench.record import Record, distribution, save
 
 NODES, SHARDS = 16, 16
 # Starts that do not slow down one another on a node: `controlplane.startsPerNode` by default.

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 from rollbox import Client
-from tests.bench.exec_path import closed_loop
+from rollbox.bench import calls
+from rollbox.bench.arrivals import closed_loop
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
+from tests.bench.took import took_ms
 from tests.support.containers import engine
 from tests.support.images import IMAGE
 from tests.support.stack import Stack
@@ -51,19 +53,14 @@ def _control_groups() -> dict[int, str]:
 async def measure(stack: Stack) -> list[Record]:
     """The records of this scenario. Cost: about 20 s."""
     async with Client(stack.url, stack.api_key) as client, await client.create(IMAGE) as sandbox:
-
-        async def call(_: int) -> None:
-            result = await sandbox.exec(["true"])
-            if result.exit_code != 0:
-                raise RuntimeError(f"exec of true ended with {result}")
-
+        call = calls.execs([sandbox])
         doing(f"{WARM_UP + EXECS} execs")
         sidecar, *spawners = await sidecar_pids(sandbox.id)
         watched = {"gateway": stack.pids()["rollbox-gateway"], "sidecar": sidecar}
         idle = resident_mib(sidecar)
-        await closed_loop(AT_ONCE, WARM_UP, call)
+        took_ms(await closed_loop(AT_ONCE, WARM_UP, call))
         before = {name: resident_mib(pid) for name, pid in watched.items()}
-        await closed_loop(AT_ONCE, EXECS, call)
+        took_ms(await closed_loop(AT_ONCE, EXECS, call))
         after = {name: resident_mib(pid) for name, pid in watched.items()}
         spawner_mib = sum(resident_mib(pid) for pid in spawners)
     where = f"{EXECS} execs of true, {AT_ONCE} at once in one sandbox, after {WARM_UP} to warm up"

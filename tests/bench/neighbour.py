@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rollbox import Client, Sandbox, SandboxError
-from tests.bench.exec_path import closed_loop
+from rollbox.bench import calls
+from rollbox.bench.arrivals import closed_loop
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
+from tests.bench.took import took_ms
 from tests.support.bombs import BOMBS, FLOODS
 from tests.support.stack import Product
 
@@ -81,9 +83,4 @@ async def _burn(client: Client, image: str, bomb: str, limit: Limit | None) -> N
 
 
 async def _execs(sandbox: Sandbox) -> list[float]:
-    async def call(_: int) -> None:
-        result = await sandbox.exec(["true"])
-        if result.exit_code != 0:
-            raise RuntimeError(f"exec of true ended with {result}")
-
-    return await closed_loop(1, EXECS, call)
+    return took_ms(await closed_loop(1, EXECS, calls.execs([sandbox])))

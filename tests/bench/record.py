@@ -1,11 +1,8 @@
-"""One measured figure with its provenance; pure but for `hardware`, `commit` and `save`."""
+"""One measured figure with its provenance; pure but for `commit` and `save`."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
-import platform
 import re
 import statistics
 import subprocess
@@ -14,22 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rollbox.bench.machine import hardware
+from rollbox.bench.sample import percentile
 from tests.bench.declared import declared
 
 BUILD = Path(__file__).parent.parent.parent / "build" / "bench"
 RUNS_KEPT = 9
 TARGET = re.compile(r"(?P<left>value|ratio) (?P<relation><=|>=) (?P<base>baseline \+ )?(?P<number>[0-9.]+)")
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile; `share` in 0..1.
-
-    Raises:
-        ValueError: there are no values.
-    """
-    if not values:
-        raise ValueError("a percentile of nothing")
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:
@@ -109,18 +97,6 @@ class Record:
             raise ValueError(f"target {self.target!r} needs a baseline")
         bound = float(match["number"]) + (self.baseline.value if match["base"] and self.baseline else 0.0)
         return left <= bound if match["relation"] == "<=" else left >= bound
-
-
-def hardware() -> dict[str, str | int]:
-    """Processor, cores, memory and kernel of this machine."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cpu": cpu[1] if cpu else platform.machine(),
-        "cores": os.cpu_count() or 0,
-        "memory_mib": memory_bytes >> 20,
-        "kernel": platform.release(),
-    }
 
 
 def commit() -> str:

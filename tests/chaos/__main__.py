@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench.record import hardware
+from rollbox.bench.machine import hardware
 from tests.chaos import stored
 from tests.chaos.events import Log
 from tests.chaos.ground import Ground, ground

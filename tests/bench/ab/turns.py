@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollbox import Client, SandboxGroup
-from tests.bench.lifecycle import arrivals
+from rollbox.bench import arrivals
+from rollbox.bench.sample import percentile
 from tests.bench.lifecycle.stage import IMAGE, Stage, stage
-from tests.bench.record import percentile
 
 POOL = 200
 LANES = 32

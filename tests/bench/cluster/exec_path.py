@@ -16,11 +16,12 @@ from kubernetes import config as kubernetes_config
 from kubernetes.stream import stream
 
 from rollbox import Client, Sandbox
+from rollbox.bench.arrivals import closed_loop
 from tests.bench.cluster import limit
 from tests.bench.cluster.fill import filled
-from tests.bench.exec_path import closed_loop
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
+from tests.bench.took import took_ms
 from tests.support.installed import Installed, kubeconfig, kubectl
 
 SANDBOXES = 100
@@ -143,10 +144,10 @@ async def _at(at_once: int, ways: Ways) -> list[Record]:
     ours, theirs, streamed = COUNTS[at_once]
     doing(f"{at_once} at once, against kubectl and stream()")
     await closed_loop(at_once, max(at_once, ours // 10), ways.ours)
-    mine = distribution(await closed_loop(at_once, ours, ways.ours))
-    by_kubectl = distribution(await closed_loop(at_once, theirs, ways.kubectl))
-    by_stream = distribution(await closed_loop(at_once, streamed, ways.stream))
-    by_stream_anew = distribution(await closed_loop(at_once, streamed, ways.stream_anew))
+    mine = distribution(took_ms(await closed_loop(at_once, ours, ways.ours)))
+    by_kubectl = distribution(took_ms(await closed_loop(at_once, theirs, ways.kubectl)))
+    by_stream = distribution(took_ms(await closed_loop(at_once, streamed, ways.stream)))
+    by_stream_anew = distribution(took_ms(await closed_loop(at_once, streamed, ways.stream_anew)))
     name = f"exec of true in gVisor, {at_once} at once in different sandboxes"
     where = f"closed loop, {ways.count} sandboxes on the node, everything on this machine"
     against = {
@@ -185,8 +186,8 @@ def _tail(name: str, mine: dict[str, float], where: str) -> Record:
 async def _in_one(ways: Ways) -> list[Record]:
     doing(f"{IN_ONE} at once in one sandbox")
     await closed_loop(IN_ONE, 320, ways.ours)
-    mine = distribution(await closed_loop(IN_ONE, 3200, ways.ours))
-    other = distribution(await closed_loop(IN_ONE, 48, ways.kubectl))
+    mine = distribution(took_ms(await closed_loop(IN_ONE, 3200, ways.ours)))
+    other = distribution(took_ms(await closed_loop(IN_ONE, 48, ways.kubectl)))
     name = f"exec of true in gVisor, {IN_ONE} at once in one sandbox"
     where = "closed loop, one sandbox, everything on this machine"
     baseline = Baseline("kubectl exec, p50", other["p50"], other)
@@ -199,7 +200,7 @@ async def _in_one(ways: Ways) -> list[Record]:
 async def _split(product: Installed, ways: Ways) -> list[Record]:
     doing("parts of an exec")
     before = await Sums.read(product)
-    mine = await closed_loop(1, 1000, ways.ours)
+    mine = took_ms(await closed_loop(1, 1000, ways.ours))
     means = (await Sums.read(product)).means_ms(before)
     whole = sum(mine) / len(mine)
     parts = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from rollbox import Process, Sandbox
-from tests.bench.exec_path import closed_loop
+from rollbox.bench.arrivals import closed_loop
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, of_rounds
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from rollbox import Client, Sandbox
-from tests.bench.lifecycle import arrivals
-from tests.bench.lifecycle.arrivals import Met
+from rollbox.bench import arrivals
+from rollbox.bench.arrivals import Met
+from rollbox.bench.shapes import SHAPES
 from tests.bench.lifecycle.stage import BOOT_MS, IMAGE, stage
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
@@ -20,14 +20,6 @@ PER_SECOND = 50.0
 SECONDS = 20
 COLD = 100
 LIFE_S = 2.0
-
-SHAPES: dict[str, Callable[[Callable[[int], Coroutine[Any, Any, object]]], Coroutine[Any, Any, list[Met]]]] = {
-    "sequential, 100": partial(arrivals.one_by_one, 100),
-    "staggered, 100 in 2 s": partial(arrivals.open_loop, arrivals.staggered(100, 0.02)),
-    "a burst of 100": partial(arrivals.open_loop, arrivals.burst(100)),
-    "a burst of 300": partial(arrivals.open_loop, arrivals.burst(300)),
-    "Poisson, 45/s, 10 s": partial(arrivals.open_loop, arrivals.poisson(450, 45.0)),
-}
 
 
 async def measure() -> list[Record]:
@@ -44,11 +36,11 @@ async def measure() -> list[Record]:
             call = partial(_create_and_delete, client, deletes)
             steady = await arrivals.open_loop(arrivals.poisson(count, PER_SECOND), call)
         records = _steady(steady, cold)
-        for name, shape in SHAPES.items():
-            doing(name)
+        for shape in SHAPES.values():
+            doing(shape.says)
             await ground.filled(client, "warm", POOL)
-            met = await shape(partial(_create, client))
-            records.append(_shaped(name, met))
+            met = await shape.play(partial(_create, client))
+            records.append(_shaped(shape.says, met))
             await _clear(client)
     return records
 

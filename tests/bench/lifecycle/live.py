@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 from rollbox import Client, SandboxGroup
-from tests.bench.lifecycle import arrivals
+from rollbox.bench import arrivals
 from tests.bench.lifecycle.stage import IMAGE, stage
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution

@@ -5,29 +5,23 @@ from __future__ import annotations
 import time
 
 from rollbox import Sandbox
-from tests.bench.exec_path import closed_loop
+from rollbox.bench import calls
+from rollbox.bench.arrivals import closed_loop
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution
-
-# At once -> execs.
-COUNTS = {16: 1600, 64: 3200, 256: 5120}
+from tests.bench.took import took_ms
 
 
 async def measure(sandbox: Sandbox) -> list[Record]:
     """Throughput at each width against the narrowest, and the longest wait."""
-
-    async def call(_: int) -> None:
-        result = await sandbox.exec(["true"])
-        if result.exit_code != 0:
-            raise RuntimeError(f"exec of true ended with {result}")
-
-    await closed_loop(16, 320, call)
+    call = calls.execs([sandbox])
+    took_ms(await closed_loop(16, 320, call))
     records: list[Record] = []
     narrow = 0.0
-    for at_once, total in COUNTS.items():
+    for at_once, total in calls.CROWD.items():
         doing(f"{at_once} execs at once")
         began = time.perf_counter()
-        latencies = distribution(await closed_loop(at_once, total, call))
+        latencies = distribution(took_ms(await closed_loop(at_once, total, call)))
         rate = total / (time.perf_counter() - began)
         narrow = narrow or rate
         where = f"{total} execs of true, closed loop, one sandbox, one client"

@@ -9,17 +9,19 @@ from pathlib import Path
 import aiohttp
 
 from rollbox import Sandbox
+from rollbox.bench import calls
+from rollbox.bench.arrivals import one_by_one
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution, of_rounds
 from tests.bench.surface.ground import Ground
+from tests.bench.took import took_ms
 
 # What writes, and how many bytes that are: the fastest there is, and a program that makes its lines.
 MAKERS = {
-    ("head", "-c", "1000000000", "/dev/zero"): 1_000_000_000,
+    calls.zeros(1_000_000_000): 1_000_000_000,
     ("seq", "100000000", "139999999"): 400_000_000,
 }
 PROXY_BYTES = 400_000_000
-KEYSTROKES = 400
 ROUNDS = 5
 MIB = 2**20
 # As the sidecar makes the pipe of a command that writes much, and as it was: the baseline of the version before.
@@ -70,25 +72,15 @@ async def stdout(sandbox: Sandbox, argv: tuple[str, ...], count: int) -> list[Re
 
 
 async def _streamed(sandbox: Sandbox, argv: tuple[str, ...], count: int) -> float:
-    began = time.perf_counter()
-    async with await sandbox.spawn(argv) as process:
-        read = sum([len(part) async for part in process.stdout])
-    if read != count or process.stdout.gaps:
-        raise RuntimeError(f"{read} bytes of {count} came, gaps {process.stdout.gaps}")
-    return count / (time.perf_counter() - began) / MIB
+    (took,) = took_ms(await one_by_one(1, calls.streamed(sandbox, argv, count)))
+    return count / took * 1e3 / MIB
 
 
 async def keystrokes(sandbox: Sandbox) -> Record:
     """From a key to its echo on a terminal."""
-    latencies = []
-    async with await sandbox.spawn(["cat"], terminal=(80, 24)) as process:
-        for n in range(KEYSTROKES):
-            began = time.perf_counter()
-            await process.stdin.write("\n" if n % 40 == 39 else "x")
-            await anext(process.stdout)
-            latencies.append((time.perf_counter() - began) * 1e3)
-    mine = distribution(latencies)
-    where = f"{KEYSTROKES} keys, one at a time, echoed by the sandbox's own terminal, SDK in Python"
+    async with calls.keys(sandbox) as key:
+        mine = distribution(took_ms(await one_by_one(calls.KEYSTROKES, key)))
+    where = f"{calls.KEYSTROKES} keys, one at a time, echoed by the sandbox's own terminal, SDK in Python"
     return Record("keystroke to its echo, p50", mine["p50"], "ms", where, distribution=mine)
 
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tests.bench.lifecycle import arrivals
+from rollbox.bench import arrivals
 
 
 def test_the_shapes() -> None:

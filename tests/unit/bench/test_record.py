@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.record import Baseline, Record, distribution, percentile
+from rollbox.bench.sample import percentile
+from tests.bench.record import Baseline, Record, distribution
 
 
 def record(value: float, target: str, baseline: float | None = None, faster_is: str = "smaller") -> Record:
