@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from rollbox.recording.tails import Tail
 from rollbox.report import words
 
 WIDE, HIGH = 760, 240
 _LEFT, _BELOW = 48, 34
+_LEAST_MS = 0.001
+# Of a histogram; at least ten to each power of ten.
+_CLASSES = 40
 # Told apart by people who do not see red and green as two colours (Okabe and Ito).
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#5e3c99")
 # From below.
@@ -78,20 +82,13 @@ def distributions(tails: Mapping[str, Tail]) -> str:
     shown = {name: tail for name, tail in tails.items() if tail.steps}
     if not shown:
         return ""
-    least = math.floor(math.log10(min(tail.steps[0][0] for tail in shown.values()) or 0.001))
-    most = max(least + 1, math.ceil(math.log10(max(tail.max_ms for tail in shown.values()) or 1)))
-    plot_wide, plot_high = WIDE - _LEFT - 8, HIGH - _BELOW - 8
+    axis = _Times.of(shown.values())
+    plot_high = HIGH - _BELOW - 8
 
     def place(took_ms: float, share: float) -> str:
-        across = (math.log10(max(took_ms, 10.0**least)) - least) / (most - least)
-        return f"{_LEFT + plot_wide * across:.1f},{8 + plot_high * (1 - share):.1f}"
+        return f"{axis.across(took_ms):.1f},{8 + plot_high * (1 - share):.1f}"
 
-    parts = _axes([(share, f"{share:.0%}") for share in (0.0, 0.5, 0.9, 1.0)])
-    for power in range(least, most + 1):
-        across = _LEFT + plot_wide * (power - least) / (most - least)
-        parts.append(f'<line x1="{across:.1f}" y1="8" x2="{across:.1f}" y2="{8 + plot_high}" class="grid"/>')
-        anchor = "end" if power == most else "middle"
-        parts.append(_text(across, HIGH - 12, words.duration(10.0**power), anchor))
+    parts = [*_axes([(share, f"{share:.0%}") for share in (0.0, 0.5, 0.9, 1.0)]), *axis.parts()]
     for (_, tail), stroke in zip(shown.items(), _COLOURS * len(shown), strict=False):
         before, points = 0.0, []
         for took_ms, share in tail.steps:
@@ -99,6 +96,65 @@ def distributions(tails: Mapping[str, Tail]) -> str:
             before = share
         parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{stroke}" stroke-width="1.8"/>')
     return _svg(parts, HIGH, "distributions of durations") + _legend(zip(shown, _COLOURS * len(shown), strict=False))
+
+
+def histogram(tails: Mapping[str, Tail]) -> str:
+    """Draw which share of durations was about as long, in classes; the colours are those of `distributions`."""
+    shown = {name: tail for name, tail in tails.items() if tail.steps}
+    if not shown:
+        return ""
+    axis = _Times.of(shown.values())
+    shares = {name: axis.classes(tail) for name, tail in shown.items()}
+    most = max(max(one.values()) for one in shares.values())
+    plot_high, parts = HIGH - _BELOW - 8, [*_axes([(at, f"{most * at:.3g}%") for at in (0.0, 0.5, 1.0)]), *axis.parts()]
+    for number, (name, fill) in enumerate(zip(shares, _COLOURS * len(shown), strict=False)):
+        for one, share in shares[name].items():
+            left, right = (axis.across(10 ** ((one + end) / axis.to_ten)) for end in (0, 1))
+            wide, high = (right - left) / len(shown), plot_high * share / most
+            box = f'x="{left + number * wide:.1f}" y="{8 + plot_high - high:.1f}" width="{max(0.5, wide - 0.6):.2f}"'
+            parts.append(f'<rect {box} height="{high:.2f}" fill="{fill}"/>')
+    return _svg(parts, HIGH, "histogram of durations")
+
+
+class _Times(NamedTuple):
+    """A logarithmic axis of durations, between two powers of ten, of ms."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, tails: Iterable[Tail]) -> _Times:
+        shown = [*tails]
+        least = math.floor(math.log10(min(tail.steps[0][0] for tail in shown) or _LEAST_MS))
+        return cls(least, max(least + 1, math.ceil(math.log10(max(tail.max_ms for tail in shown) or 1))))
+
+    def across(self, took_ms: float) -> float:
+        share = (math.log10(max(took_ms, 10.0**self.least)) - self.least) / (self.most - self.least)
+        return _LEFT + (WIDE - _LEFT - 8) * share
+
+    @property
+    def to_ten(self) -> int:
+        """How many classes of a histogram there are to each power of ten."""
+        return max(10, _CLASSES // (self.most - self.least))
+
+    def classes(self, tail: Tail) -> dict[int, float]:
+        """Return the share of durations, per cent, by class: the power of ten that it begins with, times `to_ten`."""
+        found: dict[int, float] = {}
+        before = 0.0
+        for took_ms, share in tail.steps:
+            one = math.floor(self.to_ten * math.log10(max(took_ms, _LEAST_MS)))
+            found[one] = found.get(one, 0.0) + 100 * (share - before)
+            before = share
+        return found
+
+    def parts(self) -> Iterator[str]:
+        between = (1, 2, 5) if self.most - self.least <= 2 else (1,)
+        ticks = [factor * 10.0**power for power in range(self.least, self.most) for factor in between]
+        for took_ms in [*ticks, 10.0**self.most]:
+            across = self.across(took_ms)
+            yield f'<line x1="{across:.1f}" y1="8" x2="{across:.1f}" y2="{HIGH - _BELOW}" class="grid"/>'
+            anchor = "end" if took_ms == 10.0**self.most else "middle"
+            yield _text(across, HIGH - 12, words.duration(took_ms), anchor)
 
 
 def _axes(levels: Iterable[tuple[float, str]]) -> list[str]:
