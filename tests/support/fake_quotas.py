@@ -25,7 +25,7 @@ class FakeQuotas:
     queue: list[dict[str, Any]] = field(default_factory=list)
     foresight: dict[str, Any] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
-    capacity: dict[str, Any] = field(default_factory=dict)
+    capacity: dict[str, Any] = field(default_factory=lambda: {"known": False})
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     drains: list[tuple[str, Any]] = field(default_factory=list)
 

@@ -47,6 +47,7 @@ _COMMANDS = {
     "capacity": "capacity:capacity",
     "node": "node:app",
     "doctor": "doctor:doctor",
+    "bench": "bench:bench",
     "config": "config:app",
     "completion": "completion:completion",
     "group": "group:app",

@@ -1,0 +1,140 @@
+"""`rollbox bench`: measures an installation."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollbox.cli import output
+from rollbox.cli.options import Json, ResourceArguments, with_resources
+from rollbox.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from rollbox.bench.measured import BenchReport
+    from rollbox.client import Client
+
+_COLUMNS = ("scenario", "sandboxes", "creates", "commands", "what")
+
+
+@with_resources
+def bench(
+    image: Annotated[
+        str | None, typer.Argument(help="Of the sandboxes: any that has `true`, `cat` and `head`.")
+    ] = None,
+    *,
+    scenario: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be repeated. --list has the names.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the scenarios, and create nothing.")] = False,
+    sandboxes: Annotated[int, typer.Option(min=1, max=1000, help="Most sandboxes at the same time.")] = 300,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="Most time for the calls of a scenario.")] = 60,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(envvar="KUBECONFIG", help="Compare commands with kubectl exec, with this file.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as a page with plots, too.")
+    ] = None,
+    resources: ResourceArguments,
+    json: Json = False,
+) -> None:
+    """Measure an installation: creates by arrival shape, commands, output and files. It says first what it will create,
+    keeps to your quota, and deletes all of it at its end.
+    """
+    from rollbox.bench.scenarios import scenarios
+
+    if list_:
+        known = {
+            name: (one.sandboxes, one.creates, one.commands, one.says) for name, one in scenarios(sandboxes).items()
+        }
+        if json:
+            output.data([dict(zip(_COLUMNS, (name, *told), strict=True)) for name, told in known.items()])
+        else:
+            output.table(_COLUMNS, [(name, *map(str, told)) for name, told in known.items()], told=True)
+        return
+    if image is None:
+        output.fail(InvalidArgument("name an image: `rollbox bench IMAGE`, or `rollbox bench --list`"), as_json=json)
+    if html is not None:
+        _writable(html, as_json=json)
+
+    async def call(client: Client) -> BenchReport:
+        from rollbox.bench.kubectl import Kubectl
+        from rollbox.bench.session import Wish
+        from rollbox.bench.session import bench as measure
+
+        repeat = shlex.join(["rollbox", *sys.argv[1:]])
+        compare = None if kubeconfig is None else Kubectl(kubeconfig)
+        wish = Wish(image, resources.options(), scenario or (), sandboxes, seconds, compare, repeat)
+        with _shown() as told:
+            return await measure(client, wish, told)
+
+    report = output.run(call, what="measuring; what it has created is deleted", as_json=json, quiet=True)
+    _print(report, html, as_json=json)
+    if report.fault:
+        raise typer.Exit(output.EXIT_BY_FAULT[report.fault])
+
+
+def _writable(html: Path, *, as_json: bool) -> None:
+    """Find out before the minutes of measuring whether the report can be written."""
+    try:
+        html.touch()
+    except OSError as error:
+        output.fail(InvalidArgument(f"{html} cannot be written: {error.strerror}"), as_json=as_json)
+
+
+def _print(report: BenchReport, html: Path | None, *, as_json: bool) -> None:
+    from rollbox.bench.page import page
+    from rollbox.bench.text import text
+
+    if html is not None:
+        html.write_text(page(report), encoding="utf-8")
+        output.message(f"written: {html}")
+    if as_json:
+        output.data(report.to_json())
+    else:
+        typer.echo(text(report), nl=False)
+
+
+class _Shown:
+    """Tells on stderr: lines, and a bar on a terminal."""
+
+    def __init__(self, bars: Progress | None) -> None:
+        self._bars = bars
+        self._task: TaskID | None = None
+
+    def begin(self, what: str, total: int) -> None:
+        if self._bars is None:
+            output.message(f"{what} ({total})")
+            return
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+        self._task = self._bars.add_task(what, total=total)
+
+    def step(self) -> None:
+        if self._bars is not None and self._task is not None:
+            self._bars.advance(self._task)
+
+    def say(self, text: str) -> None:
+        output.message(text)
+
+
+@contextmanager
+def _shown() -> Iterator[_Shown]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Shown(None)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: tuple[Any, ...] = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as made:
+        yield _Shown(made)
