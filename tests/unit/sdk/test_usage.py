@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from rollbox import Client, Usage, sync
+from rollbox import Client, Sandbox, Usage, sync
 from rollbox.cli import app
 from tests.support.gateway_fake import FakeGateway, Fault
 
@@ -70,3 +70,23 @@ def test_top_goes_on_without_the_pools(apart: FakeGateway) -> None:
     assert (result.exit_code, told["pools"], [*told["sandboxes"]]) == (0, None, ["sb-1"])
     result = rollbox_top()
     assert (result.exit_code, "permission_denied" in result.stdout, "sb-1" in result.stdout) == (0, True, True)
+
+
+def test_top_asks_some_at_a_time_whatever_their_number(apart: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        CliRunner().invoke(app, ["create", "python"])
+    asked, most, real = 0, 0, Sandbox.usage
+
+    async def usage(sandbox: Sandbox) -> Usage:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        try:
+            return await real(sandbox)
+        finally:
+            asked -= 1
+
+    monkeypatch.setattr(Sandbox, "usage", usage)
+    monkeypatch.setattr("rollbox.cli.top._ASKED_AT_ONCE", 2)
+    assert len(json.loads(rollbox_top("--json").stdout)["sandboxes"]) == 5
+    assert most == 2

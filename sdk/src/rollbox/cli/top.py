@@ -15,6 +15,7 @@ from rollbox.cli import output
 from rollbox.cli.options import Json, Labels
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from rich.console import Console
@@ -32,6 +33,8 @@ _POOLS = ("pool", "ready", "starting", "wanted", "claims/min", "why")
 _FIRST_LOOK_S = 0.5
 # One request each, every time; for people only the youngest are asked.
 _MOST_ASKED = 50
+# With --json all are asked: more at once would only wait for one another, here and at the gateway.
+_ASKED_AT_ONCE = 32
 _MINUTE_MS = 60_000
 
 
@@ -100,7 +103,7 @@ class _Watched:
         self._before: dict[str, tuple[float, float]] = {}
 
     async def read(self) -> _Seen:
-        """Look at all concurrently; a sandbox whose request fails has the error instead of its usage."""
+        """Look at all, some at a time; a sandbox whose request fails has the error instead of its usage."""
         import asyncio
 
         records: list[SandboxRecord] = []
@@ -110,7 +113,8 @@ class _Watched:
             records, pools = await asyncio.gather(self._client.list(self._labels), self._pools())
             youngest = sorted(records, key=_asked_ms, reverse=True)
             ids = [record.id for record in youngest if record.state == "running"][: self._most]
-        found = await asyncio.gather(*(self._one(sandbox_id) for sandbox_id in ids))
+        slots = asyncio.Semaphore(_ASKED_AT_ONCE)
+        found = await asyncio.gather(*(self._one(sandbox_id, slots) for sandbox_id in ids))
         return _Seen(records, pools, dict(zip(ids, found, strict=True)), time.time() * 1000)
 
     async def _pools(self) -> Sequence[Pool] | SandboxError:
@@ -119,13 +123,14 @@ class _Watched:
         except SandboxError as error:
             return error
 
-    async def _one(self, sandbox_id: str) -> Usage | SandboxError:
-        try:
-            if sandbox_id not in self._opened:
-                self._opened[sandbox_id] = await self._client.connect(sandbox_id)
-            return await self._opened[sandbox_id].usage()
-        except SandboxError as error:
-            return error
+    async def _one(self, sandbox_id: str, slots: asyncio.Semaphore) -> Usage | SandboxError:
+        async with slots:
+            try:
+                if sandbox_id not in self._opened:
+                    self._opened[sandbox_id] = await self._client.connect(sandbox_id)
+                return await self._opened[sandbox_id].usage()
+            except SandboxError as error:
+                return error
 
     def text(self, seen: _Seen) -> str:
         """Write a look for people."""
