@@ -107,12 +107,13 @@ def histogram(tails: Mapping[str, Tail]) -> str:
     shares = {name: axis.classes(tail) for name, tail in shown.items()}
     most = max(max(one.values()) for one in shares.values())
     plot_high, parts = HIGH - _BELOW - 8, [*_axes([(at, f"{most * at:.3g}%") for at in (0.0, 0.5, 1.0)]), *axis.parts()]
-    for number, (name, fill) in enumerate(zip(shares, _COLOURS * len(shown), strict=False)):
+    for name, fill in zip(shares, _COLOURS * len(shown), strict=False):
         for one, share in shares[name].items():
             left, right = (axis.across(10 ** ((one + end) / axis.to_ten)) for end in (0, 1))
-            wide, high = (right - left) / len(shown), plot_high * share / most
-            box = f'x="{left + number * wide:.1f}" y="{8 + plot_high - high:.1f}" width="{max(0.5, wide - 0.6):.2f}"'
-            parts.append(f'<rect {box} height="{high:.2f}" fill="{fill}"/>')
+            high = plot_high * share / most
+            box = f'x="{left:.1f}" y="{8 + plot_high - high:.1f}" width="{max(0.5, right - left - 0.6):.2f}"'
+            # Where two of them overlap, both are seen.
+            parts.append(f'<rect {box} height="{high:.2f}" fill="{fill}" fill-opacity=".75"/>')
     return _svg(parts, HIGH, "histogram of durations")
 
 
