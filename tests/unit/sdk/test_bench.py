@@ -167,8 +167,7 @@ def test_ctrl_c_deletes_too_and_is_told_by_the_exit_code(apart: FakeGateway) -> 
     command = [sys.executable, "-c", code, "bench", "python", "--scenario", "exec-1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as measuring:
         assert measuring.stderr is not None
-        while not measuring.stderr.readline().startswith("exec, 1 at once"):
-            pass
+        assert any(line.startswith("exec, 1 at once") for line in measuring.stderr)
         measuring.send_signal(signal.SIGINT)
         said = measuring.stderr.read()
     assert (measuring.returncode, left(apart)) == (130, 0)
