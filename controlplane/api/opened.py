@@ -12,7 +12,7 @@ from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.cluster.node_pools import NodePools
-from controlplane.images import Keyring, Keyrings, PrivateRegistry, Reference
+from controlplane.images import Keyring, Keyrings, PrivateRegistry, RecordedList, Reference
 from controlplane.registry import CollectorClient, MirrorClient, Registries
 from controlplane.scaling import NodePool
 from controlplane.settings import (
@@ -170,12 +170,14 @@ class ImageClients:
         mirror: copies images into the private registry.
         keyrings: who has which credentials.
         collector: sees the private registry's files.
+        recorded: the recorded copies of a private registry that somebody else looks after.
     """
 
     registry: Registries | None = None
     mirror: MirrorClient | None = None
     keyrings: Keyrings | None = None
     collector: CollectorClient | None = None
+    recorded: RecordedList | None = None
 
 
 @asynccontextmanager
@@ -205,7 +207,8 @@ async def opened_images(settings: Settings, clock: Clock) -> AsyncIterator[Image
             except (OSError, ValueError) as error:
                 folder = str(images.registry.tls_folder)
                 raise SettingError(f"{PREFIX}MIRROR_TLS_FOLDER", folder, str(error)) from error
-        yield ImageClients(registry, mirror, keyrings, collector)
+        recorded = None if images.registry is None else _recorded(images.registry)
+        yield ImageClients(registry, mirror, keyrings, collector, recorded)
 
 
 @asynccontextmanager
@@ -222,6 +225,14 @@ async def _keyrings(settings: Settings, clock: Clock) -> AsyncIterator[Keyrings]
             yield secrets
         finally:
             await secrets.close()
+
+
+def _recorded(settings: RegistrySettings) -> RecordedList | None:
+    if settings.store is not None or settings.push is None:
+        return None
+    from controlplane.cluster.kubernetes import recorded_copies  # noqa: PLC0415
+
+    return recorded_copies(settings.push)
 
 
 class _NoCredentials:

@@ -62,6 +62,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             mirror=images.mirror,
             keyrings=images.keyrings,
             collector=images.collector,
+            recorded=images.recorded,
             node_pools=node_pools,
         )
         options = Options(
@@ -119,7 +120,7 @@ def _image_options(images: ImageSettings) -> ImageOptions:
         images.rewrites,
         PrivateRegistry(images.registry.host),
         budget=StoreLimit() if store is None else store.budget,
-        recorded_bytes=0 if store is None else store.recorded_bytes,
+        recorded_bytes=images.registry.recorded_bytes,
         past_full=images.registry.past_full,
     )
 

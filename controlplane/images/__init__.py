@@ -34,14 +34,16 @@ from controlplane.images.manifest import (
     layers_of,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
-from controlplane.images.private import FORMS, Form, PrivateRegistry
+from controlplane.images.private import CONVERTED, FORMS, Form, PrivateRegistry
 from controlplane.images.recorded import plan_recorded
+from controlplane.images.recorded_tags import is_copy, offers, recorded_owner
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
 from controlplane.images.rewrite import Rewrites
-from controlplane.images.stored import Collected, Collector, RegistryImage, RegistryRoom
+from controlplane.images.stored import Collected, Collector, CopyStore, RecordedList, RegistryImage, RegistryRoom
 
 __all__ = [
     "ACCEPTED",
+    "CONVERTED",
     "DIGEST",
     "DOCKER_HUB",
     "FORMS",
@@ -56,6 +58,7 @@ __all__ = [
     "Collector",
     "Converted",
     "Copied",
+    "CopyStore",
     "Copying",
     "Credentials",
     "Entry",
@@ -68,6 +71,7 @@ __all__ = [
     "Mode",
     "PrivateRegistry",
     "Recorded",
+    "RecordedList",
     "Reference",
     "Registry",
     "RegistryImage",
@@ -84,14 +88,17 @@ __all__ = [
     "entries_for",
     "folder",
     "in_tags",
+    "is_copy",
     "is_foreign",
     "is_index",
     "layers_of",
     "names_a_file",
+    "offers",
     "own_reference",
     "parse",
     "plan_recorded",
     "plan_removal",
+    "recorded_owner",
     "target",
     "token_in",
     "whose",

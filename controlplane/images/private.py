@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 from controlplane.images.commits import CHECKPOINTS
 from controlplane.images.reference import MAX_NAME_CHARS, Reference
+from controlplane.images.stored import RegistryImage
 
 # The first part of a repository's name: copies of others' images, those of them that were converted, and what was made
 # of sandboxes. Nodes mount converted copies without having read all of them, so nothing else may be among these.
@@ -73,3 +74,7 @@ class PrivateRegistry:
     def copy(self, source: Reference, digest: str, form: Form = "plain") -> str:
         """The name by which nodes pull a copy."""
         return f"{self.host}/{self.repository(source, form)}@{digest}"
+
+    def stored_name(self, image: RegistryImage) -> str:
+        """The name by which nodes pull what the registry has."""
+        return f"{self.host}/{image.repository}@{image.digest}"

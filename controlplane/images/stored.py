@@ -63,19 +63,13 @@ class Collected:
     blobs: int = 0
 
 
-class Collector(Protocol):
-    """Sees the private registry's files; ``controlplane.registry`` has its client. Failures are ``Problem``s."""
-
-    async def room(self) -> RegistryRoom:
-        """How full the registry is, as it was measured last. Cost: one call; nobody waits for a measurement.
-
-        Raises:
-            Problem: internal, upstream_timeout: nobody says.
-        """
-        ...
+class CopyStore(Protocol):
+    """The copies of the private registry: what they are, their uses, their removal. Failures are ``Problem``s."""
 
     async def stored(self) -> list[RegistryImage]:
-        """All images of the registry. Cost: the collector reads all links; 0.5 KiB of memory for each part.
+        """The images of the registry, all recorded copies among them.
+
+        Cost: a collector reads all links, 0.5 KiB of memory for each part; a registry is asked for each repository.
 
         Raises:
             Problem: internal, upstream_timeout.
@@ -114,6 +108,18 @@ class Collector(Protocol):
         """
         ...
 
+
+class Collector(CopyStore, Protocol):
+    """Sees the private registry's files; ``controlplane.registry`` has its client. Failures are ``Problem``s."""
+
+    async def room(self) -> RegistryRoom:
+        """How full the registry is, as it was measured last. Cost: one call; nobody waits for a measurement.
+
+        Raises:
+            Problem: internal, upstream_timeout: nobody says.
+        """
+        ...
+
     async def collect(self, *, urgent: bool = False) -> Collected:
         """Gives back the room of what no image has; pushes and pulls go on meanwhile. Cost: minutes.
 
@@ -122,5 +128,40 @@ class Collector(Protocol):
 
         Raises:
             Problem: internal, upstream_timeout: the next one goes on with it.
+        """
+        ...
+
+
+class RecordedList(Protocol):
+    """Lists and removes the recorded copies of a registry whose files nobody here sees. Failures are ``Problem``s."""
+
+    async def all(self) -> list[RegistryImage]:
+        """The recorded copies; when they were used is not known (0).
+
+        Cost: a request for a thousand repositories, for the tags of each converted image, and for each tag of an image
+        that has a recorded copy; of a copy that was never seen, two more.
+
+        Raises:
+            Problem: upstream_timeout: the registry does not answer, or does not list what it has.
+        """
+        ...
+
+    async def of(self, owner: str) -> list[RegistryImage]:
+        """Those of one owner (``in_tags``), as it may have made them; cost and failures as ``all``."""
+        ...
+
+    async def there(self, repository: str, digest: str) -> bool:
+        """Whether a copy is there. Cost: a request.
+
+        Raises:
+            Problem: upstream_timeout.
+        """
+        ...
+
+    async def remove(self, repository: str, digest: str) -> bool:
+        """Removes a copy with all that leads to it; whether there was one. Cost: as ``all`` for its repository.
+
+        Raises:
+            Problem: upstream_timeout: it is not removed, or not all of it.
         """
         ...

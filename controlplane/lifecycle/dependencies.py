@@ -6,7 +6,7 @@ from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.node_pools import NodePools
-from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, Registry, StoreLimit
+from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, RecordedList, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Overcommit
 from controlplane.scaling import ScalingOptions
@@ -55,6 +55,7 @@ class Dependencies:
         mirror: copies images into the private registry; None where ``Options.images`` names none.
         keyrings: the credentials of owners for registries; None: no owner has any of its own.
         collector: sees the private registry's files; None: somebody else looks after it, or there is none.
+        recorded: the recorded copies of a registry that somebody else looks after; None: nobody removes them there.
         node_pools: adds and removes nodes; None where ``Options.scaling`` is.
     """
 
@@ -70,4 +71,5 @@ class Dependencies:
     mirror: Mirror | None = None
     keyrings: Keyrings | None = None
     collector: Collector | None = None
+    recorded: RecordedList | None = None
     node_pools: NodePools | None = None

@@ -63,20 +63,18 @@ class StoreSettings:
         collector: host and port of what sees them.
         name: in its certificate.
         budget: the most that images may take.
-        recorded_bytes: the most that the recorded copies of an owner may take; 0: no limit.
     """
 
     collector: str
     name: str
     budget: StoreLimit
-    recorded_bytes: int
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: somebody else looks after the registry."""
         if not read.has("COLLECTOR"):
             read.refuse(
-                ("COLLECTOR_NAME", "REGISTRY_BUDGET", "RECORDED_BYTES"),
+                ("COLLECTOR_NAME", "REGISTRY_BUDGET"),
                 "it needs COLLECTOR, which sees the registry's files",
             )
             return None
@@ -84,7 +82,6 @@ class StoreSettings:
             collector=read("COLLECTOR", rules.host_and_port),
             name=read("COLLECTOR_NAME", rules.domain),
             budget=read("REGISTRY_BUDGET", StoreLimit.parse, "80%"),
-            recorded_bytes=read("RECORDED_BYTES", rules.count(0, MAX_COMMIT_BYTES), str(RECORDED_BYTES)),
         )
 
 
@@ -99,6 +96,7 @@ class RegistrySettings:
         tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
         push: None: no images are made of sandboxes.
         store: None: somebody else looks after its files.
+        recorded_bytes: the most that the recorded copies of an owner may take; 0: no limit. With ``store`` or ``push``.
         past_full: where it is full, nodes pull what all owners may have from where it is.
     """
 
@@ -108,6 +106,7 @@ class RegistrySettings:
     tls_folder: Path
     push: PushSettings | None = None
     store: StoreSettings | None = None
+    recorded_bytes: int = 0
     past_full: bool = True
 
     @classmethod
@@ -119,6 +118,12 @@ class RegistrySettings:
                 "it needs REGISTRY, the registry that images are in",
             )
             return None
+        looked_after = read.has("COLLECTOR") or read.has("REGISTRY_PUSH")
+        if not looked_after:
+            read.refuse(
+                ("RECORDED_BYTES",), "it needs COLLECTOR, which sees the registry's files, or REGISTRY_PUSH, its API"
+            )
+        most = rules.count(0, MAX_COMMIT_BYTES)
         return cls(
             host=read("REGISTRY", rules.registry),
             mirror=read("MIRROR", rules.host_and_port),
@@ -126,6 +131,7 @@ class RegistrySettings:
             tls_folder=read("MIRROR_TLS_FOLDER", rules.tls_folder),
             push=PushSettings.read(read),
             store=StoreSettings.read(read),
+            recorded_bytes=read("RECORDED_BYTES", most, str(RECORDED_BYTES)) if looked_after else 0,
             past_full=read("REGISTRY_WHEN_FULL", rules.one_of("upstream", "fail"), "upstream") == "upstream",
         )
 

@@ -124,6 +124,14 @@ def test_only_what_hashes_the_passwords_sees_them() -> None:
         assert mounts.get("accounts") == {"accounts": False, "collector": None}.get(one["name"], True), one["name"]
 
 
+def test_recorded_copies_have_a_limit_where_something_can_remove_them() -> None:
+    external = ("registry.external.host=r.example.com:5000", "registry.external.existingSecret=account")
+    limit = "registry.recordedGibibytesPerOwner=2"
+    for more, told in [((), True), (external, False), ((*external, "nodeAgent.enabled=true"), True)]:
+        plane = environment(render(*ON, limit, *more), "rollbox-controlplane")
+        assert plane.get("RECORDED_BYTES") == (str(2 << 30) if told else None), more
+
+
 def test_the_collector_sees_its_files_and_answers_the_control_plane_alone() -> None:
     manifests = render(
         *ON,

@@ -21,6 +21,10 @@ import pytest
 from aiohttp import web
 
 from controlplane.clock import SystemClock
+from controlplane.cluster.kubernetes.node_agents.recorded_copies import RecordedCopies
+from controlplane.cluster.kubernetes.node_agents.registry_account import RegistryAccount
+from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
+from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.errors import Problem
 from controlplane.images import (
     Copied,
@@ -28,6 +32,7 @@ from controlplane.images import (
     Credentials,
     ImageOptions,
     PrivateRegistry,
+    RecordedList,
     StoreLimit,
     in_tags,
     parse,
@@ -107,6 +112,7 @@ async def place(
     stall_ms: int = 30_000,
     headers: Mapping[str, str] | None = None,
     collector: CollectorClient | None = None,
+    recorded: RecordedList | None = None,
     past_full: bool = True,
     recorded_bytes: int = 0,
 ) -> AsyncIterator[Place]:
@@ -134,6 +140,7 @@ async def place(
                 mirror=mirror.client,
                 keyrings=rings,
                 collector=collector,
+                recorded=recorded,
             )
         )
         http = await stack.enter_async_context(aiohttp.ClientSession())
@@ -378,6 +385,56 @@ async def test_recorded_copies_are_counted_for_their_owner_and_go_once_a_later_l
             assert (await listed("/two"))["ran"] == second
             await until(lambda: leaves(second), 30)
             assert (await real.created("team/app:1"))[0].image_ran == second
+
+
+@asynccontextmanager
+async def api_of(address: str) -> AsyncIterator[RegistryApi]:
+    async with aiohttp.ClientSession(f"http://{address}/v2/") as session:
+        yield RegistryApi(session, RegistryAccount(session, "user", "password", None, Remembered(8)))
+
+
+async def test_in_a_registry_that_somebody_else_looks_after_they_are_counted_and_go_by_its_api_alone(
+    binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What later lists took the place of, and nothing runs from, goes with the next look.
+    monkeypatch.setattr("controlplane.images.recorded.YOUNG_MS", 0)
+    with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as private:
+        copies = RecordedCopies(lambda: api_of(private))
+        async with place(binary, tmp_path, upstream, private, recorded=copies, recorded_bytes=1 << 20) as real:
+            real.plane.cluster.lazy_images = PrivateRegistry(private).converted
+            await real.upstream.archive("team/app", "1", {"large": random.randbytes(1 << 19), "one": b"1", "two": b"2"})
+
+            async def listed(*first: str) -> dict[str, Any]:
+                body = {"image": f"{upstream}/team/app:1", "first": [*first]}
+                answer = await real.plane.api("POST", "/v1/images/convert", body=body)
+                told: dict[str, Any] = json.loads(answer.body.splitlines()[-1])
+                return told
+
+            async def leaves(digest: str) -> bool:
+                cleanup = real.plane.service._core._recorded_cleanup
+                assert cleanup is not None
+                await cleanup.look()
+                return {one.digest for one in await copies.all()} == {digest}
+
+            first = (await listed("/one"))["ran"]
+            running, _ = await real.created("team/app:1")
+            assert running.image_ran == first
+            second = (await listed("/two"))["ran"]
+            told = {one.digest: one for one in await copies.all()}
+            mine = in_tags(whose(OWNER))
+            assert {name: (one.owners, one.offered) for name, one in told.items()} == {
+                first: ([mine], False),
+                second: ([mine], True),
+            }
+            refused = await listed("/large")
+            assert refused["code"] == "quota_exceeded"
+            assert 1 << 20 < int(refused["details"]["used"]) < 3 << 20
+            assert not await leaves(second)  # the first one runs
+            await real.plane.service.delete(OWNER, running.id, wait_s=5)
+            await until(lambda: leaves(second), 30)
+            assert (await real.created("team/app:1"))[0].image_ran == second
+            # The verdict of the first list is gone with it, and the list gives the same copy again.
+            assert (await listed("/one"))["ran"] == first
 
 
 async def _offered(mirror: MirrorClient, repository: str, source: str) -> bool:

@@ -15,7 +15,7 @@ from controlplane.cluster.documents import Documents
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.cluster.node_pools import NodePools
 from controlplane.console import Pages
-from controlplane.images import Collector, Keyrings, Mirror, Registry
+from controlplane.images import Collector, Keyrings, Mirror, RecordedList, Registry
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.creates import Created
@@ -70,6 +70,7 @@ async def world(
     mirror: Mirror | None = None,
     keyrings: Keyrings | None = None,
     collector: Collector | None = None,
+    recorded: RecordedList | None = None,
     node_pools: NodePools | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
@@ -94,6 +95,7 @@ async def world(
         mirror=mirror,
         keyrings=keyrings,
         collector=collector,
+        recorded=recorded,
         node_pools=node_pools,
     )
     async with Sandboxes.running(deps, options or Options()) as service:

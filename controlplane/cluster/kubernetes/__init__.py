@@ -3,7 +3,15 @@
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.cluster import KubernetesCluster
 from controlplane.cluster.kubernetes.documents import KubernetesDocuments
+from controlplane.cluster.kubernetes.node_agents import recorded_copies
 from controlplane.cluster.kubernetes.node_pools import KubernetesNodePools
 from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 
-__all__ = ["KubernetesClient", "KubernetesCluster", "KubernetesDocuments", "KubernetesNodePools", "PullSecrets"]
+__all__ = [
+    "KubernetesClient",
+    "KubernetesCluster",
+    "KubernetesDocuments",
+    "KubernetesNodePools",
+    "PullSecrets",
+    "recorded_copies",
+]

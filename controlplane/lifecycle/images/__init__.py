@@ -13,13 +13,15 @@ Where a name cannot be resolved, ``auto`` starts the sandbox with its name, as a
 no digest; ``required`` refuses it. In both an image that is certain not to run is refused before anything is started.
 
 ``recordings`` runs commands in sandboxes of their owners, and makes recorded copies of what these opened;
-``recorded_share`` refuses those of an owner that has as many as it may.
+``recorded_share`` refuses those of an owner that has as many as it may. ``external_copies`` knows which of them a
+registry has that somebody else looks after, and when they were used.
 ``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
 """
 
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
+from controlplane.lifecycle.images.external_copies import ExternalCopies
 from controlplane.lifecycle.images.group_uses import GroupUses
 from controlplane.lifecycle.images.inventory import ImageProgress, Inventory
 from controlplane.lifecycle.images.lazily import LazyStarts
@@ -38,6 +40,7 @@ __all__ = [
     "Conversions",
     "Copies",
     "Copy",
+    "ExternalCopies",
     "GroupUses",
     "ImageProgress",
     "Images",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from controlplane.errors import Problem
-from controlplane.images import Collector, in_tags
+from controlplane.images import CopyStore, in_tags
 
 KNOB: Final = "registry.recordedGibibytesPerOwner"
 
@@ -12,12 +12,12 @@ class RecordedShare:
     """Refuses a recorded copy of an owner that has as much as it may.
 
     Args:
-        collector: counts them; None: somebody else looks after the registry, and nobody counts.
+        copies: counts them; None: nobody does.
         limit_bytes: of each owner; 0: no limit.
     """
 
-    def __init__(self, collector: Collector | None, limit_bytes: int) -> None:
-        self._collector = collector
+    def __init__(self, copies: CopyStore | None, limit_bytes: int) -> None:
+        self._copies = copies
         self._limit_bytes = limit_bytes
 
     async def check(self, owner: str, whose: str) -> None:
@@ -28,15 +28,15 @@ class RecordedShare:
             whose: what stands for it.
 
         Raises:
-            Problem: quota_exceeded; why the collector does not tell.
+            Problem: quota_exceeded; why nobody tells.
         """
-        if self._collector is None or not self._limit_bytes:
+        if self._copies is None or not self._limit_bytes:
             return
-        copies, used = await self._collector.recorded(in_tags(whose))
+        number, used = await self._copies.recorded(in_tags(whose))
         if used < self._limit_bytes:
             return
         detail = (
-            f"no recorded copy is made: {owner} has {used} bytes of at most {self._limit_bytes} in {copies} of them. "
+            f"no recorded copy is made: {owner} has {used} bytes of at most {self._limit_bytes} in {number} of them. "
             "Those that nothing used for half an hour, and that later lists took the place of, go within ten minutes; "
             f"the limit is {KNOB} in the chart's values"
         )

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Collector
+from controlplane.images import Collector, CopyStore
 
 # How long an answer holds: starts of a herd ask once.
 ROOM_MS: Final = 5_000
@@ -31,10 +31,15 @@ class RegistryStore:
     Args:
         collector: None: the registry is one that somebody else looks after.
         clock: the time of day.
+        copies: is told of uses; None: the collector, if there is one.
+
+    Attributes:
+        copies: who is told of uses, and knows the recorded copies; None: nobody.
     """
 
-    def __init__(self, collector: Collector | None, clock: Clock) -> None:
+    def __init__(self, collector: Collector | None, clock: Clock, copies: CopyStore | None = None) -> None:
         self._collector = collector
+        self.copies = copies or collector
         self._clock = clock
         self._full = False
         self._until_ms = 0
@@ -68,11 +73,11 @@ class RegistryStore:
 
     async def use(self, repository: str, digest: str) -> bool:
         """Notes that a copy is used, so that it is not removed for a while; whether it is there."""
-        if self._collector is None:
+        if self.copies is None:
             return True
         if self._clock.now_ms() >= self._away_until_ms["use"]:
             try:
-                return await self._collector.use(repository, digest)
+                return await self.copies.use(repository, digest)
             except Problem as problem:
                 self._away("use", "the use of a copy is noted later", problem)
         self.note(repository, digest)
@@ -80,7 +85,7 @@ class RegistryStore:
 
     def note(self, repository: str, digest: str) -> None:
         """Notes that a copy is used, soon: nobody waits for it."""
-        if self._collector is None:
+        if self.copies is None:
             return
         self._untold[repository, digest] = None
         self._untold.move_to_end((repository, digest))
@@ -89,11 +94,11 @@ class RegistryStore:
         self._noted.set()
 
     async def tell(self) -> None:
-        """Tells the collector what is noted, unless it is away. Cost: a call for each copy."""
-        while self._collector is not None and self._untold and self._clock.now_ms() >= self._away_until_ms["use"]:
+        """Tells what is noted, unless nobody takes it. Cost: a call for each copy."""
+        while self.copies is not None and self._untold and self._clock.now_ms() >= self._away_until_ms["use"]:
             copy = next(iter(self._untold))
             try:
-                await self._collector.use(*copy)
+                await self.copies.use(*copy)
             except Problem as problem:
                 self._away("use", "uses of copies are noted later", problem)
             else:

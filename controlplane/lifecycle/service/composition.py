@@ -24,6 +24,7 @@ from controlplane.lifecycle.health.silent_nodes import SilentNodes
 from controlplane.lifecycle.images import (
     Conversions,
     Copies,
+    ExternalCopies,
     GroupUses,
     Images,
     Inventory,
@@ -59,9 +60,11 @@ from controlplane.lifecycle.service.cleanup import LOOK_EVERY_S, NodeCleanup
 from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.committed import CommittedImages
+from controlplane.lifecycle.service.copy_removals import CopyRemovals
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.needed import Needs
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
+from controlplane.lifecycle.service.recorded_cleanup import RecordedCleanup
 from controlplane.lifecycle.service.registry_cleanup import RegistryCleanup
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
@@ -107,7 +110,7 @@ class Core:
         self.board = board = RouteBoard(deps.clock, deps.key)
         # Starting and ending.
         templates = Templates()
-        self._registry_store = registry_store = RegistryStore(deps.collector, deps.clock)
+        self._registry_store = registry_store = _registry_store(deps, options, store)
         copies = _copies(deps, options, registry_store, group)
         self._conversions = _conversions(deps, options, copies, registry_store)
         self.images = Images(
@@ -219,7 +222,7 @@ class Core:
             clock=deps.clock,
             metrics=deps.metrics,
         )
-        self._registry_cleanup = _registry_cleanup(deps, options, needs, registry_store)
+        self._registry_cleanup, self._recorded_cleanup = _registry_cleanups(deps, options, needs, registry_store)
         self.commits = SandboxCommits(
             deps.cluster,
             self.committed,
@@ -317,6 +320,9 @@ class Core:
         if (registry := self._registry_cleanup) is not None:
             self._run("registry", self.replicas.periodic("registry", registry_cleanup.LOOK_EVERY_S, registry.turn))
             self._run("full registry", registry.when_full(self.replicas.alone))
+        if (recorded := self._recorded_cleanup) is not None:
+            self._run("recorded", self.replicas.periodic("recorded", registry_cleanup.LOOK_EVERY_S, recorded.turn))
+        if registry is not None or recorded is not None:
             self._run("uses of copies", self._registry_store.run())
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
@@ -432,19 +438,29 @@ def _conversions(
     private = options.images.private
     if private is None or copies is None or deps.mirror is None:
         return None
-    share = RecordedShare(deps.collector, options.images.recorded_bytes)
+    share = RecordedShare(store.copies, options.images.recorded_bytes)
     return Conversions(deps.mirror, private, copies, store=store, share=share, clock=deps.clock, metrics=deps.metrics)
 
 
-def _registry_cleanup(
+def _registry_store(deps: Dependencies, options: Options, store: RecoveringStore) -> RegistryStore:
+    external = None
+    if options.images.private is not None and deps.recorded is not None:
+        external = ExternalCopies(deps.recorded, store, deps.clock)
+    return RegistryStore(deps.collector, deps.clock, external)
+
+
+def _registry_cleanups(
     deps: Dependencies, options: Options, needs: Needs, store: RegistryStore
-) -> RegistryCleanup | None:
-    private = options.images.private
-    if private is None or deps.collector is None:
-        return None
-    return RegistryCleanup(
-        deps.collector, private, needs, options.images, store=store, clock=deps.clock, metrics=deps.metrics
-    )
+) -> tuple[RegistryCleanup | None, RecordedCleanup | None]:
+    """The clean-up of the own registry, or of recorded copies in one that somebody else looks after."""
+    private, copies, clock, metrics = options.images.private, store.copies, deps.clock, deps.metrics
+    if private is None or copies is None:
+        return None, None
+    if deps.collector is not None:
+        own = RegistryCleanup(deps.collector, private, needs, options.images, store=store, clock=clock, metrics=metrics)
+        return own, None
+    removals = CopyRemovals(copies, needs, options.images.recorded_bytes, clock=clock, metrics=metrics)
+    return None, RecordedCleanup(copies, private, needs, removals, store=store)
 
 
 def _scaler(

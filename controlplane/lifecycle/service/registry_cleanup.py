@@ -25,10 +25,10 @@ from controlplane.images import (
     RegistryImage,
     RegistryRoom,
     StoredImage,
-    plan_recorded,
     plan_removal,
 )
 from controlplane.lifecycle.images import RegistryStore
+from controlplane.lifecycle.service.copy_removals import MOST_REMOVED, CopyRemovals
 from controlplane.lifecycle.service.needed import Needed, Needs
 from controlplane.store import StoreLostError
 from controlplane.telemetry import Metrics
@@ -36,10 +36,6 @@ from controlplane.telemetry import Metrics
 LOOK_EVERY_S: Final = 600.0
 # Before the first look: a replica that has just started has taken in what runs by then.
 WAIT_S: Final = 15.0
-# In one look: the next one plans anew.
-MOST_REMOVED: Final = 1024
-# After so many removals it is read again what is needed: a sandbox has its record before its copy is asked for.
-READ_AGAIN_AFTER: Final = 4
 # So many images are looked at before others have their turn.
 TURN_AFTER: Final = 500
 # Where the registry is full, what was used within this time stays; far longer than a start takes a copy to be there
@@ -54,8 +50,6 @@ LOOK_AGAIN_S: Final = 5.0
 FULL: Final = "full registry"
 
 Alone = Callable[[str], AbstractAsyncContextManager[bool]]
-# What of the needed needs an image, which has this name.
-Why = Callable[[Needed, str, RegistryImage], Sequence[str]]
 
 
 class RegistryCleanup:
@@ -86,7 +80,7 @@ class RegistryCleanup:
         self._private = private
         self._needs = needs
         self._limit = options.budget
-        self._recorded_bytes = options.recorded_bytes
+        self._removals = CopyRemovals(collector, needs, options.recorded_bytes, clock=clock, metrics=metrics)
         self._store = store
         self._clock = clock
         self._metrics = metrics
@@ -152,24 +146,9 @@ class RegistryCleanup:
         self._metrics.registry_images(copies, len(images) - copies)
         # After the registry was read: what is needed by then is not removed, whenever it came.
         needed = await self._needs.now()
-        left = await self._remove_recorded(needed, {self._name(one): one for one in images})
+        left = await self._removals.recorded(needed, {self._private.stored_name(one): one for one in images})
         await self._remove_some(needed, room, left, urgent=urgent)
         return urgent
-
-    async def _remove_recorded(
-        self, needed: Needed, by_name: Mapping[str, RegistryImage]
-    ) -> Mapping[str, RegistryImage]:
-        """Removes recorded copies that nobody is given, or that are too much of one owner; what stays."""
-
-        def why(needed: Needed, name: str, image: RegistryImage) -> Sequence[str]:
-            # By its own digest: its owner's starts are given another copy of the same source.
-            return needed.why(NodeImage("", (name,), image.digest, 0))
-
-        goes = plan_recorded(
-            by_name, lambda name, one: why(needed, name, one), self._recorded_bytes, self._clock.now_ms()
-        )
-        await self._remove_all({name: by_name[name] for name in goes[:MOST_REMOVED]}, why)
-        return {name: one for name, one in by_name.items() if name not in set(goes)}
 
     async def _remove_some(
         self, needed: Needed, room: RegistryRoom, by_name: Mapping[str, RegistryImage], *, urgent: bool
@@ -187,18 +166,7 @@ class RegistryCleanup:
             about = {"bytes": plan.total_bytes, "limit_bytes": budget.limit_bytes, "needed_bytes": plan.needed_bytes}
             self._log.info("the private registry has more than it may", removals=len(plan.removals), **about)
         goes = [one.digest for one in plan.removals[:MOST_REMOVED]]
-        await self._remove_all({name: by_name[name] for name in goes}, self._why)
-
-    async def _remove_all(self, goes: Mapping[str, RegistryImage], why: Why) -> None:
-        """Removes images, but for those that are needed by now."""
-        needed = None
-        for position, (name, one) in enumerate(goes.items()):
-            if needed is None or position % READ_AGAIN_AFTER == 0:
-                needed = await self._needs.now()
-            if why(needed, name, one):
-                self._metrics.image_removed("registry", "in_use")
-            else:
-                await self._remove(name, one)
+        await self._removals.all({name: by_name[name] for name in goes}, self._why)
 
     def _budget(self, room: RegistryRoom, images: Iterable[RegistryImage], *, urgent: bool) -> Budget | None:
         budget = self._limit.budget(room.disk_bytes)
@@ -215,22 +183,6 @@ class RegistryCleanup:
         if not image.repository.startswith(self._private.copies):
             return ["no copy"]
         return needed.why(NodeImage("", (name,), image.digest, 0), image.sources)
-
-    def _name(self, image: RegistryImage) -> str:
-        return f"{self._private.host}/{image.repository}@{image.digest}"
-
-    async def _remove(self, name: str, image: RegistryImage) -> None:
-        about = {"image": name, "bytes": sum(image.parts.values()), "recorded": image.recorded}
-        try:
-            there = await self._collector.remove(image.repository, image.digest, image.used_ms)
-        except Problem as problem:
-            used = problem.code == "conflict"
-            self._metrics.image_removed("registry", "in_use" if used else "failed")
-            self._log.warning("copy not removed", **about, code=problem.code, detail=problem.detail)
-            return
-        self._metrics.image_removed("registry", "removed" if there else "gone")
-        idle_ms = self._clock.now_ms() - image.used_ms
-        self._log.info("copy removed", **about, there=there, idle_s=idle_ms // 1000)
 
     async def _collect(self, *, urgent: bool) -> None:
         began_s = time.monotonic()

@@ -84,6 +84,8 @@
 - {name: ROLLBOX_CONTROLPLANE_COLLECTOR, value: {{ include "rollbox.registryCollector" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_COLLECTOR_NAME, value: {{ include "rollbox.registryService" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_BUDGET, value: {{ .Values.registry.budget | default "80%" | quote }}}
+{{- end }}
+{{- if or (include "rollbox.ownRegistry" .) (include "rollbox.commits" .) }}
 {{- $recorded := .Values.registry.recordedGibibytesPerOwner }}
 - {name: ROLLBOX_CONTROLPLANE_RECORDED_BYTES, value: {{ mul (ternary 64 $recorded (kindIs "invalid" $recorded)) 1073741824 | quote }}}
 {{- end }}

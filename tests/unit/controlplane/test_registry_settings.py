@@ -75,15 +75,30 @@ def test_owners_credentials_need_a_private_registry(environ: dict[str, str]) -> 
         Settings.from_environment(without)
 
 
-def test_what_commits_need_is_read_together(environ: dict[str, str], tmp_path: Path) -> None:
-    of_commits = {
+def test_recorded_copies_have_a_limit_where_something_can_remove_them(environ: dict[str, str], tmp_path: Path) -> None:
+    limit = {f"{PREFIX}RECORDED_BYTES": "7"}
+    with pytest.raises(SettingError, match="RECORDED_BYTES is '7': it needs COLLECTOR, .* or REGISTRY_PUSH"):
+        Settings.from_environment({**environ, **limit})
+    for looking in ({"COLLECTOR": "collector:5446", "COLLECTOR_NAME": "collector"}, _of_commits(tmp_path)):
+        named = {**environ, **{f"{PREFIX}{name}": value for name, value in looking.items()}}
+        for given, read in ((limit, 7), ({}, 64 << 30)):
+            registry = Settings.from_environment({**named, **given}).images.registry
+            assert registry is not None
+            assert registry.recorded_bytes == read
+
+
+def _of_commits(tmp_path: Path) -> dict[str, str]:
+    return {
         "REGISTRY_PUSH": "registry.example.com:5444",
         "REGISTRY_ACCOUNT_FILE": str(tmp_path / "key"),
         "REGISTRY_COMMITS": "mirror.example.com:5445",
         "REGISTRY_TOKENS": str(tmp_path),
         "REGISTRY_COMMITS_CA": str(tmp_path / "ca.crt"),
     }
-    named = {**environ, **{f"{PREFIX}{name}": value for name, value in of_commits.items()}}
+
+
+def test_what_commits_need_is_read_together(environ: dict[str, str], tmp_path: Path) -> None:
+    named = {**environ, **{f"{PREFIX}{name}": value for name, value in _of_commits(tmp_path).items()}}
     registry = Settings.from_environment(named).images.registry
     assert registry is not None
     assert registry.push is not None

@@ -1,4 +1,4 @@
-"""``RegistryApi``: what is asked of the private registry about the images that were made of sandboxes."""
+"""``RegistryApi``: what is asked of the private registry: its repositories, their tags, what these stand for."""
 
 import json
 import re
@@ -16,7 +16,16 @@ from controlplane.cluster.kubernetes.node_agents.registry_account import Registr
 MAX_BYTES: Final = 4 << 20
 PAGE: Final = 1000
 _NEXT: Final = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?')
-_MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+# Registries hide what is not asked for, whatever `*/*` says.
+_MANIFESTS: Final = ", ".join(
+    f"application/vnd.{kind}"
+    for kind in (
+        "oci.image.manifest.v1+json",
+        "oci.image.index.v1+json",
+        "docker.distribution.manifest.v2+json",
+        "docker.distribution.manifest.list.v2+json",
+    )
+)
 
 
 class RegistryApi:

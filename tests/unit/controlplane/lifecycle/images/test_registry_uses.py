@@ -76,7 +76,7 @@ async def test_what_is_not_told_stays_noted_whatever_has_come_between() -> None:
     collector.fails = RuntimeError("a fault")
     with pytest.raises(RuntimeError):
         await store.tell()
-    store._collector = kept = FakeCollector()
+    store.copies = kept = FakeCollector()
     await store.tell()
     assert kept.used == [(PYTHON, "1")]
 
