@@ -1,4 +1,4 @@
-"""Images that the node does not have, lazily pulled against pulled whole, in turn, over a line of a told bandwidth."""
+"""Images that the node does not have, over a line of a told bandwidth: lazily, in a recorded order, whole, in turn."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from rollbox import Client, Sandbox
 from tests.bench.cluster.large_images import READ_ALL, SUITE, LargeImage, large_image
+from tests.bench.cluster.recorded_order import with_recorded_order
 from tests.bench.cluster.slow_registry import SlowRegistry, slow_registry
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, of_rounds
@@ -31,28 +32,38 @@ COMMON_MIB, ALONE_MIB = (100, 100, 100, 100), 32
 FIRST = ["python3", "-c", "print(1)"]
 
 Pull = Literal["lazy", "full"]
+# The converted form in which the files come first that the suite was seen to open is pulled lazily too.
+Form = Literal["lazy", "ordered", "full"]
+FORMS: Sequence[Form] = ("lazy", "ordered", "full")
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one image cost that the node had not: seconds since the create, bytes from the registry."""
+    """What one image cost that the node had not: seconds since the create, bytes from the registry.
+
+    Attributes:
+        second_s, read_s: of the next sandbox, of an image that the node has; 0: there was none.
+    """
 
     first_s: float
     first_bytes: int
     suite_s: float
-    second_s: float
-    read_s: float
+    suite_bytes: int
+    second_s: float = 0.0
+    read_s: float = 0.0
 
 
 async def measure(product: Installed) -> list[Record]:
-    """The records of this scenario. Cost: fifteen minutes, and as much again where the images are to be made."""
+    """The records of this scenario. Cost: twenty minutes, and as much again where the images are to be made."""
     if not own_cluster():
         raise RuntimeError("it takes the images from the node and its registry: only on the cluster of `make cluster`")
     alone, herd = await asyncio.to_thread(_images)
     async with slow_registry(MBIT) as registry, Client(product.url, product.api_key) as client:
-        rounds = await _rounds(product, client, registry, alone)
+        ordered, files = await with_recorded_order(product, client, alone, SUITE)
+        names: dict[Form, str] = {"lazy": alone.lazy, "ordered": ordered, "full": alone.plain}
+        rounds = await _rounds(product, client, registry, names)
         herds = await _herds(product, client, herd)
-    return [*_of_rounds(rounds, alone), *_of_herds(herds, herd[0])]
+    return [*_of_rounds(rounds, alone), *_of_orders(rounds, alone, files), *_of_herds(herds, herd[0])]
 
 
 def _images() -> tuple[LargeImage, list[LargeImage]]:
@@ -63,40 +74,43 @@ def _images() -> tuple[LargeImage, list[LargeImage]]:
 
 
 async def _rounds(
-    product: Installed, client: Client, registry: SlowRegistry, image: LargeImage
-) -> dict[Pull, list[Round]]:
-    found: dict[Pull, list[Round]] = {"lazy": [], "full": []}
+    product: Installed, client: Client, registry: SlowRegistry, names: dict[Form, str]
+) -> dict[Form, list[Round]]:
+    found: dict[Form, list[Round]] = {form: [] for form in FORMS}
     for number in range(ROUNDS):
-        order: list[Pull] = ["lazy", "full"] if number % 2 == 0 else ["full", "lazy"]
-        for pull in order:
-            doing(f"round {number + 1}, {pull}")
+        first = number % len(FORMS)
+        for form in (*FORMS[first:], *FORMS[:first]):
+            doing(f"round {number + 1}, {form}")
             await forget(product)
-            found[pull].append(await _round(client, registry, image, pull))
+            found[form].append(await _round(client, registry, names[form], form))
     return found
 
 
-async def _create(client: Client, image: LargeImage, pull: Pull) -> Sandbox:
-    name = image.lazy if pull == "lazy" else image.plain
+async def _create(client: Client, name: str, pull: Pull) -> Sandbox:
     return await client.create(name, pull=pull, cpu=(0.001, 2), memory=("64Mi", "1Gi"), start_timeout=600)
 
 
-async def _round(client: Client, registry: SlowRegistry, image: LargeImage, pull: Pull) -> Round:
+async def _round(client: Client, registry: SlowRegistry, name: str, form: Form) -> Round:
+    pull: Pull = "full" if form == "full" else "lazy"
     before, began_s = registry.sent_bytes(), time.perf_counter()
-    async with await _create(client, image, pull) as sandbox:
+    async with await _create(client, name, pull) as sandbox:
         await sandbox.exec(FIRST, check=True)
         first_s, first_bytes = time.perf_counter() - began_s, registry.sent_bytes() - before
         await sandbox.exec(SUITE, check=True, timeout=300)
-        suite_s = time.perf_counter() - began_s
-        if pull == "lazy":
+        suite_s, suite_bytes = time.perf_counter() - began_s, registry.sent_bytes() - before
+        new = Round(first_s, first_bytes, suite_s, suite_bytes)
+        if form == "ordered":
+            return new  # once all is fetched there is no order any more
+        if form == "lazy":
             await _all_fetched()
         began_s = time.perf_counter()
-        async with await _create(client, image, pull) as other:
+        async with await _create(client, name, pull) as other:
             await other.exec(FIRST, check=True)
             second_s = time.perf_counter() - began_s
             began_s = time.perf_counter()
             await other.exec(READ_ALL, check=True, timeout=300)
             read_s = time.perf_counter() - began_s
-    return Round(first_s, first_bytes, suite_s, second_s, read_s)
+    return replace(new, second_s=second_s, read_s=read_s)
 
 
 async def _all_fetched(within_s: float = 180.0) -> None:
@@ -134,7 +148,7 @@ async def _herds(product: Installed, client: Client, herd: Sequence[LargeImage])
 async def _at_once(client: Client, herd: Sequence[LargeImage], pull: Pull) -> list[float]:
     async def one(image: LargeImage) -> tuple[Sandbox, float]:
         began_s = time.perf_counter()
-        sandbox = await _create(client, image, pull)
+        sandbox = await _create(client, image.lazy if pull == "lazy" else image.plain, pull)
         await sandbox.exec(FIRST, check=True)
         return sandbox, time.perf_counter() - began_s
 
@@ -169,14 +183,37 @@ async def _gone(product: Installed) -> None:
             await asyncio.sleep(0.5)
 
 
-def _of_rounds(rounds: dict[Pull, list[Round]], image: LargeImage) -> list[Record]:
-    where = f"{image.mebibytes:.0f} MiB of compressed layers over {MBIT} Mbit/s, {ROUNDS} rounds in turn, one at a time"
+def _compared(
+    rounds: dict[Form, list[Round]], form: Form, with_form: Form, what: str, where: str
+) -> Callable[[str, str, Callable[[Round], float]], Record]:
+    """Makes records of one form against another one of the same run."""
 
     def record(figure: str, unit: str, of: Callable[[Round], float]) -> Record:
-        lazy, full = (of_rounds([of(one) for one in rounds[pull]]) for pull in ("lazy", "full"))
-        baseline = Baseline("pulled whole", full["p50"], full)
-        return Record(figure, lazy["p50"], unit, where, baseline, distribution=lazy)
+        found, other = (of_rounds([of(one) for one in rounds[one_form]]) for one_form in (form, with_form))
+        return Record(figure, found["p50"], unit, where, Baseline(what, other["p50"], other), distribution=found)
 
+    return record
+
+
+def _where(image: LargeImage) -> str:
+    return f"{image.mebibytes:.0f} MiB of compressed layers over {MBIT} Mbit/s, {ROUNDS} rounds in turn, one at a time"
+
+
+def _of_orders(rounds: dict[Form, list[Round]], image: LargeImage, files: int) -> list[Record]:
+    where = f"{_where(image)}; {files} files first, which the suite was seen to open"
+    record = _compared(rounds, "ordered", "lazy", "converted without a list", where)
+    return [
+        record("create to first exec, image new to the node, recorded order", "s", lambda one: one.first_s),
+        record("fetched until the first exec has answered, recorded order", "MiB", lambda one: one.first_bytes / 2**20),
+        record(
+            "create until a test suite has run, image new to the node, recorded order", "s", lambda one: one.suite_s
+        ),
+        record("fetched until a test suite has run, recorded order", "MiB", lambda one: one.suite_bytes / 2**20),
+    ]
+
+
+def _of_rounds(rounds: dict[Form, list[Round]], image: LargeImage) -> list[Record]:
+    record = _compared(rounds, "lazy", "full", "pulled whole", _where(image))
     return [
         record("create to first exec, image new to the node, lazy", "s", lambda one: one.first_s),
         record("fetched until the first exec has answered, lazy", "MiB", lambda one: one.first_bytes / 2**20),

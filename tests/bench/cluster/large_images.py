@@ -85,10 +85,35 @@ def large_image(name: str, base: str, data_mib: Sequence[int], own_mib: int, fol
     return LargeImage(f"{SLOW_REGISTRY}/plain/bench@{plain}", f"{SLOW_REGISTRY}/estargz/bench@{lazy}", size)
 
 
+def ordered_image(image: LargeImage, files: Sequence[str], folder: Path) -> str:
+    """Convert an image once more, with these files first in their layers, unless the registry has that.
+
+    Args:
+        image: which one.
+        files: in this order.
+        folder: to work in.
+
+    Returns:
+        its name with digest, at the slow registry.
+    """
+    plain = image.plain.rpartition("@")[2]
+    tag = hashlib.sha256("\n".join((plain, *files)).encode()).hexdigest()[:12]
+    if (digest := _digest("estargz", tag)) is None:
+        first = folder / "first.txt"
+        first.write_text("".join(f"{one}\n" for one in files))
+        _converted(f"{REGISTRY}/plain/bench@{plain}", tag, folder, "-first", str(first))
+        digest = _digest("estargz", tag)
+    return f"{SLOW_REGISTRY}/estargz/bench@{digest}"
+
+
 def _convert(tag: str, folder: Path) -> None:
-    names = (f"{REGISTRY}/plain/bench:{tag}", f"{REGISTRY}/estargz/bench:{tag}")
+    _converted(f"{REGISTRY}/plain/bench:{tag}", tag, folder)
+
+
+def _converted(source: str, tag: str, folder: Path, *options: str) -> None:
     convert = program("snapshotter", "rollbox-convert")
-    subprocess.run((convert, "-insecure", "-folder", str(folder), *names), check=True, stdout=subprocess.DEVNULL)
+    words = (convert, "-insecure", "-folder", str(folder), *options, source, f"{REGISTRY}/estargz/bench:{tag}")
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
 def _layer(content: bytes) -> _Layer:
