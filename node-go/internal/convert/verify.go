@@ -122,18 +122,19 @@ func verifyTOC(ctx context.Context, w *written, blob *io.SectionReader, want map
 	if err != nil {
 		return fmt.Errorf("the converted layer: %w", err)
 	}
+	buffer := make([]byte, chunkBytes)
 	for name, one := range want {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := verifyEntry(reader, verifier, name, one); err != nil {
+		if err := verifyEntry(reader, verifier, name, one, buffer); err != nil {
 			return fmt.Errorf("%q in the converted layer's table of contents: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func verifyEntry(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, name string, want entry) error {
+func verifyEntry(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, name string, want entry, buffer []byte) error {
 	found, is := reader.Lookup(name)
 	if !is {
 		return errors.New("it is missing")
@@ -150,12 +151,13 @@ func verifyEntry(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, name
 			return errors.New("its target differs")
 		}
 	case tar.TypeReg:
-		return verifyChunks(reader, verifier, name, want)
+		return verifyChunks(reader, verifier, name, want, buffer)
 	}
 	return nil
 }
 
-func verifyChunks(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, name string, want entry) error {
+// verifyChunks reads each chunk at once: the library decompresses it from its beginning for every read of a part of it.
+func verifyChunks(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, name string, want entry, buffer []byte) error {
 	file, err := reader.OpenFile(name)
 	if err != nil {
 		return err
@@ -166,17 +168,19 @@ func verifyChunks(reader *estargz.Reader, verifier estargz.TOCEntryVerifier, nam
 	whole := sha256.New()
 	for offset := int64(0); offset < want.size; {
 		chunk, is := reader.ChunkEntryForOffset(name, offset)
-		if !is || chunk.ChunkSize <= 0 {
+		if !is || chunk.ChunkSize <= 0 || chunk.ChunkSize > int64(len(buffer)) {
 			return fmt.Errorf("there is no chunk at %d", offset)
 		}
 		check, err := verifier.Verifier(chunk)
 		if err != nil {
 			return err
 		}
-		into := io.MultiWriter(check, whole)
-		if _, err := io.Copy(into, io.NewSectionReader(file, chunk.ChunkOffset, chunk.ChunkSize)); err != nil {
+		content := buffer[:chunk.ChunkSize]
+		if _, err := file.ReadAt(content, chunk.ChunkOffset); err != nil {
 			return err
 		}
+		_, _ = check.Write(content)
+		_, _ = whole.Write(content)
 		if !check.Verified() {
 			return fmt.Errorf("the chunk at %d has another digest", offset)
 		}
