@@ -345,6 +345,17 @@ class Cluster(Protocol):
         """Whether a sandbox of it would read its image while its node fetches that. Cost: no call."""
         ...
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        """The nodes with room for a sandbox that have all of its image already; none: none has, or it is not known.
+
+        Args:
+            spec: what it is to be, with the image as nodes pull it.
+            layers: of that image, with their bytes; empty: not known.
+
+        Cost: no call; a look at each node.
+        """
+        ...
+
     def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
         """The nodes that a sandbox may not come to in spite of their labels. Cost: no call.
 

@@ -74,6 +74,8 @@ class FakeCluster:
     annotates_behind: bool = False
     slots: int = 1024
     starts_per_node: int = 0
+    # The nodes that have an image, by its name.
+    images_on: dict[str, Sequence[str]] = field(default_factory=dict)
     placed: dict[str, Placement] = field(default_factory=dict)
     room: Room | None = None  # `room_for` makes one; what starts is put on one of its nodes
     digests: dict[str, str] = field(default_factory=dict)  # of images that are on the machine
@@ -228,6 +230,10 @@ class FakeCluster:
 
     def lazily(self, spec: SandboxSpec) -> bool:
         return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)
+
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        del layers
+        return self.images_on.get(spec.image, ())
 
     def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
         del spec

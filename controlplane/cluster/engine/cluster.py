@@ -222,6 +222,11 @@ class EngineCluster:
         del spec
         return False
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        """See ``Cluster.holding``: an engine is one machine."""
+        del spec, layers
+        return ()
+
     def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
         """See ``Cluster.kept_off``: an engine is one machine."""
         del spec, lazily

@@ -364,6 +364,10 @@ class KubernetesCluster:
         """See ``Cluster.lazily``."""
         return self._lazily(spec) is not None
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        """See ``Cluster.holding``; as agents and pods have told last."""
+        return self._near.holding(spec, layers)
+
     def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
         """See ``Cluster.kept_off``; as the nodes' agents have told last."""
         pulling = self._defaults.lazy

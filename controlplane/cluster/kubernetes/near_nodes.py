@@ -53,6 +53,10 @@ class NearNodes:
             return ()
         return self._preference.wishes(sandbox_id, spec, layers, self._nodes(), lazily=lazily)
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        """See ``Cluster.holding``; none where there are no agents."""
+        return () if self._agents is None else self._preference.holding(spec, layers, self._nodes())
+
     def chosen(self, image: str, count: int | None, layers: Mapping[str, int]) -> Sequence[str]:
         """The nodes that an image is to be pulled to: all that are ready, or so many, which starts prefer then.
 

@@ -107,6 +107,10 @@ class StartQueue:
         if Effect.SETTLE in transition.effects:
             self.wake()
 
+    def ticket(self) -> int:
+        """A place by arrival; a smaller one came earlier."""
+        return next(self._tickets)
+
     def wake(self) -> None:
         """Wakes the waiters: a slot may have become free."""
         self._news += 1
@@ -115,13 +119,14 @@ class StartQueue:
 
     @asynccontextmanager
     async def turn(
-        self, sandbox: Sandbox, has_room: Callable[[], bool] = lambda: True
+        self, sandbox: Sandbox, has_room: Callable[[], bool] = lambda: True, ticket: int | None = None
     ) -> AsyncIterator[Sequence[str] | None]:
         """Waits for a slot and holds it, by the rule in the module's docstring.
 
         Args:
             sandbox: its start.
             has_room: asked at the head of the queue, before a slot is.
+            ticket: its place by arrival, for a start that comes again; None: it comes now.
 
         Yields:
             The nodes to avoid; None: it has no room, and no slot.
@@ -131,7 +136,8 @@ class StartQueue:
         try:
             self.waiting += 1
             try:
-                slot = await self._slot(start, begun=sandbox.state is State.STARTING)
+                begun = sandbox.state is State.STARTING
+                slot = await self._slot(start, self.ticket() if ticket is None else ticket, begun=begun)
             finally:
                 self.waiting -= 1
             yield None if start.gives_up else slot.avoid
@@ -166,13 +172,12 @@ class StartQueue:
             else:
                 await store.take_slot(start.sandbox_id, NO_LIMIT, start.until_ms)
 
-    async def _slot(self, start: Start, *, begun: bool) -> Slot:
+    async def _slot(self, start: Start, ticket: int, *, begun: bool) -> Slot:
         if begun and (placement := self._cluster.placement(start.sandbox_id)) is not None:
             await self.placed(placement)
         # A start that was begun elsewhere holds a slot already, and the head of the queue may be waiting for that slot.
         if begun and (slot := await self._ask(start)):
             return slot
-        ticket = next(self._tickets)
         slot = await self._at_head(start, ticket)
         return slot if slot or start.gives_up else await self._beside(start, ticket)
 

@@ -17,11 +17,12 @@ from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.starting.elsewhere import Elsewhere
 from controlplane.lifecycle.starting.fallback import Fallback
+from controlplane.lifecycle.starting.near_waits import LOOK_AGAIN_S, NearWaits
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.room_queue import RoomQueue
 from controlplane.lifecycle.starting.start_queue import StartQueue
-from controlplane.model import Sandbox, State, dump_record
+from controlplane.model import Sandbox, SandboxSpec, State, dump_record
 from controlplane.model.states import Change, Event
 
 # The phases that only the replica which calls the cluster can time; another replica may accept the push.
@@ -69,6 +70,7 @@ class Starter:
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
         self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room.again)
         self.queue = StartQueue(store, deps.cluster, at_once)
+        self._near = NearWaits(deps.cluster, deps.clock)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
         """Brings an admitted sandbox up; returns when its start has succeeded, or the sandbox has ended.
@@ -88,21 +90,10 @@ class Starter:
         # Before its turn: a registry that is slow takes no slot, and neither does a copy.
         plain = await self._copied(sandbox, await self._images.pin(sandbox), phases)
         pin = await self._chosen(sandbox, plain, phases)
-        ticket = self.room.ticket()
-        mounts = self._cluster.lazily(sandbox.spec.model_copy(update={"image": pin.name}))
-        while True:
-            async with (
-                self.room.turn(sandbox, ticket, lazily=mounts) as has_room,
-                self.queue.turn(sandbox, has_room) as avoid,
-            ):
-                if avoid is None or not has_room():
-                    continue  # others have taken it while this one waited for its turn, or its slot
-                phases.lap("queue")
-                if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
-                    # The queue has used up the start timeout: calling the cluster could only end as its failure.
-                    raise self.overdue(sandbox)
-                await self._start(sandbox, pin, plain, phases, avoid)
-                return
+        try:
+            await self._in_turn(sandbox, pin, plain, phases)
+        finally:
+            self._near.over(sandbox.id)
 
     def unplaced(self, owner: str | None = None) -> Sequence[tuple[Sandbox, Problem, int | None]]:
         """The starts at this replica that fit on no node, of one owner or of all, with reason and estimated wait (ms).
@@ -200,6 +191,35 @@ class Starter:
         finally:
             del self._awaited[sandbox.id]
             phases.lap(word)
+
+    async def _in_turn(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases) -> None:
+        ticket, place = self.room.ticket(), self.queue.ticket()
+        spec = sandbox.spec.model_copy(update={"image": pin.name})
+        mounts, near = self._cluster.lazily(spec), False
+        while True:
+            if near:
+                await asyncio.sleep(LOOK_AGAIN_S)
+                near = False
+            async with (
+                self.room.turn(sandbox, ticket, lazily=mounts) as has_room,
+                self.queue.turn(sandbox, has_room, place) as avoid,
+            ):
+                if avoid is None or not has_room():
+                    continue  # others have taken it while this one waited for its turn, or its slot
+                if near := not mounts and self._waits(sandbox, spec, pin, avoid):
+                    continue
+                phases.lap("queue")
+                if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                    # The queue has used up the start timeout: calling the cluster could only end as its failure.
+                    raise self.overdue(sandbox)
+                await self._start(sandbox, pin, plain, phases, avoid)
+                return
+
+    def _waits(self, sandbox: Sandbox, spec: SandboxSpec, pin: Pin, avoid: Sequence[str]) -> bool:
+        """Whether a start is to wait for a node that has its image; one that was begun elsewhere is not."""
+        if sandbox.state is State.STARTING:
+            return False
+        return self._near.waits(sandbox.id, spec, self._images.layers(pin), avoid, sandbox.begin_by_ms)
 
     async def _start(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING

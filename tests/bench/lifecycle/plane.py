@@ -136,6 +136,9 @@ class PlayedCluster:
     def lazily(self, spec: SandboxSpec) -> bool:
         return False
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
+        return ()
+
     def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
         return frozenset()
 

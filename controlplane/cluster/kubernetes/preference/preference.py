@@ -70,6 +70,21 @@ class NodePreference:
         candidates = self._candidates(image, layers, [*able], lazily=lazily)
         return preferred(image, start, candidates, lambda node: self._room(able[node], wanted))
 
+    def holding(self, spec: SandboxSpec, layers: Mapping[str, int], nodes: Sequence[Node]) -> Sequence[str]:
+        """The nodes with room for a sandbox that have its image; one that pulls it for a start has not yet.
+
+        Args:
+            spec: what it is to be, with the image as nodes pull it.
+            layers: of that image, with their bytes; empty: not known.
+            nodes: those that sandboxes may run on.
+        """
+        able = {one.name: one for one in nodes if _takes_starts(one) and _has(one, spec.node_selector)}
+        image, wanted, now_ms = key_of(spec.image), request_of(spec), self._clock.now_ms()
+        told = self.catalogue.shares(image, layers, able, lazily=False)
+        has = {node for node, share in told.items() if share >= 1.0}
+        has.update(node for node, until_ms in self._noted.get(image, {}).items() if node in able and now_ms < until_ms)
+        return [node for node in able if node in has and self._room(able[node], wanted)]
+
     def best(self, image: str, layers: Mapping[str, int], nodes: Sequence[Node], count: int) -> Sequence[str]:
         """The nodes on which an image should be, in the order in which starts prefer them.
 

@@ -337,3 +337,18 @@ def test_a_choice_is_bounded_and_prefers_no_node_for_nothing(
     whole = [one for one in able if shares.get(one, 0) >= 1 and running.get(one, 0) < 16 and one not in full]
     if lacking and len(whole) < MOST_PREFERRED:
         assert {name for name, weight in found if weight == 100} == {*whole}
+
+
+def test_nodes_hold_an_image_that_their_agents_or_sandboxes_have_told_and_not_one_that_they_pull() -> None:
+    preference, clock = NodePreference(now := Now()), now
+    assert preference.holding(SPEC, {}, NODES) == []
+    preference.catalogue.replace("n1", [HeldImage((DIGEST,))])
+    preference.occupancy.put(pod("ready", "n2"))
+    preference.occupancy.put(pod("pulls", "n3", phase="Pending", waits="ContainerCreating"))
+    assert preference.holding(SPEC, {}, NODES) == ["n1", "n2"]
+    # What is only seen counts until an agent should have told it; where there is no room nobody waits.
+    clock.now += NOTED_MS
+    assert preference.holding(SPEC, {}, NODES) == ["n1"]
+    full = node("n1", allocatable={**ROOM, "cpu": 100})
+    assert preference.holding(SPEC, {}, [full]) == []
+    assert preference.holding(SPEC, {}, [node("n1", ready="False")]) == []
