@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from docs.site import http_api, values
+from docs.site import http_api, pictures, values
 from docs.site.sources import ROOT
 from tests.docs import blocks
 
@@ -80,6 +80,7 @@ _TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "error-index": index,
     "alerts": alerts,
     "blocks": blocks.listing,
+    "headlines": pictures.headlines,
     "http-api": http_api.page,
     "chart-values": values.page,
 }

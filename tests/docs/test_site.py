@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import reference, sequence
+from docs.site import pictures, reference, sequence
 from docs.site.sources import FENCE, LINK
 from tests.docs.blocks import ROOT, pages
 
@@ -83,6 +83,13 @@ def test_a_diagram_is_read_and_an_unknown_line_is_named() -> None:
     assert "calls &lt;x&gt;" in sequence.svg(source)
     with pytest.raises(ValueError, match="loop"):
         sequence.parse(source + "\n  loop forever")
+
+
+def test_the_figures_of_the_readme_are_drawn_and_screens_are_those_of_the_tests() -> None:
+    drawn = pictures.headlines()
+    rows = (ROOT / "README.md").read_text().partition("<!-- figures: begin -->")[2].count("ratio ")
+    assert 0 < drawn.count('class="bar"') <= rows
+    assert "rollbox why" in pictures.screen("why")
 
 
 def test_every_code_and_alert_is_in_the_index() -> None:
