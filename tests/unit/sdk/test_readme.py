@@ -138,5 +138,8 @@ def test_the_files_that_are_named_are_there() -> None:
     for name, text in TEXTS.items():
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (ROOT / name).parent.joinpath(link).exists(), f"{name}: {link}"
+    guide = (ROOT / "docs/guide/index.md").read_text()
+    named = set(re.findall(r"`(\w+\.py)`", guide))
+    assert named == {one.name for one in (ROOT / "sdk" / "examples").glob("*.py")}
     for example in re.findall(r"`(\w+\.py)`", TEXTS["README.md"]):
         assert (ROOT / "sdk" / "examples" / example).exists(), example
