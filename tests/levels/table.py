@@ -171,7 +171,7 @@ LEVELS = (
     Level(
         "docs",
         (Plain(_make("docs")), Pytest(("docs",), workers=2)),
-        budget_s=150,
+        budget_s=200,
         fresh_s=300,
         why_not=why_no_engine,
     ),
