@@ -3,8 +3,8 @@
 # With --bases it only pulls or builds their base images on this machine, which needs no registry to push to.
 # ROLLBOX_REGISTRY: host and folder to push to; default: localhost:5000/rollbox. An image's tag is the digest of its
 # content, so an unchanged image costs only a query of the registry; then the tag of the chart's version is set to it.
-# The default runtime image is put there in the form that nodes mount lazily, which is an ordinary image too, with the files
-# first that a usual start reads (images/runtimes/first.sh). ROLLBOX_ORDERED: names of those that are; swe takes minutes.
+# The runtime images are put there in the form that nodes mount lazily, which is an ordinary image too, with the files first
+# that a usual start reads (images/runtimes/first.sh). ROLLBOX_ORDERED: names of those that are.
 # build/images.yaml gets the names of exactly these images, for `helm install --values`. Prints a table of sizes.
 set -euo pipefail
 # Failures inside $(...) end the script too.
@@ -104,7 +104,7 @@ put() {
 }
 
 is_ordered() {
-  case " ${ROLLBOX_ORDERED-python} " in *" $1 "*) ;; *) return 1 ;; esac
+  case " ${ROLLBOX_ORDERED-python swe} " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
 # The same with the files first that a usual start reads. What is converted stays in a folder beside, of this tag alone: the
