@@ -42,7 +42,7 @@ OTHER = f"hub.test/other@sha256:{'f' * 64}"
 
 @dataclass(frozen=True)
 class Setting:
-    """A rule; that of the platform by default.
+    """A rule; by default that of the platform, for starts that do not wait.
 
     Attributes:
         avoided: the weight of nodes that are not crowded.
