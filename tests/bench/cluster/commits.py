@@ -13,7 +13,7 @@ from rollbox.options import GroupOptions
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, of_rounds
 from tests.support.committing import committing
-from tests.support.images import IMAGE
+from tests.support.images import ON_CLUSTER
 from tests.support.installed import Installed, own_cluster
 
 ROUNDS, GROUP, MIB = 3, 16, 200
@@ -46,7 +46,7 @@ async def measure(_: Installed) -> list[Record]:
 
 async def _records(client: Client) -> list[Record]:
     times: list[float] = []
-    async with await client.create(IMAGE, **SIZES) as sandbox:
+    async with await client.create(ON_CLUSTER, **SIZES) as sandbox:
         await sandbox.exec(SET_UP, check=True, timeout=900)
         made = await sandbox.commit(checkpoint=True, ttl=3600, timeout=300)
         for number in range(ROUNDS):
@@ -62,7 +62,7 @@ async def _records(client: Client) -> list[Record]:
     started = await _group(lambda: client.create(checkpoint=made, **SIZES), READY)
     await client.remove_image(made.id)
     doing("sandboxes that are set up")
-    set_up = await _group(lambda: client.create(IMAGE, **SIZES), SET_UP)
+    set_up = await _group(lambda: client.create(ON_CLUSTER, **SIZES), SET_UP)
     size = f"{made.size_bytes / 2**20:.0f} MiB in the registry"
     return [
         Record(

@@ -18,6 +18,7 @@ from tests.bench.cluster.large_images import LargeImage, ordered_image
 from tests.bench.progress import doing
 from tests.cluster import layout
 from tests.support.installed import Installed, kubectl
+from tests.support.waiting import until
 
 WITHIN_S = 300.0
 
@@ -32,6 +33,12 @@ async def with_recorded_order(
     return await asyncio.to_thread(_ordered, image, files), len(files)
 
 
+async def _container(product: Installed, sandbox_id: str) -> str:
+    pod = json.loads(await kubectl("get", "pod", sandbox_id, "-n", product.sandboxes, "-o", "json"))
+    told = (one for one in pod["status"].get("containerStatuses", ()) if one["name"] == TARGET)
+    return next((str(one.get("containerID", "")).rpartition("//")[2] for one in told), "")
+
+
 def _ordered(image: LargeImage, files: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="bench-ordered-", dir=layout.CACHE) as name:
         return ordered_image(image, files, Path(name))
@@ -41,9 +48,8 @@ async def _opened(product: Installed, client: Client, image: LargeImage, command
     async with await client.create(
         image.lazy, pull="lazy", cpu=(0.001, 2), memory=("64Mi", "1Gi"), start_timeout=600
     ) as sandbox:
-        pod = json.loads(await kubectl("get", "pod", sandbox.id, "-n", product.sandboxes, "-o", "json"))
-        (status,) = (one for one in pod["status"]["containerStatuses"] if one["name"] == TARGET)
-        container = status["containerID"].rpartition("//")[2]
+        # A sandbox is ready before its kubelet has told of its containers.
+        container = await until(lambda: _container(product, sandbox.id))
         async with aio.insecure_channel(f"unix://{layout.SNAPSHOTTER_SOCKET}") as channel:
             recorder = node_pb2_grpc.RecorderStub(channel)  # type: ignore[no-untyped-call]
             call = recorder.Record(timeout=WITHIN_S)
