@@ -22,7 +22,7 @@ from rollbox.errors import ImageNotFound, ImagePullFailed, ImageStoreFull, Sandb
 from tests.cluster.layout import REGISTRY
 from tests.cluster.settings import trusted
 from tests.support.installed import ignores_policies, kubectl, own_cluster
-from tests.support.odd_registry import odd_registry
+from tests.support.odd_registry import LIMITED_S, LIMITED_TIMES, PASSWORD, USER, odd_registry
 from tests.support.private_place import OWNED, Place, images, private_place, secret
 from tests.support.waiting import until
 
@@ -235,6 +235,30 @@ async def test_each_way_in_which_a_copy_goes_wrong_has_its_code(place: Place, cl
         error, _ = told[kind]
         assert (error.code, error.fault) == (code, fault), (kind, error)
         assert words in str(error.detail), (kind, error)
+
+
+async def test_a_registry_that_limits_is_waited_for_and_no_node_asks_it(place: Place, client: Client) -> None:
+    async with odd_registry(place.address, place.ports.odd) as registry:
+        async with await client.create(registry.image("limited"), **SMALL) as sandbox:
+            record = await client.get(sandbox.id)
+            assert record.image_ran
+            assert record.timings_ms["copy"] >= LIMITED_TIMES * LIMITED_S * 1000
+            print("limited:", dict(record.timings_ms))
+        assert registry.layers.count("limited") == LIMITED_TIMES + 1
+
+
+async def test_credentials_that_have_expired_are_refused_until_they_are_renewed(place: Place, client: Client) -> None:
+    async with odd_registry(place.address, place.ports.odd) as registry:
+        name = registry.image("private")
+        await place.credentials(f"{registry.host}/private", f"{USER}:expired")
+        try:
+            await _is_refused(client, name)
+            assert not registry.layers
+            await place.credentials(f"{registry.host}/private", f"{USER}:{PASSWORD}")
+            async with await _once_secrets_are_read(client, name) as sandbox:
+                assert (await client.get(sandbox.id)).image_ran
+        finally:
+            await place.credentials(f"{place.upstream}/{OWNED}")
 
 
 # -- whose images they are --------------------------------------------------------------------------------------------

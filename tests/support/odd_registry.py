@@ -29,7 +29,9 @@ SLOW_S, SLOW_PARTS = 4.0, 16
 REFUSALS: Final = {"absent": (404, "MANIFEST_UNKNOWN"), "busy": (429, "TOOMANYREQUESTS"), "broken": (500, "UNKNOWN")}
 # Of these everything is refused to clients without the password.
 CLOSED: Final = ("private", "slow")
-LAYERS: Final = ("private", "slow", "cut", "lying", "silent")
+LAYERS: Final = ("private", "slow", "cut", "lying", "silent", "limited")
+# So often the layer of `limited` is refused, with so many seconds to wait.
+LIMITED_TIMES, LIMITED_S = 2, 1
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -48,8 +50,9 @@ class OddRegistry:
         """The name of an image of this kind.
 
         `private` and `slow` want the password. No image is there of `absent`, `busy` (429) and `broken` (500). The
-        layers of `cut` break off, those of `lying` are others, those of `silent` do not go on. `foreign` is for other
-        machines, `old` has a manifest of schema 1, `many` has 128 layers, and `elsewhere` one that no registry has.
+        layers of `cut` break off, those of `lying` are others, those of `silent` do not go on; that of `limited` is
+        given after two answers of 429 with a second to wait. `foreign` is for other machines, `old` has a manifest of
+        schema 1, `many` has 128 layers, and `elsewhere` one that no registry has.
         """
         return f"{self.host}/{kind}:1"
 
@@ -72,6 +75,8 @@ async def odd_registry(address: str = "127.0.0.1", port: int = 0) -> AsyncIterat
         if name == _digest(image.config):
             return web.Response(body=image.config)
         asked.append(kind)
+        if kind == "limited" and asked.count(kind) <= LIMITED_TIMES:
+            return _refusal(429, "TOOMANYREQUESTS", **{"Retry-After": str(LIMITED_S)})
         return await _layer(request, image.layer, kind, over)
 
     app = web.Application()
@@ -89,7 +94,7 @@ async def odd_registry(address: str = "127.0.0.1", port: int = 0) -> AsyncIterat
 async def _layer(request: web.Request, layer: bytes, kind: str, over: asyncio.Event) -> web.StreamResponse:
     if kind == "lying":
         return web.Response(body=bytes(len(layer)))
-    if kind == "private":
+    if kind in ("private", "limited"):
         return web.Response(body=layer)
     parts = SLOW_PARTS if kind == "slow" else SLOW_PARTS // 2
     sent = web.StreamResponse(headers={"Content-Length": str(len(layer))})

@@ -87,9 +87,9 @@ class Place:
         registry.push(name, files, ["/bin/sh"], {f"bin/{one}": "busybox" for one in APPLETS})
         return name.replace(REGISTRY, self.upstream)
 
-    async def credentials(self, of: str) -> None:
+    async def credentials(self, of: str, account: str = "user:password") -> None:
         """Gives the first owner credentials of its own for a registry or repository: a name without a tag."""
-        auths = {"auths": {of: {"auth": base64.b64encode(b"user:password").decode()}}}
+        auths = {"auths": {of: {"auth": base64.b64encode(account.encode()).decode()}}}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
