@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from rollbox.client import Client
     from rollbox.pool import Pool
     from rollbox.record import SandboxRecord
@@ -171,17 +169,13 @@ def top(
     """
     import asyncio
 
-    from rich.console import Console
-
-    console = Console()
-
     async def call(client: Client) -> _Seen:
         watched = _Watched(client, ids or [], label_rules.parse(label or ()), None if json else _MOST_ASKED)
         seen = await watched.read()
         if json:
             return seen
-        if console.is_terminal:
-            await _refresh(watched, console, interval)
+        if output.on_terminal():
+            await _refresh(watched, interval)
         watched.text(seen)
         await asyncio.sleep(_FIRST_LOOK_S)
         seen = await watched.read()
@@ -196,13 +190,13 @@ def top(
         output.fail(failed[-1], as_json=json)
 
 
-async def _refresh(watched: _Watched, console: Console, interval: float) -> None:
+async def _refresh(watched: _Watched, interval: float) -> None:
     import asyncio
 
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(auto_refresh=False) as live:
         while True:
             seen = await watched.read()
             live.update(Text(watched.text(seen), no_wrap=True, overflow="ellipsis"), refresh=True)
