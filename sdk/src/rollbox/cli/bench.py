@@ -14,6 +14,7 @@ import typer
 from rollbox.cli import output
 from rollbox.cli.options import Json, ResourceArguments, with_resources
 from rollbox.errors import InvalidArgument
+from rollbox.printable import printable_lines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -122,7 +123,11 @@ class _Shown:
             self._bars.advance(self._task)
 
     def say(self, text: str) -> None:
-        output.message(text)
+        if self._bars is None:
+            output.message(text)
+        else:
+            # Above the bar, which is drawn again.
+            self._bars.console.print(printable_lines(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
