@@ -162,15 +162,17 @@ def rollbox(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
 
 
-def test_ctrl_c_deletes_too_and_is_told_by_the_exit_code(apart: FakeGateway) -> None:
+def test_ctrl_c_deletes_too_and_is_told_by_the_exit_code(apart: FakeGateway, tmp_path: Path) -> None:
+    written = tmp_path / "bench.html"
     code = "import sys; sys.argv[0] = 'rollbox'; from rollbox.cli import main; main()"
-    command = [sys.executable, "-c", code, "bench", "python", "--scenario", "exec-1"]
+    command = [sys.executable, "-c", code, "bench", "python", "--scenario", "exec-1", "--html", str(written)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as measuring:
         assert measuring.stderr is not None
         assert any(line.startswith("exec, 1 at once") for line in measuring.stderr)
         measuring.send_signal(signal.SIGINT)
         said = measuring.stderr.read()
     assert (measuring.returncode, left(apart)) == (130, 0)
+    assert not written.exists()
     assert said == "interrupted while measuring; what it has created is deleted\n"
 
 

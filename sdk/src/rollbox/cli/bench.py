@@ -84,8 +84,11 @@ def bench(
 
 def _writable(html: Path, *, as_json: bool) -> None:
     """Find out before the minutes of measuring whether the report can be written."""
+    there = html.exists()
     try:
         html.touch()
+        if not there:
+            html.unlink()
     except OSError as error:
         output.fail(InvalidArgument(f"{html} cannot be written: {error.strerror}"), as_json=as_json)
 
