@@ -63,7 +63,7 @@ def remarks(series: Series) -> str:
     if sample.failed:
         told.append(", ".join(f"{count} failed: {code}" for (code, _), count in sample.failed.items()))
     if sample.late_ms >= 1:
-        told.append(f"of it the client's own delay, at most {words.duration(sample.late_ms)}")
+        told.append(f"this client late by {words.duration(sample.late_ms)} at most")
     return "; ".join(filter(None, told))
 
 

@@ -25,7 +25,7 @@ td.n:first-child, th.n:first-child { width: 4rem } td { overflow-wrap: anywhere 
 .scroll td:first-child { white-space: nowrap; overflow-wrap: normal }
 i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .45em }
 .legend span { margin-right: 1.2em; white-space: nowrap; font-size: .85rem } .legend { margin: .3rem 0 0 }
-td.said { min-width: 15rem }
+td.said { min-width: 11rem }
 details { margin: .2rem 0 } summary { cursor: pointer }
 """
 # Nothing is loaded and nothing runs, whatever a name in the report holds.
