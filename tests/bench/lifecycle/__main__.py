@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.bench.ab import measured as ab
 from tests.bench.ab import pods
-from tests.bench.lifecycle import creates, groups, live, saturation, sdk
+from tests.bench.lifecycle import creates, groups, live, saturation, scrape, sdk
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 
@@ -23,6 +23,7 @@ SCENARIOS: dict[str, Callable[[], Awaitable[list[Record]]]] = {
     "groups": groups.measure,
     "saturation": saturation.measure,
     "live": live.measure,
+    "scrape": scrape.measure,
     "sdk": sdk.measure,
     "ab": ab.measure,
     "pods": pods.measure,

@@ -22,13 +22,13 @@ async def measure() -> list[Record]:
     """The records of this scenario. Cost: about three minutes."""
     async with stage() as ground, ground.client() as client:
         await ground.fill(client, "warm", POOL)
-        await _live(client, FEW, "house")
+        await come_up(client, FEW, "house")
         await _claims(client)
         few = await _claims(client)
         await ground.filled(client, "warm", POOL)
         doing(f"{MANY} sandboxes come up")
-        await _live(client, MANY - FEW - DELETED, "house")
-        await _live(client, DELETED, "crowd")
+        await come_up(client, MANY - FEW - DELETED, "house")
+        await come_up(client, DELETED, "crowd")
         await ground.filled(client, "warm", POOL)
         many = await _claims(client)
         live = len(await client.list())
@@ -53,7 +53,7 @@ async def measure() -> list[Record]:
     ]
 
 
-async def _live(client: Client, count: int, label: str) -> None:
+async def come_up(client: Client, count: int, label: str) -> None:
     """Make so many that stay: cold, of an image that no pool has."""
     for first in range(0, count, 500):
         wish = {"labels": {"bench": label}, "lease": None}

@@ -41,6 +41,7 @@ class Stage:
     Attributes:
         urls: of the gateways, one for each control plane.
         planes: the control planes, by their process ids.
+        plane_urls: where they answer.
         gateways: the same of the gateways.
         folder: of all state.
         program: the module that is a control plane.
@@ -54,6 +55,7 @@ class Stage:
     key: SigningKey
     urls: list[str] = field(default_factory=list)
     planes: list[int] = field(default_factory=list)
+    plane_urls: list[str] = field(default_factory=list)
     gateways: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     program: str = "tests.bench.lifecycle.plane"
@@ -86,6 +88,7 @@ class Stage:
         command = (sys.executable, "-m", self.program)
         started = await self._start(*command, env={**plane, **stagehand}, cwd=self.checkout)
         self.planes.append(started.pid)
+        self.plane_urls.append(f"http://127.0.0.1:{api}")
         gateway = {
             "LISTEN": f"127.0.0.1:{public}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
