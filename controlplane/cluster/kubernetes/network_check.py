@@ -95,12 +95,12 @@ def of_namespace(namespace: str, image: str, runtime_class: str, closed: Sequenc
 
 def inside(check: NetworkCheck, name: str) -> Json:
     """The manifest of the pod that policies restrict like a sandbox."""
-    return _pod(
+    return pod(
         name,
         check.sandboxes,
         check.labels,
         check.image,
-        [ways.dumped(check.tried), "/dev/termination-log"],
+        [*PROGRAM, ways.dumped(check.tried), "/dev/termination-log"],
         runtimeClassName=check.runtime_class,
         nodeSelector=dict(check.node_selector),
         tolerations=[dict(one) for one in check.tolerations],
@@ -110,15 +110,16 @@ def inside(check: NetworkCheck, name: str) -> Json:
 
 def outside(check: NetworkCheck, name: str, tried: Sequence[Way]) -> Json:
     """The manifest of the pod that no policy restricts."""
-    arguments = [ways.dumped([way.from_outside() for way in tried]), "/dev/termination-log"]
+    command = [*PROGRAM, ways.dumped([way.from_outside() for way in tried]), "/dev/termination-log"]
     labels = {**PEER, "app.kubernetes.io/component": "outside"}
     secrets = [{"name": one} for one in check.pull_secrets[1]]
-    return _pod(name, check.platform, labels, check.image, arguments, imagePullSecrets=secrets)
+    return pod(name, check.platform, labels, check.image, command, imagePullSecrets=secrets)
 
 
 def peer(namespace: str, name: str, image: str) -> Json:
     """The manifest of a pod that listens in the place of the platform's."""
-    return _pod(name, namespace, PEER, image, ["serve", "$(POD_IP)", str(READY_PORT), str(OTHER_PORT)])
+    command = [*PROGRAM, "serve", "$(POD_IP)", str(READY_PORT), str(OTHER_PORT)]
+    return pod(name, namespace, PEER, image, command)
 
 
 def policies(namespace: str) -> list[Json]:
@@ -136,15 +137,25 @@ def _policy(namespace: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": about, "spec": spec}
 
 
-def _pod(
-    name: str, namespace: str, labels: Mapping[str, str], image: str, arguments: Sequence[str], **more: object
+def pod(
+    name: str, namespace: str, labels: Mapping[str, str], image: str, command: Sequence[str], **more: object
 ) -> Json:
+    """The manifest of a pod of a check: with few rights, a limit of 128 MiB and an end by itself.
+
+    Args:
+        name: of the pod.
+        namespace: where it runs.
+        labels: of it.
+        image: with Python in it.
+        command: it knows its addresses as HOST_IP and POD_IP.
+        **more: further fields of its spec; empty ones are left out.
+    """
     addresses = {"HOST_IP": "status.hostIP", "POD_IP": "status.podIP"}
     container = {
         # ``deaths`` evaluates only containers with the names of a sandbox's.
         "name": podspec.TARGET,
         "image": image,
-        "command": [*PROGRAM, *arguments],
+        "command": [*command],
         "env": [{"name": one, "valueFrom": {"fieldRef": {"fieldPath": path}}} for one, path in addresses.items()],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}},
         "securityContext": {

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.finding import Finding, finding
-from controlplane.cluster.kubernetes import isolation, network
+from controlplane.cluster.kubernetes import isolation, network, release_checks
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.isolation import Runtime
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
@@ -27,7 +27,7 @@ MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, 
 
 
 async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Finding]:
-    """Runs all checks, and removes the pods that they start. Cost: see ``network.check``.
+    """Runs all checks, and removes the pods that they start. Cost: see ``network.check`` and ``release_checks``.
 
     Args:
         kubeconfig: the kubeconfig of the cluster.
@@ -41,8 +41,9 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
             nodes = [Node.of(one) for one in objects]
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
-            tried = await network.check(client, image, runtime_class if runtime else "")
-            return [*found, *found_of_it, *_proofs(objects), await _ended(client), *tried]
+            found += [*found_of_it, *_proofs(objects), await _ended(client)]
+            found += await release_checks.check(client, SystemClock())
+            return [*found, *await network.check(client, image, runtime_class if runtime else "")]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]
 

@@ -22,6 +22,7 @@ class Release:
         image: the control plane's image.
         pull_secrets: the sandboxes' image pull secrets, in their namespace.
         platform_pull_secrets: the platform's image pull secrets, in its namespace.
+        required_kernel: text that the kernel's name in a sandbox must contain; ``any``: it is not checked.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Release:
     tolerations: Sequence[Mapping[str, object]]
     pull_secrets: Sequence[str]
     platform_pull_secrets: Sequence[str]
+    required_kernel: str
 
     @classmethod
     def of(cls, deployment: Mapping[str, Any]) -> Self:
@@ -55,4 +57,5 @@ class Release:
             tolerations=json.loads(set_to.get("TOLERATIONS") or "[]"),
             pull_secrets=[one for one in set_to.get("IMAGE_PULL_SECRETS", "").split(",") if one],
             platform_pull_secrets=[str(one["name"]) for one in spec.get("imagePullSecrets") or ()],
+            required_kernel=set_to.get("REQUIRED_KERNEL") or "gVisor",
         )

@@ -1,0 +1,79 @@
+"""A pod like a sandbox that looks at its kernel, and then takes more memory than it may: both are compared. Pure."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.kubernetes import network_check, podspec
+from controlplane.cluster.kubernetes.releases import Release
+
+Json = dict[str, Any]
+PROGRAM: Final = ("python3", "-m", "controlplane.reach.greedy")
+# The pod's limit is 128 MiB.
+TAKES_MEBIBYTES: Final = 512
+ISOLATE: Final = (
+    "The RuntimeClass {runtime_class} leads to another runtime on that node: see its handler in containerd's settings, "
+    "and docs/node-agent.md. Without gVisor only the node's kernel is between sandboxes."
+)
+LIMIT: Final = (
+    "Sandboxes of that node can take all its memory: see that its kubelet and containerd use the same cgroup driver, "
+    "that the memory controller is enabled, and that the runtime is not told to ignore cgroups (`ignore-cgroups`)."
+)
+OTHERWISE: Final = (
+    "The image of the control plane may be of another version than this program: take a doctor of its version, or "
+    "upgrade."
+)
+KILLED: Final = 137
+
+
+def manifest(release: Release, name: str) -> Json:
+    """The pod, restricted like the sandboxes of a release."""
+    return network_check.pod(
+        name,
+        release.sandboxes,
+        podspec.policy_labels(release.name),
+        release.image,
+        (*PROGRAM, str(TAKES_MEBIBYTES), "/dev/termination-log"),
+        runtimeClassName=release.runtime_class,
+        nodeSelector=dict(release.node_selector),
+        tolerations=[dict(one) for one in release.tolerations],
+        imagePullSecrets=[{"name": one} for one in release.pull_secrets],
+    )
+
+
+def judged(release: Release, node: str, status: Mapping[str, Any], required: str) -> Iterator[Finding]:
+    """What its end says of the kernel and of limits.
+
+    Args:
+        release: the release.
+        node: that it ran on.
+        status: of the pod.
+        required: the kernel that sandboxes must show; ``any``: not looked at.
+    """
+    ends: Sequence[Json] = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
+    end = ends[0] if ends else {}
+    told = _told(str(end.get("message") or ""))
+    if "kernel" not in told:
+        said = f"{end.get('reason')} {end.get('exitCode')} {end.get('message') or ''}".strip()
+        yield Finding(f"limits of {release.name}", False, f"not tried: the pod on {node} ended with {said}", OTHERWISE)
+        return
+    kernel = str(told["kernel"])
+    ok = required == "any" or required.lower() in kernel.lower()
+    fix = ISOLATE.format(runtime_class=release.runtime_class)
+    yield finding(f"kernel of {release.name}", ok, f"on {node}: {kernel}", fix)
+    took = told.get("took_mebibytes")
+    killed = took is None and (end.get("reason") == "OOMKilled" or end.get("exitCode") == KILLED)
+    detail = f"on {node}: ended as it took more than the 128 MiB that it may"
+    if not killed:
+        ended = f"ended with {end.get('reason')} {end.get('exitCode')}"
+        detail = f"on {node}: " + (ended if took is None else f"it took {took} MiB where it may have 128")
+    yield finding(f"limits of {release.name}", killed, detail, LIMIT)
+
+
+def _told(message: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(message)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

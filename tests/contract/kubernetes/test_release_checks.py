@@ -1,0 +1,134 @@
+"""What `rollbox doctor --cluster` says of a release whose parts, names, limits or clocks are not as they should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controlplane.cluster.kubernetes.release_checks import clocks, inside, names, parts, rights
+from controlplane.cluster.kubernetes.releases import Release
+from tests.contract.kubernetes.test_network import DEPLOYMENT
+
+Json = dict[str, Any]
+RELEASE = Release.of(DEPLOYMENT)
+KERNEL = "Linux version 4.19.0-gvisor"
+
+
+def owner(part: str, image: str = "i:1", version: str = "1", replicas: int = 2, ready: int | None = None) -> Json:
+    labels = {parts.COMPONENT: part, parts.VERSION: version}
+    template = {"spec": {"containers": [{"name": part, "image": image}]}}
+    return {
+        "metadata": {"name": f"r-{part}", "labels": labels},
+        "spec": {"replicas": replicas, "template": template},
+        "status": {"readyReplicas": replicas if ready is None else ready},
+    }
+
+
+def pod(part: str, image: str = "i:1") -> Json:
+    containers = [{"name": "mesh", "image": "m:1"}, {"name": part, "image": image}]
+    return {"metadata": {"name": f"r-{part}-x", "labels": {parts.COMPONENT: part}}, "spec": {"containers": containers}}
+
+
+def test_parts_that_are_ready_are_named() -> None:
+    found = parts.ready("r", "ns", [owner("gateway"), owner("mirror")])
+    assert (found.ok, found.detail, found.fix) == (True, "all pods are ready: gateway, mirror", "")
+
+
+@pytest.mark.parametrize(
+    ("mirror", "said"),
+    [
+        (owner("mirror", ready=1), "mirror: 1 of 2 ready"),
+        (owner("mirror", replicas=0), "mirror: scaled to none"),
+        (owner("mirror") | {"status": {"desiredNumberScheduled": 3, "numberReady": 2}}, "mirror: 2 of 3 ready"),
+    ],
+)
+def test_a_part_that_is_not_ready_is_named_with_what_to_do(mirror: Json, said: str) -> None:
+    found = parts.ready("r", "ns", [owner("gateway"), mirror])
+    assert (found.ok, found.detail) == (False, said)
+    assert "kubectl -n ns get pods" in found.fix
+
+
+def test_parts_of_one_version_that_run_what_they_name_are_well() -> None:
+    found = parts.versions("r", "ns", [owner("gateway"), owner("dns")], [pod("gateway"), pod("dns")])
+    assert (found.ok, found.fix) == (True, "")
+
+
+def test_versions_that_differ_are_told_by_part_and_by_pod() -> None:
+    found = parts.versions("r", "ns", [owner("gateway"), owner("dns", version="2")], [pod("gateway", "i:0")])
+    assert found.detail == "the parts are of the versions 1, 2; r-gateway-x runs i:0, and gateway names i:1"
+    assert "helm rollback" in found.fix
+
+
+def sandbox(name: str, address: str | None) -> Json:
+    return {"metadata": {"name": name}, "status": {"podIP": address} if address else {}}
+
+
+def served(name: str, *addresses: str) -> Json:
+    return {"endpoints": [{"hostname": name, "addresses": [one]} for one in addresses]}
+
+
+def test_names_that_lead_to_their_pods_agree_and_those_that_are_not_there_yet_too() -> None:
+    found = names.agree("r", [served("a", "10.0.0.1")], [sandbox("a", "10.0.0.1"), sandbox("b", "10.0.0.2")])
+    assert (found.ok, found.detail) == (True, "the names of 2 sandboxes say no address that is not theirs")
+
+
+def test_a_name_that_leads_elsewhere_is_told_with_both_addresses() -> None:
+    found = names.agree("r", [served("a", "10.0.0.1"), served("a", "10.9.9.9")], [sandbox("a", "10.0.0.1")])
+    assert found.detail == "a is at 10.0.0.1, and its name says 10.0.0.1, 10.9.9.9"
+    assert "EndpointSlices" in found.fix
+
+
+def ended(reason: str, code: int, **told: object) -> Json:
+    message = json.dumps(told) if told else ""
+    return {"containerStatuses": [{"state": {"terminated": {"reason": reason, "exitCode": code, "message": message}}}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "kernel", "limits"),
+    [
+        (ended("OOMKilled", 137, kernel=KERNEL), True, True),
+        (ended("Error", 137, kernel=KERNEL), True, True),
+        (ended("Completed", 0, kernel=KERNEL, took_mebibytes=512), True, False),
+        (ended("OOMKilled", 137, kernel="Linux version 6.1.0 (debian)"), False, True),
+    ],
+)
+def test_a_pod_that_takes_too_much_shows_whether_limits_hold_and_which_kernel_it_has(
+    status: Json, kernel: bool, limits: bool
+) -> None:
+    found = {one.name: one for one in inside.judged(RELEASE, "n1", status, "gVisor")}
+    assert (found["kernel of r"].ok, found["limits of r"].ok) == (kernel, limits)
+    assert bool(found["limits of r"].fix) is not limits
+
+
+def test_a_pod_that_tells_nothing_has_tried_nothing() -> None:
+    (found,) = inside.judged(RELEASE, "n1", ended("Error", 1), "gVisor")
+    assert (found.ok, found.detail) == (False, "not tried: the pod on n1 ended with Error 1")
+    assert "another version" in found.fix
+
+
+def test_no_kernel_is_asked_for_where_none_is_required() -> None:
+    found = [*inside.judged(RELEASE, "n1", ended("OOMKilled", 137, kernel="Linux"), "any")]
+    assert all(one.ok for one in found)
+
+
+@pytest.mark.parametrize(
+    ("off_s", "silent", "ok", "said"),
+    [
+        ({"a": 0.4, "b": -0.2}, 0, True, "2 nodes are within 0.4 s of this machine"),
+        ({"a": 0.1, "b": -31.0}, 0, False, "b is 31.0 s behind"),
+        ({"a": 12.0}, 1, False, "a is 12.0 s ahead; 1 did not renew their lease in 15 s"),
+        ({}, 2, False, "no node has renewed its lease; 2 did not renew their lease in 15 s"),
+    ],
+)
+def test_clocks_that_are_off_are_told_by_node(off_s: dict[str, float], silent: int, ok: bool, said: str) -> None:
+    found = clocks.judged(off_s, silent)
+    assert (found.ok, found.detail) == (ok, said)
+
+
+def test_the_rights_that_are_asked_for_are_read_as_sentences() -> None:
+    told = [str(one) for one in rights.needed(RELEASE)]
+    assert "create pods in r-sandboxes" in told
+    assert "list leases.coordination.k8s.io in kube-node-lease" in told
+    assert len(told) == len(set(told))
