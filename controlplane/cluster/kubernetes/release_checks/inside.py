@@ -61,7 +61,8 @@ def judged(release: Release, node: str, status: Mapping[str, Any], required: str
     kernel = str(told["kernel"])
     ok = required == "any" or required.lower() in kernel.lower()
     fix = ISOLATE.format(runtime_class=release.runtime_class)
-    yield finding(f"kernel of {release.name}", ok, f"on {node}: {kernel}", fix)
+    # What follows says who has built it.
+    yield finding(f"kernel of {release.name}", ok, f"on {node}: {kernel.partition(' (')[0]}", fix)
     took = told.get("took_mebibytes")
     killed = took is None and (end.get("reason") == "OOMKilled" or end.get("exitCode") == KILLED)
     detail = f"on {node}: ended as it took more than the 128 MiB that it may"
