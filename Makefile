@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -58,6 +58,12 @@ console: venv redis ## the console in a real browser; pictures and times in buil
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster
+
+alerts-cluster: venv build engine prometheus ## every alert by an injected fault on the real cluster, fired and over; table in build/alerts
+	$(BIN)/python -m tests.levels alerts-cluster
+
+doctor-cluster: venv build engine prometheus ## rollbox doctor on the real cluster: well, and with each fault that it must name; record in build/alerts
+	$(BIN)/python -m tests.levels doctor-cluster
 
 coverage: setup ## line and branch coverage of `make test` in both languages; tables in build/coverage
 	$(BIN)/python -m tests.coverage

@@ -39,8 +39,8 @@ START_S = 120.0
 @pytest.mark.timeout(500)
 async def test_a_create_waits_with_a_reason_on_a_node_that_others_fill_and_starts_when_room_comes() -> None:
     async with installed(RELEASE, *VALUES) as stack, Client(stack.url, stack.api_key) as client:
-        before = await until(lambda: _open_node(client))
-        async with _filled(before.free.cpu_millicores - LEFT_MILLICORES):
+        before = await until(lambda: open_node(client))
+        async with filled(before.free.cpu_millicores - LEFT_MILLICORES):
             left = await until(lambda: _has_left(client, EACH_MILLICORES, 2 * EACH_MILLICORES))
             told = await client.preflight(IMAGE, 3, **SMALL)
             assert (told.fits, told.may_have) == (False, 1)
@@ -72,7 +72,7 @@ async def test_a_create_waits_with_a_reason_on_a_node_that_others_fill_and_start
 
 
 @contextlib.asynccontextmanager
-async def _filled(millicores: int) -> AsyncIterator[None]:
+async def filled(millicores: int) -> AsyncIterator[None]:
     """The node with a Deployment of somebody else that requests so much."""
     labels = {"app": FILLER}
     resources = {"requests": {"cpu": f"{millicores}m"}}
@@ -91,13 +91,13 @@ async def _filled(millicores: int) -> AsyncIterator[None]:
         await kubectl("delete", "deployment", FILLER, "--cascade=foreground", "--timeout=60s")
 
 
-async def _open_node(client: Client) -> Any:
+async def open_node(client: Client) -> Any:
     seen = await client.capacity()
     return next((one for one in seen.nodes if seen.known and not one.closed), None)
 
 
 async def _has_left(client: Client, least: int, most: int) -> Any:
-    node = await _open_node(client)
+    node = await open_node(client)
     return node if node is not None and least <= node.free.cpu_millicores <= most else None
 
 

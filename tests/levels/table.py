@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.levels.steps import Beside, Command, Go, Plain, Pytest, Rust, Step
 from tests.support.chromium import why_no_chromium
-from tests.support.installed import program, why_no_cluster
+from tests.support.installed import own_cluster, program, why_no_cluster
 from tests.support.prometheus import why_no_prometheus
 from tests.support.stack import why_no_engine
 
@@ -42,6 +42,10 @@ class Level:
     stays: tuple[Command, ...] = ()
     ahead: Command = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def _why_no_own_cluster() -> str | None:
+    return why_no_cluster() if own_cluster() else "parts of the cluster are stopped, so it must be its own"
 
 
 def _why_no_cargo() -> str | None:
@@ -198,6 +202,32 @@ LEVELS = (
         budget_s=300,
         fresh_s=1500,
         why_not=lambda: why_no_prometheus() or why_no_cluster(),
+        setup=(_make("cluster"), ("images/build.sh",)),
+        teardown=((*CLUSTER, "down"),),
+        stands=(*CLUSTER, "status"),
+        stays=((*CLUSTER, "down"),),
+        environ=ON_CLUSTER,
+    ),
+    # Every alert by a fault, one after the other. Its release is its own, and the node's parts are stopped.
+    Level(
+        "alerts-cluster",
+        (Plain(_python("-m", "tests.observability.firing")),),
+        budget_s=900,
+        fresh_s=2400,
+        why_not=lambda: why_no_prometheus() or _why_no_own_cluster(),
+        setup=(_make("cluster"), ("images/build.sh",)),
+        teardown=((*CLUSTER, "down"),),
+        stands=(*CLUSTER, "status"),
+        stays=((*CLUSTER, "down"),),
+        environ=ON_CLUSTER,
+    ),
+    # `rollbox doctor --cluster` on such a release, well and with each fault.
+    Level(
+        "doctor-cluster",
+        (Plain(_python("-m", "tests.observability.examined")),),
+        budget_s=500,
+        fresh_s=2000,
+        why_not=lambda: why_no_prometheus() or _why_no_own_cluster(),
         setup=(_make("cluster"), ("images/build.sh",)),
         teardown=((*CLUSTER, "down"),),
         stands=(*CLUSTER, "status"),

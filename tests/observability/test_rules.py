@@ -10,6 +10,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.observability.firing.faults import FAULTS
+from tests.observability.firing.hasty import hasty
 from tests.observability.rule_cases import CASES, WELL, Case
 from tests.observability.table import known_names, named
 from tests.support.installed import ROOT
@@ -60,6 +62,14 @@ def scenario(alert: str, case: Case, *, fires: bool) -> dict[str, Any]:
 async def test_promtool_takes_the_rules() -> None:
     status, said = await promtool("check", "rules", RULES)
     assert status == 0, said
+
+
+async def test_promtool_takes_the_rules_that_are_hasty_for_faults_too(tmp_path: Path) -> None:
+    file = tmp_path / "hasty.yaml"
+    file.write_text(yaml.safe_dump(dict(hasty(yaml.safe_load(RULES.read_text())))))
+    status, said = await promtool("check", "rules", file)
+    assert status == 0, said
+    assert {alert for fault in FAULTS.values() for alert in fault.alerts} <= ALERTS.keys()
 
 
 async def test_each_alert_fires_on_its_series_alone_and_rests_on_others(tmp_path: Path) -> None:

@@ -89,15 +89,24 @@ class NodeProvider(provider_pb2_grpc.NodeProviderServicer):
 
 
 @asynccontextmanager
-async def provided(provider: NodeProvider, tls_folder: Path, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serves it while the block runs, to those whose certificate the folder's authority has signed; its address."""
+async def provided(
+    provider: NodeProvider, tls_folder: Path, host: str = "127.0.0.1", port: int = 0
+) -> AsyncIterator[str]:
+    """Serves it while the block runs, to those whose certificate the folder's authority has signed; its address.
+
+    Args:
+        provider: what answers.
+        tls_folder: with ``ca.crt``, ``tls.crt`` and ``tls.key``.
+        host: where it listens.
+        port: 0: any that is free.
+    """
     server = aio.server()
     provider_pb2_grpc.add_NodeProviderServicer_to_server(provider, server)  # type: ignore[no-untyped-call]
     key, certificate = (tls_folder / "tls.key").read_bytes(), (tls_folder / "tls.crt").read_bytes()
     credentials = grpc.ssl_server_credentials(
         [(key, certificate)], root_certificates=(tls_folder / "ca.crt").read_bytes(), require_client_auth=True
     )
-    port = server.add_secure_port(f"{host}:0", credentials)
+    port = server.add_secure_port(f"{host}:{port}", credentials)
     await server.start()
     try:
         yield f"{host}:{port}"

@@ -15,6 +15,8 @@ from typing import Any
 from tests.cluster.layout import MOUNTS_METRICS, SNAPSHOTTER_METRICS
 from tests.support.installed import objects
 
+# A control plane waits five seconds for a store that does not answer: a shorter scrape would miss what it says of that.
+PATIENT = {"__scrape_interval__": "6s", "__scrape_timeout__": "6s"}
 SNAPSHOTTER = (SNAPSHOTTER_METRICS, MOUNTS_METRICS)
 
 
@@ -28,6 +30,8 @@ def _target(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
         "namespace": pod["metadata"]["namespace"],
         "pod": pod["metadata"]["name"],
     }
+    if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "controlplane":
+        labels |= PATIENT
     return {"targets": [f"{address}:{said['prometheus.io/port']}"], "labels": labels}
 
 

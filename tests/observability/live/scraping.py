@@ -51,6 +51,10 @@ class Prometheus:
             for one in found["result"]
         ]
 
+    async def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or firing."""
+        return list((await self._get("alerts"))["alerts"])
+
     async def _get(self, what: str, **query: str) -> Any:
         async with aiohttp.request("GET", f"{self.url}/api/v1/{what}", params=query) as answer:
             body = await answer.json()
@@ -58,19 +62,22 @@ class Prometheus:
             return body["data"]
 
 
-def _settings(targets: Path) -> Mapping[str, Any]:
+def _settings(targets: Path, rules: Path | None, every: str) -> Mapping[str, Any]:
     files = {"files": [str(targets)], "refresh_interval": EVERY}
     return {
-        "global": {"scrape_interval": EVERY},
+        "global": {"scrape_interval": every, "evaluation_interval": "1s"},
         "scrape_configs": [{"job_name": "pods", "file_sd_configs": [files]}],
+        "rule_files": [str(rules)] if rules else [],
     }
 
 
 @asynccontextmanager
-async def scraping(namespace: str, folder: Path) -> AsyncIterator[Prometheus]:
-    """It while the block runs, on loopback, with its data in the folder."""
+async def scraping(
+    namespace: str, folder: Path, rules: Path | None = None, every: str = EVERY
+) -> AsyncIterator[Prometheus]:
+    """It while the block runs, on loopback, with its data in the folder; with rules that it evaluates every second."""
     settings, targets, port = folder / "prometheus.yaml", folder / "targets.json", free_port()
-    settings.write_text(yaml.safe_dump(_settings(targets)))
+    settings.write_text(yaml.safe_dump(_settings(targets, rules, every)))
     made = Prometheus(f"http://127.0.0.1:{port}")
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
