@@ -75,15 +75,15 @@ async def collector() -> AsyncIterator[Collector]:
     await runner.cleanup()
 
 
-async def traced(product: Product, collector: Collector, **settings: str) -> None:
+async def traced(stack: Product, collector: Collector, **settings: str) -> None:
     """Run the trainer to its end."""
-    environ = {**os.environ, **product.environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **settings}
+    environ = {**os.environ, **stack.environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **settings}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, IMAGE, SECRET, env=environ)
     assert await process.wait() == 0
 
 
-async def test_one_trace_goes_from_the_program_to_the_spawner(product: Product, collector: Collector) -> None:
-    await traced(product, collector, ROLLBOX_TRACING="1")
+async def test_one_trace_goes_from_the_program_to_the_spawner(stack: Product, collector: Collector) -> None:
+    await traced(stack, collector, ROLLBOX_TRACING="1")
     assert len({span.trace_id for span in collector.spans}) == 1
     rollout, create, command = (collector.named(name) for name in ("rollout", "rollbox.create", "rollbox.exec"))
     assert (create.parent_span_id, command.parent_span_id) == (rollout.span_id, rollout.span_id)
@@ -102,8 +102,6 @@ async def test_one_trace_goes_from_the_program_to_the_spawner(product: Product, 
     assert SECRET.encode() not in collector.raw
 
 
-async def test_without_the_setting_there_are_the_programs_own_spans_only(
-    product: Product, collector: Collector
-) -> None:
-    await traced(product, collector, ROLLBOX_TRACING="0")
+async def test_without_the_setting_there_are_the_programs_own_spans_only(stack: Product, collector: Collector) -> None:
+    await traced(stack, collector, ROLLBOX_TRACING="0")
     assert [span.name for span in collector.spans] == ["rollout"]
