@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -127,6 +129,25 @@ class Acts(Told):
     def begin(self, what: str, total: int) -> None:
         if what.startswith(self._at):
             self._act()
+
+
+async def test_warm_and_cold_creates_have_distributions_of_their_own(fake: FakeGateway) -> None:
+    real = fake.made
+
+    async def made(body: dict[str, Any], key: str, call_id: str) -> web.Response:
+        answer = await real(body, key, call_id)
+        told = json.loads(answer.text or "")
+        told["source"] = "warm" if len(fake.sandboxes) % 2 else "cold"
+        return web.json_response(told, status=answer.status)
+
+    fake.made = made  # type: ignore[method-assign]
+    async with Client() as client:
+        report = await bench(client, Wish("python", {}, ["create-burst-100"], most=4), Told())
+    (measured,) = report.scenarios
+    counts = [(one.name, one.sample.count, one.part) for one in measured.series]
+    assert counts == [("create", 4, False), ("create, cold", 2, True), ("create, warm", 2, True)]
+    assert measured.series[0].sample.answers == {"warm": 2, "cold": 2}
+    assert "<b>4</b>calls" in page(report)
 
 
 async def test_failures_are_counted_by_code_and_told_by_their_fault(fake: FakeGateway) -> None:

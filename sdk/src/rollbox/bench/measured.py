@@ -21,6 +21,7 @@ class Series:
         note: how.
         wanted: how many calls there would have been with more time; 0: as many as there were.
         megabytes: what each call moved; 0: nothing that counts.
+        part: its calls are in another distribution of the scenario, too.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Series:
     note: str = ""
     wanted: int = 0
     megabytes: float = 0.0
+    part: bool = False
 
     @property
     def made(self) -> int:
@@ -37,7 +39,7 @@ class Series:
     def to_json(self) -> dict[str, Any]:
         """Write it as JSON."""
         told = {"name": self.name, "note": self.note, "wanted": max(self.wanted, self.made)}
-        return {**told, "megabytes": self.megabytes, **self.sample.to_json()}
+        return {**told, "megabytes": self.megabytes, "part": self.part, **self.sample.to_json()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def page(report: BenchReport) -> str:
 
 
 def _cards(report: BenchReport) -> str:
-    series = [one for scenario in report.scenarios for one in scenario.series]
+    series = [one for scenario in report.scenarios for one in scenario.series if not one.part]
     failed = sum(count for *_, count in text.failed(report))
     told: list[tuple[str, object, bool]] = [("scenarios", sum(bool(one.series) for one in report.scenarios), False)]
     told += [("calls", sum(one.made for one in series), False), ("failed", failed, bool(failed))]

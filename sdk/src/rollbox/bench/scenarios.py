@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from rollbox.bench import calls
-from rollbox.bench.arrivals import closed_loop, numbered
+from rollbox.bench.arrivals import Met, closed_loop, numbered
 from rollbox.bench.measured import Series
 from rollbox.bench.sample import Sample
 from rollbox.bench.shapes import SHAPES, Shape
@@ -84,11 +84,18 @@ async def _creates(shape: Shape, ground: Ground) -> tuple[Series, ...]:
     try:
         # A sequential one that has begun may end; of an open loop all have begun long before.
         met = await shape.play(ground.bounded(call, times=1 if shape.times_s else 2), for_s=ground.seconds)
-        kinds = [one.answer.record.source or "cold" for one in met if isinstance(one.answer, Sandbox)]
     finally:
         await ground.clear()
     how = "from when each was due" if shape.times_s else "each when the one before was ready"
-    return (Series("create", Sample.of(met, kinds), f"until a command can run, {how}", shape.count),)
+    by_kind: dict[str, list[Met]] = {}
+    for one in met:
+        if isinstance(one.answer, Sandbox):
+            by_kind.setdefault(one.answer.record.source or "cold", []).append(one)
+    kinds = [kind for kind, those in by_kind.items() for _ in those]
+    found = [Series("create", Sample.of(met, kinds), f"until a command can run, {how}", shape.count)]
+    if len(by_kind) > 1:
+        found += [Series(f"create, {kind}", Sample.of(those), part=True) for kind, those in sorted(by_kind.items())]
+    return tuple(found)
 
 
 async def _execs(at_once: int, total: int, boxes: int, ground: Ground) -> tuple[Series, ...]:
