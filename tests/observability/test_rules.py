@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.observability.firing.faults import FAULTS
-from tests.observability.firing.hasty import hasty
+from tests.observability.firing.hasty import hasty, shorter
 from tests.observability.rule_cases import CASES, WELL, Case
 from tests.observability.table import known_names, named
 from tests.support.installed import ROOT
@@ -70,6 +70,20 @@ async def test_promtool_takes_the_rules_that_are_hasty_for_faults_too(tmp_path: 
     status, said = await promtool("check", "rules", file)
     assert status == 0, said
     assert {alert for fault in FAULTS.values() for alert in fault.alerts} <= ALERTS.keys()
+
+
+def test_hasty_rules_differ_from_the_rules_in_durations_alone() -> None:
+    quick = hasty(yaml.safe_load(RULES.read_text()))["groups"]
+    durations = re.compile(r"\[\d+[smh]\]")
+    for before, after in zip(GROUPS, quick, strict=True):
+        for rule, other in zip(before["rules"], after["rules"], strict=True):
+            bare, quicker = durations.sub("[]", rule["expr"]), durations.sub("[]", other["expr"])
+            if rule.get("alert") == "RollboxSandboxesStuck":
+                bare = bare.replace("1800", "60").replace("600", "20")
+            assert quicker == bare
+    assert [shorter(one) for one in ("1m", "15m", "1h")] == ["2s", "30s", "120s"]
+    with pytest.raises(ValueError, match="no whole number"):
+        shorter("10s")
 
 
 async def test_each_alert_fires_on_its_series_alone_and_rests_on_others(tmp_path: Path) -> None:
