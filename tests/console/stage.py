@@ -118,8 +118,9 @@ class Ui:
 @asynccontextmanager
 async def ui(url: str) -> AsyncIterator[Ui]:
     """Runs `rollbox ui` for the stage at this address."""
+    command = (sys.executable, "-m", "rollbox", "ui", "--print")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", "ui", "--print"),
+        *command,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "ROLLBOX_URL": url, "ROLLBOX_API_KEY": KEY},
     )

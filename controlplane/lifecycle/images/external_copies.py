@@ -22,6 +22,8 @@ RENEWED_MS: Final = KEPT_MS // 2
 GONE_MS: Final = 300_000
 # A removal takes some requests. A start waits so long for the end of one, and asks so often whether it is over.
 GOING_MS: Final = 5_000
+# A removal is broken off after so long: well before its note, which is kept for ``GONE_MS``, lets a use pass again.
+REMOVED_WITHIN_S: Final = 120.0
 LOOKS_EVERY_S: Final = 0.1
 # So often another replica may note a use at the same moment.
 TRIES: Final = 16
@@ -85,16 +87,20 @@ class ExternalCopies:
     async def use(self, repository: str, digest: str) -> bool:
         """See ``CopyStore.use``. Cost: two small steps of the store; a request, if it was removed a moment ago.
 
-        Of one that is being removed it waits for the end (``GOING_MS``).
+        Of one that is being removed it waits for the end (``GOING_MS``), and then it is taken for removed: what has
+        begun to be removed is given to no start, however long its registry takes.
         """
         if not repository.startswith(f"{CONVERTED}/"):
             return True
         for _ in range(TRIES):
             text = await self._over(repository, digest)
             known = _Note.read(text)
-            if known is not None and known.state != "there" and not await self._copies.there(repository, digest):
+            if known is not None and known.state == "going":
                 return False
-            if await self._write(repository, digest, self._clock.now_ms(), text):
+            if known is not None and known.state == "gone" and not await self._copies.there(repository, digest):
+                return False
+            now_ms = self._clock.now_ms()
+            if await self._write(_name(repository, digest), _Note(now_ms, now_ms), text):
                 return True
         raise Problem(
             "upstream_timeout", f"the use of {repository}@{digest} is not noted: others write it all the time"
@@ -103,32 +109,39 @@ class ExternalCopies:
     async def remove(self, repository: str, digest: str, unused_since_ms: int) -> bool:
         """See ``CopyStore.remove``.
 
-        The store is told first: who uses it from then on waits, and asks the registry whether it is there.
+        The store is told first: a use from then on waits, and asks the registry whether it is there.
         """
         text = await self._store.note(_name(repository, digest))
         known = _Note.read(text)
         used_ms = self._clock.now_ms() if known is None else known.used_ms
         if used_ms > unused_since_ms:
             raise Problem("conflict", f"{repository}@{digest} was used meanwhile")
-        if not await self._write(repository, digest, used_ms, text, "going"):
+        going = _Note(used_ms, self._clock.now_ms(), "going")
+        if not await self._write(_name(repository, digest), going, text, GONE_MS):
             raise Problem("conflict", f"{repository}@{digest} was used just now")
-        state: State = "there"  # if it is not removed, it stays the least used one: the next look tries again
+        kept_ms = KEPT_MS  # if it is not removed, it stays the least used one: the next look tries again
         try:
-            there = await self._copies.remove(repository, digest)
-            state = "gone"
+            async with asyncio.timeout(REMOVED_WITHIN_S):
+                there = await self._copies.remove(repository, digest)
+            kept_ms = GONE_MS
+        except TimeoutError as error:
+            detail = f"{repository}@{digest} was not removed within {REMOVED_WITHIN_S:.0f} s"
+            raise Problem("upstream_timeout", detail) from error
         finally:
             now = await self._store.note(_name(repository, digest))
-            if (going := _Note.read(now)) is not None and going.state == "going":
-                await self._write(repository, digest, used_ms, now, state)
+            if (known := _Note.read(now)) is not None and known.state == "going":
+                # Also where it failed: what was asked for may have been done, so a use asks the registry.
+                gone = _Note(used_ms, self._clock.now_ms(), "gone")
+                await self._write(_name(repository, digest), gone, now, kept_ms)
         return there
 
     async def _over(self, repository: str, digest: str) -> str:
-        """The note of a copy that nobody is removing."""
+        """The note of a copy when nobody is removing it any more, or after ``GOING_MS``."""
+        until_ms = self._clock.now_ms() + GOING_MS
         while True:
             text = await self._store.note(_name(repository, digest))
             known = _Note.read(text)
-            over = known is None or known.state != "going" or self._clock.now_ms() > known.written_ms + GOING_MS
-            if over:
+            if known is None or known.state != "going" or self._clock.now_ms() >= until_ms:
                 return text
             await asyncio.sleep(LOOKS_EVERY_S)
 
@@ -139,13 +152,11 @@ class ExternalCopies:
         used_ms = now_ms if known is None else known.used_ms
         if known is None or now_ms - known.written_ms > RENEWED_MS:
             # Another one that writes just now has a use of now.
-            await self._write(image.repository, image.digest, used_ms, text)
+            await self._write(_name(image.repository, image.digest), _Note(used_ms, now_ms), text)
         return used_ms
 
-    async def _write(self, repository: str, digest: str, used_ms: int, before: str, state: State = "there") -> bool:
-        note = _Note(used_ms, self._clock.now_ms(), state)
-        ttl_ms = KEPT_MS if state == "there" else GONE_MS
-        return await self._store.write_note(_name(repository, digest), note.text(), ttl_ms, before=before)
+    async def _write(self, name: str, note: _Note, before: str, kept_ms: int = KEPT_MS) -> bool:
+        return await self._store.write_note(name, note.text(), kept_ms, before=before)
 
 
 def _name(repository: str, digest: str) -> str:

@@ -60,7 +60,8 @@ func (s *Stored) lists(tags []string) {
 }
 
 // RecordedBy tells how many recorded copies an owner has, and the bytes of all that these have. It waits for no collection:
-// what is put aside meanwhile is no copy's. Cost: a list of the tags of each converted image.
+// what is put aside meanwhile is no copy's. One that has the content of the copy of all owners does not count: its list
+// has changed nothing, and it is not removed by itself. Cost: a list of the tags of each converted image.
 func (c *Collector) RecordedBy(ctx context.Context, owner string) (copies int, total int64, err error) {
 	seen := &scan{layout: c.layout, known: map[hash]named{}}
 	all, manifests := newReached(), map[hash]bool{}
@@ -68,6 +69,19 @@ func (c *Collector) RecordedBy(ctx context.Context, owner string) (copies int, t
 		tags, err := entriesOf(c.layout.tags(name))
 		if err != nil {
 			return err
+		}
+		common := map[hash]bool{}
+		for _, one := range tags {
+			if _, recorded := recordedFor(one.Name()); recorded || !strings.HasPrefix(one.Name(), "copy-") {
+				continue
+			}
+			stands, err := tagOf(c.layout.tags(name), one.Name())
+			if err != nil {
+				return err
+			}
+			for _, h := range stands {
+				common[h] = true
+			}
 		}
 		for _, one := range tags {
 			if whose, _ := recordedFor(one.Name()); whose != owner {
@@ -78,6 +92,9 @@ func (c *Collector) RecordedBy(ctx context.Context, owner string) (copies int, t
 				return err
 			}
 			for _, h := range stands {
+				if common[h] {
+					continue
+				}
 				manifests[h] = true
 				if err := seen.reach(h, all); err != nil {
 					return err

@@ -288,6 +288,15 @@ def test_the_worst_fault_decides() -> None:
     assert BenchReport("r", 0, 1, {}, {}, {}, "", (), left=1).fault == "platform"
 
 
+@pytest.mark.parametrize(("answered", "fault"), [((), "platform"), ((2.0,), "")])
+def test_calls_without_any_answer_are_a_failure_and_those_that_the_end_cuts_off_are_none(
+    answered: tuple[float, ...], fault: str
+) -> None:
+    series = Series("exec", Sample(answered, unfinished=32))
+    report = BenchReport("r", 0, 1, {}, {}, {}, "", (Measured("a", "b", (series,)),))
+    assert report.fault == fault
+
+
 NO_PODS = """#!/bin/sh
 echo '{"items": []}'
 """

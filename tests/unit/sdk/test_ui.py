@@ -230,8 +230,9 @@ async def platform(handler: object) -> AsyncIterator[str]:
 
 async def started(url: str, *arguments: str, key: str = "rbx_right") -> asyncio.subprocess.Process:
     environ = {**os.environ, "ROLLBOX_URL": url, "ROLLBOX_API_KEY": key, "DISPLAY": ":99", "PYTHONPATH": "sdk/src"}
+    command = (sys.executable, "-m", "rollbox", "ui", *arguments)
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rollbox", "ui", *arguments),
+        *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

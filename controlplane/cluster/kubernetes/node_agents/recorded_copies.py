@@ -69,12 +69,14 @@ class RecordedCopies:
         """See ``RecordedList.of``."""
 
         def theirs(tag: str) -> bool:
-            return recorded_owner(tag) == owner
+            return recorded_owner(tag) == owner or _common(tag)
 
         found = []
         async with self._opening() as asked:
             async for tags in _repositories(asked, theirs):
-                found += [await self._image(asked, tags, digest) for digest in dict.fromkeys(tags.digests.values())]
+                # Neither counted nor removed is what has the content of the copy of all owners.
+                own = dict.fromkeys(one for one in tags.digests.values() if not any(map(_common, tags.of(one))))
+                found += [await self._image(asked, tags, digest) for digest in own]
         return [one for one in found if one is not None]
 
     async def there(self, repository: str, digest: str) -> bool:
@@ -113,7 +115,7 @@ class RecordedCopies:
                 offered.update(verdict.manifests)
         found = []
         for digest in dict.fromkeys(one for tag, one in tags.digests.items() if is_copy(tag)):
-            if any(is_copy(tag) and recorded_owner(tag) is None for tag in tags.of(digest)):
+            if any(map(_common, tags.of(digest))):
                 continue  # its list changed nothing: the copy of all owners has the same content
             if (image := await self._image(asked, tags, digest, offered=digest in offered)) is not None:
                 found.append(image)
@@ -151,6 +153,11 @@ class RecordedCopies:
 def recorded_copies(push: PushSettings) -> RecordedCopies:
     """Those of the registry that images of sandboxes are put into, by the same account."""
     return RecordedCopies(RegistrySession(push, "its recorded copies").open)
+
+
+def _common(tag: str) -> bool:
+    """Whether it is that of the copy of all owners."""
+    return is_copy(tag) and recorded_owner(tag) is None
 
 
 async def _repositories(asked: RegistryApi, wanted: Callable[[str], bool] | None = None) -> AsyncIterator[_Tags]:

@@ -127,10 +127,11 @@ class Between(FakeRecorded):
 
     external: ExternalCopies
     using: asyncio.Task[bool]
+    takes_s = 1.0
 
     async def remove(self, repository: str, digest: str) -> bool:
         self.using = asyncio.create_task(self.external.use(repository, digest))
-        await asyncio.sleep(1)
+        await asyncio.sleep(self.takes_s)
         return await super().remove(repository, digest)
 
 
@@ -154,11 +155,30 @@ async def test_a_copy_that_is_used_meanwhile_stays_and_one_that_is_gone_is_said_
     assert (await external.stored())[0].used_ms == clock.now_ms()
 
 
-async def test_a_use_in_the_middle_of_a_removal_is_told_that_the_copy_is_gone_afterwards(clock: VirtualClock) -> None:
+@pytest.mark.parametrize("takes_s", [1.0, 60.0])
+async def test_a_use_in_the_middle_of_a_removal_is_told_that_the_copy_is_gone_however_long_it_takes(
+    clock: VirtualClock, takes_s: float
+) -> None:
     recorded = Between()
+    recorded.takes_s = takes_s
     recorded.external = external = ExternalCopies(recorded, RecoveringStore(MemoryStore(clock)), clock)
     at = f"{LAZY}a", digest("a")
     recorded.put(*at, MINE, offered=False)
     (seen,) = await external.stored()
     await external.remove(*at, seen.used_ms)
     assert await recorded.using is False
+    assert await external.use(*at) is False
+
+
+async def test_a_removal_that_does_not_end_is_broken_off_and_a_use_asks_the_registry(clock: VirtualClock) -> None:
+    recorded = Between()
+    recorded.takes_s = 1e6
+    recorded.external = external = ExternalCopies(recorded, RecoveringStore(MemoryStore(clock)), clock)
+    at = f"{LAZY}a", digest("a")
+    recorded.put(*at, MINE, offered=False)
+    (seen,) = await external.stored()
+    with pytest.raises(Problem) as caught:
+        await external.remove(*at, seen.used_ms)
+    assert caught.value.code == "upstream_timeout"
+    assert await recorded.using is False
+    assert await external.use(*at)
