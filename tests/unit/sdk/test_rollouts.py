@@ -62,7 +62,7 @@ def test_packages_are_broken_and_repaired_in_twenty_turns(
 
 def test_every_bug_is_one_place_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    software = importlib.import_module("software")
-    for package in software.PACKAGES:
+    packages, software = importlib.import_module("packages"), importlib.import_module("software")
+    for package in packages.PACKAGES:
         assert (software.DATA / f"{package.archive}.tar.gz").stat().st_size < 200_000
         assert len(package.bugs) == 3
