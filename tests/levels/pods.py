@@ -50,7 +50,8 @@ def _places(item: pytest.Item) -> Iterator[Place]:
             yield stack.namespace, ""
             yield from ((stack.sandboxes, owner) for owner in (stack.owner, STRANGER))
     # What a test installs by itself, or makes without a release.
-    for release in {getattr(item.module, "RELEASE", None), getattr(item, "funcargs", {}).get("namespace")} - {None}:  # type: ignore[attr-defined]
+    named = (getattr(item.module, "RELEASE", None), getattr(item, "funcargs", {}).get("namespace"))  # type: ignore[attr-defined]
+    for release in {one for one in named if isinstance(one, str)}:
         yield from ((str(release), ""), (f"{release}-sandboxes", ""))
 
 
