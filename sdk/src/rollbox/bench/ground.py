@@ -73,15 +73,16 @@ class Ground:
         return await self.client.create(self.image, **self.resources, labels=labels, **life)  # type: ignore[arg-type]
 
     def bounded(
-        self, call: Callable[[int], Awaitable[object]], *, times: int = 1
+        self, call: Callable[[int], Awaitable[object]], *, times: int = 1, later_s: float = 0.0
     ) -> Callable[[int], Awaitable[object]]:
         """Return the call such that its error is its answer, and such that it ends with the time of its scenario.
 
         Args:
             call: gets its number.
             times: so many times the time of the scenario, which begins now.
+            later_s: when the last of an open loop begins: it has all of that time, too.
         """
-        until = asyncio.get_running_loop().time() + times * self.seconds
+        until = asyncio.get_running_loop().time() + later_s + times * self.seconds
 
         async def guarded(number: int) -> object:
             try:

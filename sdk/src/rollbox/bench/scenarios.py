@@ -82,8 +82,9 @@ async def _creates(shape: Shape, ground: Ground) -> tuple[Series, ...]:
         return await ground.create()
 
     try:
-        # A sequential one that has begun may end; of an open loop all have begun long before.
-        met = await shape.play(ground.bounded(call, times=1 if shape.times_s else 2), for_s=ground.seconds)
+        # A sequential one that has begun may end.
+        times, later_s = (1, shape.times_s[-1]) if shape.times_s else (2, 0.0)
+        met = await shape.play(ground.bounded(call, times=times, later_s=later_s), for_s=ground.seconds)
     finally:
         await ground.clear()
     how = "from when each was due" if shape.times_s else "each when the one before was ready"
@@ -105,6 +106,9 @@ async def _execs(at_once: int, total: int, boxes: int, ground: Ground) -> tuple[
         await closed_loop(at_once, warm_up, ground.bounded(calls.execs(made)), for_s=ground.seconds / 10)
         found = [await _loop("exec", at_once, total, calls.execs(made), ground)]
         if ground.kubectl is not None:
+            # Where the pods are is asked before it is measured: that is a program of its own for each.
+            for one in made:
+                await ground.kubectl.why_not(one.id)
             baseline = _by_kubectl(ground.kubectl, [one.id for one in made])
             found.append(await _loop("kubectl exec", at_once, calls.BASELINE_EXECS[at_once], baseline, ground))
     return tuple(found)
