@@ -55,7 +55,7 @@ class Asked:
             raise Problem("invalid_argument", f"show is one of {', '.join(TABS)}", field="show")
         if len(text) > 200 or len(text.split()) > MOST_WORDS:
             raise Problem("invalid_argument", f"q has at most 200 characters and {MOST_WORDS} words", field="q")
-        if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= MOST_PAGE):
+        if not (page.isascii() and page.isdigit() and len(page) < 10 and 1 <= int(page) <= MOST_PAGE):
             raise Problem("invalid_argument", f"page is 1 to {MOST_PAGE}", field="page")
         return cls(tab, text, int(page))
 

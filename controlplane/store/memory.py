@@ -160,7 +160,9 @@ class MemoryStore:
         self._forget()
         own = [one for one in self._records.values() if one.owner == owner]
         counts = Counter(one.state for one in own)
-        found = sorted((one for one in own if one.state in states), key=lambda one: (-one.created_at_ms, one.id))
+        found = sorted(
+            (one for one in own if one.state in states), key=lambda one: (one.created_at_ms, one.id), reverse=True
+        )
         return Page(found[offset : offset + most], {state: counts[state] for state in State})
 
     async def ended_since(self, at_ms: int) -> Sequence[Sandbox]:

@@ -188,7 +188,8 @@ class RedisStore:
             pipe.zrange(f"{self._calls.prefix}of:{owner}:{state}", 0, offset + most - 1, desc=True, withscores=True)
         told = await self._calls.piped(pipe)
         counts = dict(zip(State, told[: len(State)], strict=True))
-        newest = sorted((-created, one) for of_state in told[len(State) :] for one, created in of_state)
+        # In Redis' own order: of the same time the last id first, or a page would leave some out.
+        newest = sorted(((created, one) for of_state in told[len(State) :] for one, created in of_state), reverse=True)
         found = await self._read([one for _, one in newest[offset : offset + most]])
         # A sandbox may have changed its state between the two reads.
         return Page([one for one in found if one.state in states], counts)

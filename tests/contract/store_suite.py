@@ -88,6 +88,13 @@ class StoreSuite(ClaimsSuite, SlotsSuite):
         assert (await store.page("alice", live, 6, 3)).sandboxes == []
         assert (await store.page("nobody", live, 0, 3)).sandboxes == []
 
+    async def test_pages_of_sandboxes_of_one_moment_have_each_of_them_once(self, store: Store) -> None:
+        for number in range(9):
+            await store.admit(sandbox(f"sb-{number}", at_ms=1_000), Limits())
+        pages = [await store.page("alice", set(State), offset, 2) for offset in range(0, 10, 2)]
+        found = [one.id for page in pages for one in page.sandboxes]
+        assert sorted(found) == [f"sb-{number}" for number in range(9)]
+
     async def test_replace_compares_versions(self, store: Store) -> None:
         first = sandbox("sb-1")
         await store.admit(first, Limits())
