@@ -47,7 +47,15 @@ func stopped(t *testing.T, words ...string) uint32 {
 	if err := command.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	return uint32(command.Process.Pid)
+	// Start returns in the middle of the exec, before the new command line is there to be read.
+	for {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", command.Process.Pid)); err != nil {
+			t.Fatal(err)
+		} else if len(line) > 0 {
+			return uint32(command.Process.Pid)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 const asVictim = "ROLLBOX_TEST_VICTIM"
