@@ -176,7 +176,8 @@ def _tabs(asked: Asked, counts: Mapping[State, int]) -> list[Tab]:
 
 
 def _shown(asked: Asked, found: Found, last: int) -> str:
+    cut = asked.words and sum(found.page.counts.get(one, 0) for one in asked.states) > MOST_SEARCHED
+    among = f" among the newest {number(MOST_SEARCHED)}" if cut else ""
     if not found.page.sandboxes:
-        return "none on this page" if found.matching else "none"
-    among = f" among the newest {number(MOST_SEARCHED)}" if asked.words and found.matching >= MOST_SEARCHED else ""
+        return f"none on this page{among}" if found.matching else f"none{among}"
     return f"{number(asked.offset + 1)} to {number(last)} of {number(found.matching)}{among}, newest first"

@@ -37,7 +37,8 @@ async def _at(at_once: int, sandboxes: list[Sandbox]) -> list[Record]:
     spawns = [one.answer.spawn_ms + one.answer.run_ms for one in met if isinstance(one.answer, ExecResult)]
     by_engine = await closed_loop(at_once, calls.BASELINE_EXECS[at_once], theirs)
     mine, spawn, other = distribution(took_ms(met)), distribution(spawns), distribution(took_ms(by_engine))
-    where = f"{at_once} at once, closed loop, {calls.SANDBOXES} sandboxes, everything on this machine"
+    used = min(at_once, calls.SANDBOXES)
+    where = f"{at_once} at once, closed loop, sandboxes: {used}, everything on this machine"
     name = f"exec of true, p50, {at_once} at once"
     against_engine = Record(
         f"{name}, against {engine_command()} exec",

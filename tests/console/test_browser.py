@@ -105,6 +105,16 @@ async def test_a_page_is_kept_current_and_what_is_typed_stays(browser: Browser, 
     assert seen.complaints == []
 
 
+async def test_what_has_focus_is_kept_current_too(browser: Browser, stage: Stage, shown: Ui) -> None:
+    first, second = await stage.add(2)
+    seen = await logged_in(browser, shown)
+    await seen.page.locator(f"#sandboxes a:has-text('{first}')").focus()
+    await stage.plane.service.delete(OWNER, second)
+    await expect(seen.page.locator("#sandboxes")).not_to_contain_text(second, timeout=SOON_MS)
+    await expect(seen.page.locator(f"#sandboxes a:has-text('{first}')")).to_be_focused()
+    assert seen.complaints == []
+
+
 async def test_one_finds_pages_and_looks_at_one_sandbox(browser: Browser, stage: Stage, shown: Ui) -> None:
     ids = await stage.add(60)
     page = (await logged_in(browser, shown)).page

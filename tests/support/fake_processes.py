@@ -137,25 +137,27 @@ class FakeProcesses:
         assert process.stderr
         assert process.stdin
         made.tell()
-        async with asyncio.TaskGroup() as group:
-            readers = [
-                group.create_task(self._drain(made, kind, stream))
-                for kind, stream in ((STDOUT, process.stdout), (STDERR, process.stderr))
-            ]
-            feeder = group.create_task(self._feed(made, process.stdin))
-            code = await process.wait()
-            # A daemon may hold the pipes open: what the command itself wrote has come once nothing more comes.
-            before = -1
-            for _ in range(50):
-                if before == (before := sum(map(len, made.outputs.values()))):
-                    break
-                # speed: what the pipes hold is read before any time passes
-                await asyncio.wait(readers, timeout=0.2)
-            for task in (*readers, feeder):
-                task.cancel()
-        # Nobody reads what is left: a pipe that waits for a reader stays open past the loop's end.
-        if process.stdin.transport.get_write_buffer_size():
-            process.stdin.transport.abort()
+        try:
+            async with asyncio.TaskGroup() as group:
+                readers = [
+                    group.create_task(self._drain(made, kind, stream))
+                    for kind, stream in ((STDOUT, process.stdout), (STDERR, process.stderr))
+                ]
+                feeder = group.create_task(self._feed(made, process.stdin))
+                code = await process.wait()
+                # A daemon may hold the pipes open: what the command itself wrote has come once nothing more comes.
+                before = -1
+                for _ in range(50):
+                    if before == (before := sum(map(len, made.outputs.values()))):
+                        break
+                    # speed: what the pipes hold is read before any time passes
+                    await asyncio.wait(readers, timeout=0.2)
+                for task in (*readers, feeder):
+                    task.cancel()
+        finally:
+            # Nobody reads what is left: a pipe that waits for a reader stays open past the loop's end.
+            if process.stdin.transport.get_write_buffer_size():
+                process.stdin.transport.abort()
         made.end(code if code >= 0 else None, "exited" if code >= 0 else "signalled", -code if code < 0 else None)
 
     async def _drain(self, made: FakeExec, kind: int, stream: asyncio.StreamReader) -> None:

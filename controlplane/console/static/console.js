@@ -14,18 +14,33 @@
     stale.hidden = text === "";
   }
 
+  function sameOf(focused, part) {
+    const target = focused.getAttribute("href");
+    return [...part.querySelectorAll(focused.localName)].find(
+      (one) => one.getAttribute("href") === target && one.textContent === focused.textContent,
+    );
+  }
+
+  // Replaces them; true where one was left as it was, since text of it is selected.
   function replaceParts(fresh) {
     const selection = getSelection();
+    let kept = false;
     for (const part of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(part.id);
-      const reading = !selection.isCollapsed && selection.containsNode(part, true);
-      if (!other || reading || part.contains(document.activeElement)) continue;
+      if (!other) continue;
+      if (!selection.isCollapsed && selection.containsNode(part, true)) {
+        kept = true;
+        continue;
+      }
+      const focused = part.contains(document.activeElement) ? document.activeElement : null;
       part.querySelectorAll("details").forEach((one, at) => {
         const same = other.querySelectorAll("details")[at];
         if (same) same.open = one.open;
       });
       part.replaceWith(document.adoptNode(other));
+      if (focused) sameOf(focused, other)?.focus({ preventScroll: true });
     }
+    return kept;
   }
 
   function showUsage() {
@@ -42,7 +57,11 @@
     const address = new URL(usagePath);
     for (const id of ids) address.searchParams.append("id", id);
     const answer = await fetch(address, { cache: "no-store" });
-    if (!answer.ok) return;
+    if (!answer.ok) {
+      used = {};
+      showUsage();
+      return;
+    }
     const told = await answer.json();
     const now = performance.now();
     for (const [id, one] of Object.entries(told)) {
@@ -63,9 +82,9 @@
       say(`not updated: ${problem ? problem.textContent : answer.status}`);
       return;
     }
-    replaceParts(fresh);
+    const kept = replaceParts(fresh);
     showUsage();
-    say("");
+    say(kept ? "a part is not updated while its text is selected" : "");
   }
 
   async function turn() {

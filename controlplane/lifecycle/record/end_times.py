@@ -12,6 +12,8 @@ from controlplane.lifecycle.record.transition import Transition
 KEPT_MS: Final = 24 * 3_600_000
 STEP_MS: Final = 20 * 60_000
 STEPS: Final = KEPT_MS // STEP_MS
+# Ends that are remembered, of all owners: as many as there are tombstones. Of more than that the oldest steps go.
+MOST_ENDS: Final = 86_400
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class EndTimes:
     def __init__(self) -> None:
         self._steps: OrderedDict[int, _Step] = OrderedDict()
         self._newest = 0
+        self._count = 0
 
     def on(self, transition: Transition) -> None:
         """Takes a transition in, made here or elsewhere; ends of unclaimed sandboxes are nobody's."""
@@ -58,8 +61,11 @@ class EndTimes:
         if after.id not in step.ids:
             step.ids.add(after.id)
             step.causes[after.owner][after.end.cause] += 1
-        for old in [one for one in self._steps if one <= self._newest - STEPS]:
-            del self._steps[old]
+            self._count += 1
+        for old in sorted(self._steps)[:-1]:
+            if old > self._newest - STEPS and self._count <= MOST_ENDS:
+                break
+            self._count -= len(self._steps.pop(old).ids)
 
     def of(self, owner: str, now_ms: int) -> Sequence[EndedIn]:
         """The ends of an owner's sandboxes in the last day, oldest first, a step for each ``STEP_MS``."""

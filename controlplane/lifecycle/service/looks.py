@@ -17,6 +17,8 @@ from controlplane.store import Page
 MOST_SEARCHED: Final = 10_000
 SEARCHED_FOR_MS: Final = 3_000
 COMPARED_AT_ONCE: Final = 500
+# What a look waits for all its sidecars: those that hang take nothing from those that answer.
+USED_WITHIN_S: Final = 3.0
 # Calls to sidecars at one time, of all that look.
 ASKED_AT_ONCE: Final = 16
 
@@ -85,8 +87,12 @@ class Looks:
         Raises:
             Problem: its sidecar does not answer.
         """
-        async with self._free:
-            return await self._sidecars.commands(sandbox.address or "", self._key.token(sandbox).text)
+        try:
+            async with asyncio.timeout(USED_WITHIN_S), self._free:
+                return await self._sidecars.commands(sandbox.address or "", self._key.token(sandbox).text)
+        except TimeoutError as error:
+            detail = f"its sidecar was not asked within {USED_WITHIN_S:.0f} s"
+            raise Problem("upstream_timeout", detail, retry_after_ms=1000) from error
 
     def ends(self, owner: str) -> Sequence[EndedIn]:
         """When the owner's sandboxes ended in the last day, and by which causes."""
@@ -94,9 +100,9 @@ class Looks:
 
     async def _used(self, sandbox: Sandbox) -> SandboxUsage | None:
         try:
-            async with self._free:
+            async with asyncio.timeout(USED_WITHIN_S), self._free:
                 return await self._sidecars.usage(sandbox.address or "", self._key.token(sandbox).text)
-        except Problem:
+        except (Problem, TimeoutError):
             return None
 
     async def _whole(self, owner: str, states: frozenset[State]) -> Page:

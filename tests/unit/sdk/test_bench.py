@@ -172,8 +172,8 @@ async def test_a_scenario_that_breaks_costs_its_own_figures_only(fake: FakeGatew
 async def test_a_cancelled_benchmark_deletes_what_it_has_made(fake: FakeGateway) -> None:
     async with Client() as client:
         asking: asyncio.Task[BenchReport]
-        told = Acts("exec, 1 at once", lambda: asking.cancel())  # noqa: PLW0108 - it is made below
-        asking = asyncio.create_task(bench(client, Wish("python", {}, ["exec-1"]), told))
+        told = Acts("exec, 32 at once", lambda: asking.cancel())  # noqa: PLW0108 - it is made below
+        asking = asyncio.create_task(bench(client, Wish("python", {}, ["exec-32"]), told))
         with pytest.raises(asyncio.CancelledError):
             await asking
     assert (len(fake.sandboxes), left(fake)) == (9, 0)

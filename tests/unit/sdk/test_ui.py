@@ -105,6 +105,19 @@ async def test_a_wrong_code_is_refused_and_does_not_use_up_the_right_one(browser
     assert await browser.log_in()
 
 
+async def test_what_only_looks_at_the_address_does_not_use_up_its_code(browser: Browser) -> None:
+    async with browser.session.head(browser.base + browser.front.login_path) as answer:
+        assert answer.status == 405
+    assert await browser.log_in()
+
+
+async def test_a_cookie_of_the_same_name_from_another_server_hides_nothing(browser: Browser) -> None:
+    cookie = await browser.log_in()
+    for other in ("x", "\udcff"):
+        assert (await browser.get(browser.home, f"{cookie}; {COOKIE}={other}"))[0] == 200
+        assert (await browser.get(browser.home, other))[0] == 403
+
+
 async def test_codes_and_sessions_lapse(browser: Browser) -> None:
     cookie = await browser.log_in()
     browser.platform.now_s = SESSION_S

@@ -12,6 +12,8 @@ from typing import Any
 from rollbox.bench.sample import Wrong
 
 _CONTAINER = "target"
+# Without it a cluster that does not answer holds up the whole benchmark.
+_ANSWERS_WITHIN = "--request-timeout=30s"
 
 
 class Kubectl:
@@ -34,7 +36,14 @@ class Kubectl:
         """Say why there is no baseline of a sandbox; "" where its pod was found."""
         if not self.there():
             return "kubectl is not installed here"
-        selected = ("--all-namespaces", "--field-selector", f"metadata.name={sandbox_id}", "--output", "json")
+        selected = (
+            "--all-namespaces",
+            "--field-selector",
+            f"metadata.name={sandbox_id}",
+            "--output",
+            "json",
+            _ANSWERS_WITHIN,
+        )
         code, out, said = await self._run("get", "pods", *selected)
         if code != 0:
             return f"kubectl get pods ended with {code}: {said.strip()[:200]}"
@@ -48,7 +57,7 @@ class Kubectl:
         """Run `true` in the pod of a sandbox; returns `Wrong` when it fails. Cost: a program, a TLS connection."""
         if sandbox_id not in self._namespaces and (why := await self.why_not(sandbox_id)):
             return Wrong(why)
-        where = ("--namespace", self._namespaces[sandbox_id], sandbox_id, "--container", _CONTAINER)
+        where = ("--namespace", self._namespaces[sandbox_id], sandbox_id, "--container", _CONTAINER, _ANSWERS_WITHIN)
         code, _, _ = await self._run("exec", *where, "--", "true")
         return None if code == 0 else Wrong(f"kubectl exec ended with {code}")
 
@@ -62,7 +71,7 @@ class Kubectl:
         return {name: version for name, version in found.items() if version}
 
     async def _json(self, *arguments: str) -> dict[str, Any]:
-        code, out, _ = await self._run(*arguments)
+        code, out, _ = await self._run(*arguments, _ANSWERS_WITHIN)
         told: dict[str, Any] = json.loads(out) if code == 0 else {}
         return {"items": [], **told}
 

@@ -56,8 +56,9 @@ def scenarios(most: int) -> dict[str, Scenario]:
     shapes = {name: shape.cut(most) for name, shape in SHAPES.items()}
     found = {f"create-{name}": _of_shape(shape) for name, shape in shapes.items()}
     for at_once, total in calls.EXECS.items():
-        boxes = min(calls.SANDBOXES, most)
-        says = f"exec of true, {at_once} at once in {boxes} sandboxes"
+        # One at a time is in one sandbox: each lane has its own.
+        boxes = min(calls.SANDBOXES, most, at_once)
+        says = f"exec of true, {at_once} at once in {boxes} sandbox{'es' if boxes > 1 else ''}"
         found[f"exec-{at_once}"] = Scenario(says, boxes, boxes, total, partial(_execs, at_once, total, boxes), True)
     widths = ", ".join(map(str, calls.CROWD))
     found["exec-crowd"] = Scenario(

@@ -71,7 +71,8 @@ def ratio(measured: Measured) -> str:
     """Say how many times faster the first distribution is than the last one, where that is its baseline."""
     first, last = measured.series[0].sample.quantile(0.5), measured.series[-1].sample.quantile(0.5)
     compared = len(measured.series) > 1 and measured.series[-1].name.startswith("kubectl")
-    return f"{last / first:.3g} times as long at p50" if compared and first and math.isfinite(last) else ""
+    told = compared and first > 0 and math.isfinite(first) and math.isfinite(last)
+    return f"{last / first:.3g} times as long at p50" if told else ""
 
 
 def rows(report: BenchReport) -> Iterator[tuple[str, Series]]:

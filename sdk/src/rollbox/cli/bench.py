@@ -97,13 +97,14 @@ def _print(report: BenchReport, html: Path | None, *, as_json: bool) -> None:
     from rollbox.bench.page import page
     from rollbox.bench.text import text
 
-    if html is not None:
-        html.write_text(page(report), encoding="utf-8")
-        output.message(f"written: {html}")
+    # First, so that nothing is lost where the page cannot be written any more.
     if as_json:
         output.data(report.to_json())
     else:
         typer.echo(text(report), nl=False)
+    if html is not None:
+        html.write_text(page(report), encoding="utf-8")
+        output.message(f"written: {html}")
 
 
 class _Shown:

@@ -7,7 +7,7 @@ import pytest
 from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
-from controlplane.cluster import Command
+from controlplane.cluster import Command, SandboxUsage
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from tests.support.asgi import Answer, Caller
@@ -95,6 +95,25 @@ async def test_usage_is_asked_for_once_for_a_page_and_of_those_that_answer(plane
     assert answer.json[ids[1]]["memory"] == "64 MiB / 512 MiB"
     for query in ([], [("id", "a")] * 51, [("id", "a"), ("x", "1")]):
         assert (await plane.api("GET", "/v1/console/usage", query=query)).code == "invalid_argument"
+
+
+async def test_sandboxes_that_hang_take_nothing_from_those_that_answer(plane: World) -> None:
+    ids = [await made(plane) for _ in range(20)]
+    hung = {(await plane.service.get(OWNER, one)).address for one in ids[2:]}
+    answering = plane.sidecars.usage
+
+    async def usage(address: str, token: str) -> SandboxUsage:
+        await asyncio.sleep(2 if address in hung else 0)
+        if address in hung:
+            raise Problem("upstream_timeout", "it hangs")
+        return await answering(address, token)
+
+    plane.sidecars.usage = usage  # type: ignore[method-assign]
+    answer = await plane.api("GET", "/v1/console/usage", query=[("id", one) for one in reversed(ids)])
+    assert (answer.status, sorted(answer.json)) == (200, sorted(ids[:2]))
+    plane.sidecars.usage = lambda *_: asyncio.sleep(60)  # type: ignore[method-assign,assignment]
+    answer = await plane.api("GET", "/v1/console/usage", query=[("id", one) for one in ids])
+    assert (answer.status, answer.json) == (200, {})
 
 
 async def test_one_sandbox_has_its_timeline_and_its_commands(plane: World) -> None:

@@ -35,9 +35,11 @@ def sandbox(name: str = "sb-1", **more: object) -> Sandbox:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def overview(*sandboxes: Sandbox, asked: Asked | None = None, matching: int | None = None, **more: object) -> str:
+def overview(
+    *sandboxes: Sandbox, asked: Asked | None = None, matching: int | None = None, running: int = 0, **more: object
+) -> str:
     given = asked or Asked()
-    counts = {**dict.fromkeys(State, 0), State.RUNNING: len(sandboxes)}
+    counts = {**dict.fromkeys(State, 0), State.RUNNING: running or len(sandboxes)}
     found = Found(Page(sandboxes, counts), len(sandboxes) if matching is None else matching)
     use = QuotaUse("alice", DeclaredQuota(owner="*", sandboxes=10), Usage(sandboxes=4), 0, 4, 0, ())
     rest: dict[str, object] = {"others": (), "pools": (), "ends": (), "troubles": (), "now_ms": NOW_MS, **more}
@@ -125,6 +127,14 @@ def test_what_a_page_may_do_is_bounded() -> None:
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
     assert "http" not in policy
+
+
+def test_a_search_says_where_it_has_looked_at_the_newest_alone() -> None:
+    asked = Asked("running", "x")
+    found = {count: overview(sandbox("sb-1"), asked=asked, running=count) for count in (10_000, 10_001)}
+    assert "1 to 1 of 1, newest first" in found[10_000]
+    assert "1 to 1 of 1 among the newest 10,000, newest first" in found[10_001]
+    assert "none among the newest 10,000" in overview(asked=asked, running=10_001)
 
 
 def test_tabs_and_pages_keep_what_is_looked_for() -> None:

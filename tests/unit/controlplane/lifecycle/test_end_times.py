@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from controlplane.errors import Code
 from controlplane.lifecycle.record.end_times import STEP_MS, STEPS, EndTimes
 from controlplane.lifecycle.record.transition import Transition
@@ -56,3 +58,15 @@ def test_a_day_is_kept_and_no_more() -> None:
     assert len(times._steps) == 1
     times.on(ended("sb-old", "deleted", NOW_MS - (STEPS - 1) * STEP_MS))
     assert counted(times, now_ms=NOW_MS + STEP_MS) == [(0, {"deleted": 1})]
+
+
+def test_of_more_than_are_remembered_the_oldest_steps_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlplane.lifecycle.record.end_times.MOST_ENDS", 4)
+    times = EndTimes()
+    for number in range(9):
+        times.on(ended(f"sb-{number}", "deleted", NOW_MS - (8 - number) // 3 * STEP_MS))
+    assert counted(times) == [(0, {"deleted": 3})]
+    # Of the newest none goes.
+    times.on(ended("sb-9", "deleted", NOW_MS))
+    times.on(ended("sb-10", "deleted", NOW_MS))
+    assert counted(times) == [(0, {"deleted": 5})]

@@ -31,6 +31,8 @@ _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Of the header by which browsers say whose page asks: none (the address was typed), or one of this server.
 _OWN_SITES = frozenset({"none", "same-origin"})
 _WITHIN_S = 20.0
+# What a request under way still has when the command is ended.
+_ENDS_WITHIN_S = 1.0
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -85,14 +87,20 @@ class Front:
     async def _inside(self, request: web.Request, wanted: str) -> web.Response:
         if request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES:
             return web.Response(status=403, text="another site's page asks for this\n")
-        if not self._logins.knows(request.cookies.get(COOKIE, "")):
+        if not self._logged_in(request):
             return _html(own_pages.unknown_browser(), 403)
         if not _PATHS.fullmatch(wanted):
             return _html(own_pages.no_page(), 404)
         return await self._page(request, wanted)
 
+    def _logged_in(self, request: web.Request) -> bool:
+        # A browser sends the cookies of all servers of this machine, whatever their ports: one of the same name, set by
+        # another one, must not hide ours.
+        sent = (one.strip().partition("=") for one in request.headers.get("Cookie", "").split(";"))
+        return any(name == COOKIE and self._logins.knows(value.strip('"')) for name, _, value in sent)
+
     def _login(self, request: web.Request) -> web.Response:
-        if self._logins.knows(request.cookies.get(COOKIE, "")):
+        if self._logged_in(request):
             return _html(own_pages.logged_in())
         session, refusal = self._logins.exchange(request.query.get("code", ""))
         if session is None:
@@ -122,7 +130,8 @@ def _refusal(request: web.Request) -> web.Response | None:
     # A name that somebody else's DNS leads here would make a page of theirs one of this server.
     if request.host not in _HOSTS and request.host.rpartition(":")[0] not in _HOSTS:
         return web.Response(status=421, text="this server is called 127.0.0.1 or localhost\n")
-    if request.method not in ("GET", "HEAD"):
+    # What looks at the address before a person does must not use up its code.
+    if request.method != "GET" and (request.method != "HEAD" or request.path.endswith("/login")):
         return web.Response(status=405, text="pages are only read here\n")
     return None
 
@@ -130,7 +139,8 @@ def _refusal(request: web.Request) -> web.Response | None:
 @asynccontextmanager
 async def serving(front: Front, listener: socket.socket) -> AsyncIterator[None]:
     """Serve on a socket that listens, while the block runs."""
-    runner = web.ServerRunner(web.Server(front.answer))  # type: ignore[arg-type]
+    # Nobody who has ended the command waits for a platform that does not answer.
+    runner = web.ServerRunner(web.Server(front.answer), shutdown_timeout=_ENDS_WITHIN_S)  # type: ignore[arg-type]
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

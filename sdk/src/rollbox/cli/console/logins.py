@@ -46,5 +46,7 @@ class Logins:
 
     def knows(self, session: str) -> bool:
         """Whether this session is the one that was given, and its time is not over."""
-        there = bool(self._session) and hmac.compare_digest(session.encode(), self._session.encode())
+        there = bool(self._session) and hmac.compare_digest(
+            session.encode(errors="surrogateescape"), self._session.encode()
+        )
         return there and self._clock() < self._session_until_s
