@@ -13,6 +13,7 @@ Code = Literal[
     "file_not_found",
     "not_found",
     "conflict",
+    "egress_denied",
     "payload_too_large",
     "image_not_found",
     "unsupported",
@@ -50,6 +51,7 @@ Code = Literal[
     "settings_pending",
     "isolation_missing",
     "internal",
+    "egress_unavailable",
 ]
 
 
@@ -137,6 +139,15 @@ TABLE: dict[Code, Entry] = {
         mask_sample=False,
         title="The request contradicts an earlier one or the present state.",
         hint="The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again.",
+    ),
+    "egress_denied": Entry(
+        http=403,
+        grpc="PERMISSION_DENIED",
+        fault="caller",
+        retry="never",
+        mask_sample=False,
+        title="The network policy of this sandbox does not allow this connection.",
+        hint="The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`.",
     ),
     "payload_too_large": Entry(
         http=413,
@@ -470,5 +481,14 @@ TABLE: dict[Code, Entry] = {
         mask_sample=True,
         title="The platform made an error.",
         hint="Send the request again; if it persists, report it with the request_id.",
+    ),
+    "egress_unavailable": Entry(
+        http=503,
+        grpc="UNAVAILABLE",
+        fault="platform",
+        retry="later",
+        mask_sample=True,
+        title="The part of the platform that reaches the network for this sandbox is not there now.",
+        hint="Make the connection again in a few seconds; if it persists, ask the operator to run `rollbox doctor`.",
     ),
 }

@@ -575,3 +575,15 @@ class HealthResponse(_message.Message):
     acknowledged: bool
     quiet_us: int
     def __init__(self, sandbox_id: _Optional[str] = ..., kernel: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., running_execs: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., quiet_us: _Optional[int] = ...) -> None: ...
+
+class OpenEgressRequest(_message.Message):
+    __slots__ = ("ticket",)
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    ticket: bytes
+    def __init__(self, ticket: _Optional[bytes] = ...) -> None: ...
+
+class EgressOpened(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: int
+    def __init__(self, refused: _Optional[int] = ...) -> None: ...

@@ -149,6 +149,11 @@ class AgentStub:
                 request_serializer=agent__pb2.ConfigureRequest.SerializeToString,
                 response_deserializer=agent__pb2.Configured.FromString,
                 _registered_method=True)
+        self.OpenEgress = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/OpenEgress',
+                request_serializer=agent__pb2.OpenEgressRequest.SerializeToString,
+                response_deserializer=agent__pb2.EgressOpened.FromString,
+                _registered_method=True)
         self.Health = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/Health',
                 request_serializer=agent__pb2.HealthRequest.SerializeToString,
@@ -323,6 +328,16 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OpenEgress(self, request, context):
+        """Hands the sandbox's relay a link to the egress part of the platform: the further connection to the sidecar that begins
+        with `LEG ` and the ticket, within 5 s. On it the relay is an HTTP/2 client, and every connection that a program makes
+        to the proxy's port is one CONNECT request with its raw bytes. A new link replaces the one before. Opened by the
+        scope `egress` alone; not a use of the sandbox.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Health(self, request, context):
         """Proves life: answers only when the spawner answers.
         """
@@ -447,6 +462,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Configure,
                     request_deserializer=agent__pb2.ConfigureRequest.FromString,
                     response_serializer=agent__pb2.Configured.SerializeToString,
+            ),
+            'OpenEgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenEgress,
+                    request_deserializer=agent__pb2.OpenEgressRequest.FromString,
+                    response_serializer=agent__pb2.EgressOpened.SerializeToString,
             ),
             'Health': grpc.unary_unary_rpc_method_handler(
                     servicer.Health,
@@ -1075,6 +1095,33 @@ class Agent:
             '/rollbox.agent.v1.Agent/Configure',
             agent__pb2.ConfigureRequest.SerializeToString,
             agent__pb2.Configured.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenEgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/OpenEgress',
+            agent__pb2.OpenEgressRequest.SerializeToString,
+            agent__pb2.EgressOpened.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,7 +4,7 @@ use std::error::Error;
 const CONTRACT: &str = "../../../contract";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files = ["agent.proto", "routes.proto"];
+    let files = ["agent.proto", "egress.proto", "routes.proto"];
     for file in files {
         println!("cargo::rerun-if-changed={CONTRACT}/{file}");
     }

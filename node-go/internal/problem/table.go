@@ -22,6 +22,8 @@ const (
 	NotFound Code = "not_found"
 	// Conflict: The request contradicts an earlier one or the present state.
 	Conflict Code = "conflict"
+	// EgressDenied: The network policy of this sandbox does not allow this connection.
+	EgressDenied Code = "egress_denied"
 	// PayloadTooLarge: The request is larger than the limit.
 	PayloadTooLarge Code = "payload_too_large"
 	// ImageNotFound: The image does not exist or may not be pulled.
@@ -96,6 +98,8 @@ const (
 	IsolationMissing Code = "isolation_missing"
 	// Internal: The platform made an error.
 	Internal Code = "internal"
+	// EgressUnavailable: The part of the platform that reaches the network for this sandbox is not there now.
+	EgressUnavailable Code = "egress_unavailable"
 )
 
 // The gRPC status of each code.
@@ -108,6 +112,7 @@ var statuses = map[Code]codes.Code{
 	FileNotFound:        codes.NotFound,
 	NotFound:            codes.NotFound,
 	Conflict:            codes.AlreadyExists,
+	EgressDenied:        codes.PermissionDenied,
 	PayloadTooLarge:     codes.OutOfRange,
 	ImageNotFound:       codes.FailedPrecondition,
 	Unsupported:         codes.Unimplemented,
@@ -145,4 +150,5 @@ var statuses = map[Code]codes.Code{
 	SettingsPending:     codes.Unavailable,
 	IsolationMissing:    codes.FailedPrecondition,
 	Internal:            codes.Internal,
+	EgressUnavailable:   codes.Unavailable,
 }

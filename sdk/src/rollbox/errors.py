@@ -15,6 +15,8 @@ __all__ = [
     "Deleted",
     "DiskFull",
     "Draining",
+    "EgressDenied",
+    "EgressUnavailable",
     "ExecCancelled",
     "ExecDeadline",
     "ExecFailed",
@@ -134,6 +136,16 @@ class Conflict(SandboxError):
     retry = "never"
     mask_sample = False
     hint = "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
+
+
+class EgressDenied(SandboxError):
+    """The network policy of this sandbox does not allow this connection. The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`."""
+
+    code = "egress_denied"
+    fault = "caller"
+    retry = "never"
+    mask_sample = False
+    hint = "The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`."
 
 
 class PayloadTooLarge(SandboxError):
@@ -506,6 +518,16 @@ class Internal(SandboxError):
     hint = "Send the request again; if it persists, report it with the request_id."
 
 
+class EgressUnavailable(SandboxError):
+    """The part of the platform that reaches the network for this sandbox is not there now. Make the connection again in a few seconds; if it persists, ask the operator to run `rollbox doctor`."""
+
+    code = "egress_unavailable"
+    fault = "platform"
+    retry = "later"
+    mask_sample = True
+    hint = "Make the connection again in a few seconds; if it persists, ask the operator to run `rollbox doctor`."
+
+
 BY_CODE: dict[str, type[SandboxError]] = {
     cls.code: cls
     for cls in (
@@ -517,6 +539,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         FileNotFound,
         NotFound,
         Conflict,
+        EgressDenied,
         PayloadTooLarge,
         ImageNotFound,
         Unsupported,
@@ -554,5 +577,6 @@ BY_CODE: dict[str, type[SandboxError]] = {
         SettingsPending,
         IsolationMissing,
         Internal,
+        EgressUnavailable,
     )
 }

@@ -430,6 +430,10 @@ impl Agent for Service {
         answered(self.bind(request.into_inner()).await)
     }
 
+    async fn open_egress(&self, _: Request<OpenEgressRequest>) -> Answer<EgressOpened> {
+        Err(status(&Problem::new(Code::Unsupported, "egress is not installed for this sandbox")))
+    }
+
     async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {
         answered(self.report().await)
     }

@@ -70,6 +70,8 @@ pub enum Code {
     NotFound,
     /// The request contradicts an earlier one or the present state.
     Conflict,
+    /// The network policy of this sandbox does not allow this connection.
+    EgressDenied,
     /// The request is larger than the limit.
     PayloadTooLarge,
     /// The image does not exist or may not be pulled.
@@ -144,11 +146,13 @@ pub enum Code {
     IsolationMissing,
     /// The platform made an error.
     Internal,
+    /// The part of the platform that reaches the network for this sandbox is not there now.
+    EgressUnavailable,
 }
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 47] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -157,6 +161,7 @@ impl Code {
         Self::FileNotFound,
         Self::NotFound,
         Self::Conflict,
+        Self::EgressDenied,
         Self::PayloadTooLarge,
         Self::ImageNotFound,
         Self::Unsupported,
@@ -194,6 +199,7 @@ impl Code {
         Self::SettingsPending,
         Self::IsolationMissing,
         Self::Internal,
+        Self::EgressUnavailable,
     ];
 
     /// The code on the wire.
@@ -207,6 +213,7 @@ impl Code {
             Self::FileNotFound => "file_not_found",
             Self::NotFound => "not_found",
             Self::Conflict => "conflict",
+            Self::EgressDenied => "egress_denied",
             Self::PayloadTooLarge => "payload_too_large",
             Self::ImageNotFound => "image_not_found",
             Self::Unsupported => "unsupported",
@@ -244,6 +251,7 @@ impl Code {
             Self::SettingsPending => "settings_pending",
             Self::IsolationMissing => "isolation_missing",
             Self::Internal => "internal",
+            Self::EgressUnavailable => "egress_unavailable",
         }
     }
 
@@ -258,6 +266,7 @@ impl Code {
             "file_not_found" => Self::FileNotFound,
             "not_found" => Self::NotFound,
             "conflict" => Self::Conflict,
+            "egress_denied" => Self::EgressDenied,
             "payload_too_large" => Self::PayloadTooLarge,
             "image_not_found" => Self::ImageNotFound,
             "unsupported" => Self::Unsupported,
@@ -295,6 +304,7 @@ impl Code {
             "settings_pending" => Self::SettingsPending,
             "isolation_missing" => Self::IsolationMissing,
             "internal" => Self::Internal,
+            "egress_unavailable" => Self::EgressUnavailable,
             _ => return None,
         })
     }
@@ -310,6 +320,7 @@ impl Code {
             Self::FileNotFound => 404,
             Self::NotFound => 404,
             Self::Conflict => 409,
+            Self::EgressDenied => 403,
             Self::PayloadTooLarge => 413,
             Self::ImageNotFound => 422,
             Self::Unsupported => 422,
@@ -347,6 +358,7 @@ impl Code {
             Self::SettingsPending => 503,
             Self::IsolationMissing => 500,
             Self::Internal => 500,
+            Self::EgressUnavailable => 503,
         }
     }
 
@@ -361,6 +373,7 @@ impl Code {
             Self::FileNotFound => "NOT_FOUND",
             Self::NotFound => "NOT_FOUND",
             Self::Conflict => "ALREADY_EXISTS",
+            Self::EgressDenied => "PERMISSION_DENIED",
             Self::PayloadTooLarge => "OUT_OF_RANGE",
             Self::ImageNotFound => "FAILED_PRECONDITION",
             Self::Unsupported => "UNIMPLEMENTED",
@@ -398,6 +411,7 @@ impl Code {
             Self::SettingsPending => "UNAVAILABLE",
             Self::IsolationMissing => "FAILED_PRECONDITION",
             Self::Internal => "INTERNAL",
+            Self::EgressUnavailable => "UNAVAILABLE",
         }
     }
 
@@ -412,6 +426,7 @@ impl Code {
             Self::FileNotFound => Fault::Caller,
             Self::NotFound => Fault::Caller,
             Self::Conflict => Fault::Caller,
+            Self::EgressDenied => Fault::Caller,
             Self::PayloadTooLarge => Fault::Caller,
             Self::ImageNotFound => Fault::Caller,
             Self::Unsupported => Fault::Caller,
@@ -449,6 +464,7 @@ impl Code {
             Self::SettingsPending => Fault::Platform,
             Self::IsolationMissing => Fault::Platform,
             Self::Internal => Fault::Platform,
+            Self::EgressUnavailable => Fault::Platform,
         }
     }
 
@@ -463,6 +479,7 @@ impl Code {
             Self::FileNotFound => Retry::Never,
             Self::NotFound => Retry::Never,
             Self::Conflict => Retry::Never,
+            Self::EgressDenied => Retry::Never,
             Self::PayloadTooLarge => Retry::Never,
             Self::ImageNotFound => Retry::Never,
             Self::Unsupported => Retry::Never,
@@ -500,6 +517,7 @@ impl Code {
             Self::SettingsPending => Retry::Later,
             Self::IsolationMissing => Retry::Later,
             Self::Internal => Retry::Later,
+            Self::EgressUnavailable => Retry::Later,
         }
     }
 
@@ -514,6 +532,7 @@ impl Code {
             Self::FileNotFound => false,
             Self::NotFound => true,
             Self::Conflict => false,
+            Self::EgressDenied => false,
             Self::PayloadTooLarge => false,
             Self::ImageNotFound => true,
             Self::Unsupported => true,
@@ -551,6 +570,7 @@ impl Code {
             Self::SettingsPending => true,
             Self::IsolationMissing => true,
             Self::Internal => true,
+            Self::EgressUnavailable => true,
         }
     }
 
@@ -565,6 +585,7 @@ impl Code {
             Self::FileNotFound => "There is no file at this path in the sandbox.",
             Self::NotFound => "There is nothing of this name.",
             Self::Conflict => "The request contradicts an earlier one or the present state.",
+            Self::EgressDenied => "The network policy of this sandbox does not allow this connection.",
             Self::PayloadTooLarge => "The request is larger than the limit.",
             Self::ImageNotFound => "The image does not exist or may not be pulled.",
             Self::Unsupported => "This installation cannot honour the request.",
@@ -610,6 +631,9 @@ impl Code {
             }
             Self::IsolationMissing => "The nodes do not give the isolation that this installation promises.",
             Self::Internal => "The platform made an error.",
+            Self::EgressUnavailable => {
+                "The part of the platform that reaches the network for this sandbox is not there now."
+            }
         }
     }
 
@@ -633,6 +657,9 @@ impl Code {
             Self::NotFound => "Check the name; the list of the same kind shows what there is.",
             Self::Conflict => {
                 "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
+            }
+            Self::EgressDenied => {
+                "The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`."
             }
             Self::PayloadTooLarge => "Send less in one request; put large inputs into files.",
             Self::ImageNotFound => "Check the spelling, tag and registry credentials of the image.",
@@ -709,6 +736,9 @@ impl Code {
                 "Nothing ran in it. Ask the operator to run `rollbox doctor`: the RuntimeClass or its handler is missing on a node."
             }
             Self::Internal => "Send the request again; if it persists, report it with the request_id.",
+            Self::EgressUnavailable => {
+                "Make the connection again in a few seconds; if it persists, ask the operator to run `rollbox doctor`."
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Error codes and protocol messages, shared by all parts of rollbox.
 //!
 //! A leaf of the workspace: it does no I/O and needs no runtime. `code` is generated from `contract/errors.toml`,
-//! `agent` and `routes` from the protocol files beside it.
+//! `agent`, `egress` and `routes` from the protocol files beside it.
 
 mod code;
 mod end;
@@ -16,6 +16,13 @@ pub mod agent {
     #![allow(missing_docs, reason = "the documentation is in the protocol file")]
     #![allow(clippy::all, reason = "generated")]
     include!(concat!(env!("OUT_DIR"), "/rollbox.agent.v1.rs"));
+}
+
+/// Messages and, with feature `rpc`, stubs of `contract/egress.proto`.
+pub mod egress {
+    #![allow(missing_docs, reason = "the documentation is in the protocol file")]
+    #![allow(clippy::all, reason = "generated")]
+    include!(concat!(env!("OUT_DIR"), "/rollbox.egress.v1.rs"));
 }
 
 /// Messages and, with feature `rpc`, stubs of `contract/routes.proto`.

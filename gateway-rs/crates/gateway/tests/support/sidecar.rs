@@ -360,6 +360,13 @@ impl Agent for Fake {
         }
     }
 
+    async fn open_egress(
+        &self,
+        _: Request<agent::OpenEgressRequest>,
+    ) -> Result<Response<agent::EgressOpened>, Status> {
+        not_called()
+    }
+
     async fn health(
         &self,
         _: Request<agent::HealthRequest>,
