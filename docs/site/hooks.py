@@ -9,11 +9,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import pictures, reference, sequence, sources
+from docs.site import pictures, plots, reference, sequence, sources
 
 _DIAGRAM: Final = re.compile(r"^```mermaid\n(sequenceDiagram.*?)^```$", re.MULTILINE | re.DOTALL)
 _GENERATED: Final = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
 _SCREEN: Final = re.compile(r"^<!-- screen: (\S+) -->$", re.MULTILINE)
+_PLOT: Final = re.compile(r"^<!-- plot: (\S+) -->$", re.MULTILINE)
 _origin: dict[str, str] = {}
 # Pages that stand in the navigation although their files are beside `docs/`.
 ALWAYS: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "sdk/README.md")
@@ -51,5 +52,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = _origin.get(place, f"docs/{place}")
     text = _GENERATED.sub(lambda found: reference.table(found[1]), markdown)
     text = _SCREEN.sub(lambda found: pictures.screen(found[1]), text)
+    text = _PLOT.sub(lambda found: plots.plot(found[1]), text)
     text, _ = sources.moved(text, at=name, place=place)
     return _DIAGRAM.sub(lambda found: sequence.svg(found[1]), text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import pictures, reference, sequence
+from docs.site import pictures, plots, reference, sequence
 from docs.site.sources import FENCE, LINK
 from tests.docs.blocks import ROOT, pages
 
@@ -90,6 +90,19 @@ def test_the_figures_of_the_readme_are_drawn_and_screens_are_those_of_the_tests(
     rows = (ROOT / "README.md").read_text().partition("<!-- figures: begin -->")[2].count("ratio ")
     assert 0 < drawn.count('class="bar"') <= rows
     assert "rollbox why" in pictures.screen("why")
+
+
+@pytest.mark.parametrize("scenario", ["cluster_images", "cluster_commits"])
+def test_figures_are_drawn_beside_what_they_were_compared_to(scenario: str) -> None:
+    section = (ROOT / "docs/figures.md").read_text().partition(f"\n## {scenario}\n")[2].partition("\n## ")[0]
+    drawn = plots.plot(scenario)
+    assert drawn.count('class="bar"') == drawn.count('class="base"') == section.count(", ratio ") > 0
+    assert drawn.count("target missed") == section.count("| **no** |")
+
+
+def test_a_plot_of_no_figures_is_refused() -> None:
+    with pytest.raises(ValueError, match="no figures of nothing"):
+        plots.plot("nothing")
 
 
 def test_every_code_and_alert_is_in_the_index() -> None:
