@@ -72,3 +72,11 @@ async def test_killing_everything_hurts_only_the_sandbox_itself(shared: Sandbox)
     result = await shared.exec("kill -9 -1; echo survived", timeout=10)
     assert result.end in {"exited", "signalled"}
     assert (await shared.exec("echo alive")).stdout == "alive\n"
+
+
+@pytest.mark.core
+async def test_a_name_that_nobody_resolves_is_told_at_once(shared: Sandbox) -> None:
+    """No program waits for a resolver that it cannot reach; a lookup at the cluster's one took 20 s to fail."""
+    look = "import socket\ntry: socket.getaddrinfo('example.org', 80)\nexcept socket.gaierror: print('no such name')"
+    result = await shared.exec(["python3", "-c", look], timeout=10)
+    assert (result.end, result.stdout) == ("exited", "no such name\n")
