@@ -70,7 +70,7 @@ class NearNodes:
         found = self._preference.best(image, layers, self._nodes(), count)
         for node in found:
             # From now on: starts that come meanwhile join its pull.
-            self._preference.note(node, image)
+            self._preference.expect(node, image)
         return found
 
     async def noted(

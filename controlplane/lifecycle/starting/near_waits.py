@@ -15,8 +15,10 @@ from controlplane.model import SandboxSpec
 
 # A start on a node that has its image takes one to two seconds, and a slot is freed then.
 WAITS_MS: Final = 2_000
-# Between two looks. Not whenever a slot is freed: those who wait so give theirs back at each look.
+# Before the first look; each further pause is twice as long, up to the longest, so that a start looks six times. Not
+# whenever a slot is freed: those who wait so give theirs back at each look, in two calls of the store.
 LOOK_AGAIN_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 0.5
 
 
 class Nodes(Protocol):

@@ -17,7 +17,7 @@ from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.starting.elsewhere import Elsewhere
 from controlplane.lifecycle.starting.fallback import Fallback
-from controlplane.lifecycle.starting.near_waits import LOOK_AGAIN_S, NearWaits
+from controlplane.lifecycle.starting.near_waits import LONGEST_PAUSE_S, LOOK_AGAIN_S, NearWaits
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.room_queue import RoomQueue
@@ -195,25 +195,24 @@ class Starter:
     async def _in_turn(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases) -> None:
         ticket, place = self.room.ticket(), self.queue.ticket()
         spec = sandbox.spec.model_copy(update={"image": pin.name})
-        mounts, near = self._cluster.lazily(spec), False
+        mounts = self._cluster.lazily(spec)
         while True:
-            if near:
-                await asyncio.sleep(LOOK_AGAIN_S)
-                near = False
-            async with (
-                self.room.turn(sandbox, ticket, lazily=mounts) as has_room,
-                self.queue.turn(sandbox, has_room, place) as avoid,
-            ):
-                if avoid is None or not has_room():
-                    continue  # others have taken it while this one waited for its turn, or its slot
-                if near := not mounts and self._waits(sandbox, spec, pin, avoid):
-                    continue
-                phases.lap("queue")
-                if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
-                    # The queue has used up the start timeout: calling the cluster could only end as its failure.
-                    raise self.overdue(sandbox)
-                await self._start(sandbox, pin, plain, phases, avoid)
-                return
+            async with self.room.turn(sandbox, ticket, lazily=mounts) as has_room:
+                pause_s = LOOK_AGAIN_S
+                while True:
+                    async with self.queue.turn(sandbox, has_room, place) as avoid:
+                        if avoid is None or not has_room():
+                            break  # others have taken it while this one waited for its slot
+                        if mounts or not self._waits(sandbox, spec, pin, avoid):
+                            phases.lap("queue")
+                            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                                # The queue has used up the start timeout: the cluster could only fail it.
+                                raise self.overdue(sandbox)
+                            await self._start(sandbox, pin, plain, phases, avoid)
+                            return
+                    # Without its slot, and with its room.
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _waits(self, sandbox: Sandbox, spec: SandboxSpec, pin: Pin, avoid: Sequence[str]) -> bool:
         """Whether a start is to wait for a node that has its image; one that was begun elsewhere is not."""

@@ -42,12 +42,17 @@ class NodePreference:
         self._clock = clock
         self.catalogue = Catalogue()
         self.occupancy = Occupancy(self._note, self._fail)
-        self._noted: OrderedDict[str, dict[str, int]] = OrderedDict()
+        # By image and node: until when it counts (Unix ms), and whether the node has it already.
+        self._noted: OrderedDict[str, dict[str, tuple[int, bool]]] = OrderedDict()
         self._failed: dict[str, OrderedDict[str, int]] = {}
 
     def note(self, node: str, image: str) -> None:
-        """Takes in that a node has an image now, or will soon, until its agent tells it."""
+        """Takes in that a node has an image now, until its agent tells it."""
         self._note(key_of(image), node)
+
+    def expect(self, node: str, image: str) -> None:
+        """Takes in that a node is about to pull an image: starts prefer it, and none waits for its slots."""
+        self._note(key_of(image), node, there=False)
 
     def failed(self, node: str, image: str) -> None:
         """Takes in that a node did not get an image."""
@@ -82,7 +87,8 @@ class NodePreference:
         image, wanted, now_ms = key_of(spec.image), request_of(spec), self._clock.now_ms()
         told = self.catalogue.shares(image, layers, able, lazily=False)
         has = {node for node, share in told.items() if share >= 1.0}
-        has.update(node for node, until_ms in self._noted.get(image, {}).items() if node in able and now_ms < until_ms)
+        noted = self._noted.get(image, {})
+        has.update(node for node, (until_ms, there) in noted.items() if there and node in able and now_ms < until_ms)
         return [node for node in able if node in has and self._room(able[node], wanted)]
 
     def best(self, image: str, layers: Mapping[str, int], nodes: Sequence[Node], count: int) -> Sequence[str]:
@@ -105,7 +111,7 @@ class NodePreference:
     def _candidates(self, image: str, layers: Mapping[str, int], nodes: Sequence[str], *, lazily: bool) -> Candidates:
         shares = {**self.catalogue.shares(image, layers, nodes, lazily=lazily)}
         running, now_ms = self.occupancy.running(image), self._clock.now_ms()
-        noted = {node: until_ms for node, until_ms in self._noted.get(image, {}).items() if now_ms < until_ms}
+        noted = {node: note for node, note in self._noted.get(image, {}).items() if now_ms < note[0]}
         if image in self._noted:
             self._noted[image] = noted
         shares.update(dict.fromkeys((*running, *noted), 1.0))
@@ -131,9 +137,10 @@ class NodePreference:
                 return False
         return True
 
-    def _note(self, image: str, node: str) -> None:
-        noted = self._noted.setdefault(image, {})
-        noted[node] = self._clock.now_ms() + NOTED_MS
+    def _note(self, image: str, node: str, *, there: bool = True) -> None:
+        noted, now_ms = self._noted.setdefault(image, {}), self._clock.now_ms()
+        until_ms, had = noted.get(node, (0, False))
+        noted[node] = (now_ms + NOTED_MS, there or (had and now_ms < until_ms))
         self._noted.move_to_end(image)
         if len(self._noted) > MOST_NOTED:
             self._noted.popitem(last=False)

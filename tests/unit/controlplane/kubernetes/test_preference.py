@@ -346,6 +346,10 @@ def test_nodes_hold_an_image_that_their_agents_or_sandboxes_have_told_and_not_on
     preference.occupancy.put(pod("ready", "n2"))
     preference.occupancy.put(pod("pulls", "n3", phase="Pending", waits="ContainerCreating"))
     assert preference.holding(SPEC, {}, NODES) == ["n1", "n2"]
+    # Neither does one that a prefetch is about to fill, until it says so; what a node has it keeps meanwhile.
+    preference.expect("n3", SPEC.image)
+    preference.expect("n2", SPEC.image)
+    assert preference.holding(SPEC, {}, NODES) == ["n1", "n2"]
     # What is only seen counts until an agent should have told it; where there is no room nobody waits.
     clock.now += NOTED_MS
     assert preference.holding(SPEC, {}, NODES) == ["n1"]
