@@ -21,6 +21,8 @@ class FakeCollector:
     used: list[tuple[str, str]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     in_use: set[str] = field(default_factory=set)
+    keeps_all: bool = False  # refuses every removal
+    refused: int = 0
     collections: list[bool] = field(default_factory=list)
 
     def put(self, repository: str, digest: str, used_ms: int = 1, **parts: int) -> None:
@@ -66,6 +68,9 @@ class FakeCollector:
         self._asked()
         if digest in self.in_use:
             raise Problem("conflict", "it was used meanwhile")
+        if self.keeps_all:
+            self.refused += 1
+            raise Problem("unsupported", "it deletes nothing")
         image = self.images.get((repository, digest))
         if image is None:
             return False

@@ -12,6 +12,8 @@ from controlplane.images import CopyStore, RegistryImage, plan_recorded
 from controlplane.lifecycle.service.needed import Needed, Needs
 from controlplane.telemetry import Metrics
 
+# A registry that refuses one removal refuses all: somebody has to change its settings first.
+REFUSED_MS: Final = 6 * 3_600_000
 # In one look: the next one plans anew.
 MOST_REMOVED: Final = 1024
 # After so many removals it is read again what is needed: a sandbox has its record before its copy is asked for.
@@ -38,6 +40,7 @@ class CopyRemovals:
         self._recorded_bytes = recorded_bytes
         self._clock = clock
         self._metrics = metrics
+        self._refused_until_ms = 0
         self._log = structlog.get_logger("images")
 
     async def recorded(self, needed: Needed, by_name: Mapping[str, RegistryImage]) -> Mapping[str, RegistryImage]:
@@ -64,11 +67,15 @@ class CopyRemovals:
     async def all(self, goes: Mapping[str, RegistryImage], why: Why) -> None:
         """Removes images, but for those that are needed by now; one that is not removed is told, and stops none.
 
+        A registry that refuses (``unsupported``) is asked again after ``REFUSED_MS``.
+
         Raises:
             Problem: what is needed cannot be read.
         """
         needed = None
         for position, (name, one) in enumerate(goes.items()):
+            if self._clock.now_ms() < self._refused_until_ms:
+                return
             if needed is None or position % READ_AGAIN_AFTER == 0:
                 needed = await self._needs.now()
             if why(needed, name, one):
@@ -82,6 +89,9 @@ class CopyRemovals:
             there = await self._copies.remove(image.repository, image.digest, image.used_ms)
         except Problem as problem:
             used = problem.code == "conflict"
+            if problem.code == "unsupported":
+                self._refused_until_ms = self._clock.now_ms() + REFUSED_MS
+                about["asked_again_in_s"] = REFUSED_MS // 1000
             self._metrics.image_removed("registry", "in_use" if used else "failed")
             self._log.warning("copy not removed", **about, code=problem.code, detail=problem.detail)
             return

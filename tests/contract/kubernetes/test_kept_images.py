@@ -65,25 +65,27 @@ BASIC = aiohttp.encode_basic_auth("user", "password")
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, auth: Mapping[str, Any], shown: Callable[[str], str]) -> AsyncIterator[Registry]:
+async def served(
+    tmp_path: Path, auth: Mapping[str, Any], shown: Callable[[str], str], **more: Mapping[str, Any]
+) -> AsyncIterator[Registry]:
     tls = tmp_path / "tls"
     (tmp_path / "account").write_text("user:password")
     at = f"127.0.0.1:{free_port('127.0.0.1')}"
     address = f"localhost:{at.rpartition(':')[2]}"
     trusted = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=tls / "ca.crt"))
     by_tls = {"addr": at, "tls": {"certificate": str(tls / "tls.crt"), "key": str(tls / "tls.key")}}
-    with registry_server(tmp_path, at, http=by_tls, auth=auth):
+    with registry_server(tmp_path, at, http=by_tls, auth=auth, **more):
         async with aiohttp.ClientSession(connector=trusted) as http:
             push = PushSettings(address, tmp_path / "account", tls / "ca.crt", address, tls)
             yield Registry(address, http, push, shown)
 
 
 @asynccontextmanager
-async def by_account(tmp_path: Path) -> AsyncIterator[Registry]:
+async def by_account(tmp_path: Path, **more: Mapping[str, Any]) -> AsyncIterator[Registry]:
     Authority().write(tmp_path / "tls", "localhost")
     (tmp_path / "htpasswd").write_text(HTPASSWD)
     auth = {"htpasswd": {"realm": "r", "path": str(tmp_path / "htpasswd")}}
-    async with served(tmp_path, auth, lambda _: BASIC) as registry:
+    async with served(tmp_path, auth, lambda _: BASIC, **more) as registry:
         yield registry
 
 

@@ -120,3 +120,13 @@ async def test_a_registry_that_refuses_is_named(registry: Registry, tmp_path: Pa
         with pytest.raises(Problem, match=r"localhost.* recorded copies.* 401") as refused:
             await asking
         assert refused.value.code == "upstream_timeout"
+
+
+async def test_one_that_deletes_nothing_is_named(tmp_path: Path) -> None:
+    kept = {"filesystem": {"rootdirectory": str(tmp_path / "storage")}}
+    async with by_account(tmp_path, storage=kept) as registry:
+        first = await registry.image(APP, [b"base", b"first"], recorded(MINE))
+        with pytest.raises(Problem, match=r"answers 405 to DELETE") as refused:
+            await recorded_copies(registry.push).remove(APP, first)
+        assert refused.value.code == "unsupported"
+        assert await there(registry, [first]) == [True]

@@ -13,6 +13,7 @@ from typing import Final
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.cluster.kubernetes.node_agents.registry_session import RegistrySession
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
+from controlplane.errors import Problem
 from controlplane.images import CONVERTED, RegistryImage, is_copy, offers, recorded_owner
 from controlplane.settings import PushSettings
 
@@ -20,6 +21,9 @@ from controlplane.settings import PushSettings
 MOST_REMEMBERED: Final = 16_384
 # So many repositories are asked for at once: the session's connections.
 ASKED_AT_ONCE: Final = 16
+
+# A registry that is told to delete nothing, or an account that may not: no other copy is removed either.
+_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.METHOD_NOT_ALLOWED)
 
 Opening = Callable[[], AbstractAsyncContextManager[RegistryApi]]
 
@@ -185,5 +189,10 @@ async def _of(asked: RegistryApi, repository: str, tags: Iterable[str], wanted: 
 
 
 async def _delete(asked: RegistryApi, repository: str, digest: str) -> bool:
-    status, _, _ = await asked.call("DELETE", f"{repository}/manifests/{digest}", none=(HTTPStatus.NOT_FOUND,))
+    path = f"{repository}/manifests/{digest}"
+    status, _, _ = await asked.call("DELETE", path, none=(HTTPStatus.NOT_FOUND, *_REFUSED))
+    if status in _REFUSED:
+        raise Problem(
+            "unsupported", f"the registry answers {status} to DELETE {path}: it, or its account, may not remove"
+        )
     return status != HTTPStatus.NOT_FOUND

@@ -11,6 +11,7 @@ from controlplane.errors import Problem
 from controlplane.images import Credentials, Found, ImageOptions, PrivateRegistry, RegistryRoom, StoreLimit
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images.pins import PAST_FULL
+from controlplane.lifecycle.service.copy_removals import REFUSED_MS
 from controlplane.lifecycle.service.registry_cleanup import LOOK_EVERY_S, WAIT_S
 from controlplane.model import SandboxSpec
 from controlplane.telemetry import Levels
@@ -224,6 +225,21 @@ async def test_of_an_owner_that_has_too_much_recorded_copies_go_down_to_its_mark
     async with plane(collector, recorded_bytes=100):
         await asyncio.sleep(A_LOOK_S)
         assert left(collector) == ["a2", "a3", "a4", "a5"]
+
+
+async def test_a_registry_that_refuses_a_removal_is_not_asked_for_the_others_nor_at_each_look() -> None:
+    collector = FakeCollector()
+    collector.keeps_all = True
+    for number in range(6):
+        repository = f"estargz/docker.io/library/a{number}"
+        collector.put(repository, digest(f"a{number}"), number, **{f"a{number}": 20})
+        collector.recorded_for(repository, digest(f"a{number}"), "a" * 16, offered=True)
+    async with plane(collector, recorded_bytes=100) as running:
+        await asyncio.sleep(A_LOOK_S + 3 * NEXT_S)
+        assert collector.refused == 1
+        assert counted(running)['rollbox_image_removals_total{outcome="failed",store="registry"}'] == 1
+        await asyncio.sleep(REFUSED_MS / 1000 + NEXT_S)
+        assert collector.refused == 2
 
 
 # -- full -------------------------------------------------------------------------------------------------------------
