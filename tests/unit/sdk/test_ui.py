@@ -123,6 +123,8 @@ async def test_codes_and_sessions_lapse(browser: Browser) -> None:
     browser.platform.now_s = SESSION_S
     status, page, _ = await browser.get(browser.home, cookie)
     assert (status, "not logged in" in page, browser.platform.asked) == (403, True, [])
+    # A page that is open shows what is so marked.
+    assert "<p data-problem>Its login is over" in page
     late = Logins(lambda: browser.platform.now_s)
     browser.platform.now_s += CODE_S
     assert late.exchange(late.code) == (None, "lapsed")

@@ -42,7 +42,10 @@ def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
 def test_top_prints_json_once_and_tells_what_could_not_be_asked(apart: FakeGateway) -> None:
     CliRunner().invoke(app, ["create", "python"])
     result = CliRunner().invoke(app, ["top", "sb-1", "--json"])
-    assert json.loads(result.stdout) == {"sandboxes": {"sb-1": USED.to_json()}}
+    assert json.loads(result.stdout) == {"sandboxes": {"sb-1": USED.to_json()}, "failed": {}}
+    told = json.loads(rollbox_top("sb-1", "sb-9", "--json").stdout)
+    assert [*told["sandboxes"]] == ["sb-1"]
+    assert {name: one["code"] for name, one in told["failed"].items()} == {"sb-9": "sandbox_not_found"}
     result = CliRunner().invoke(app, ["top", "sb-1", "sb-9"])
     assert result.exit_code == 2
     assert "sandbox_not_found" in result.stdout
@@ -68,6 +71,7 @@ def test_top_goes_on_without_the_pools(apart: FakeGateway) -> None:
     result = rollbox_top("--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["pools"], [*told["sandboxes"]]) == (0, None, ["sb-1"])
+    assert (told["pools_failed"]["code"], told["failed"]) == ("permission_denied", {})
     result = rollbox_top()
     assert (result.exit_code, "permission_denied" in result.stdout, "sb-1" in result.stdout) == (0, True, True)
 

@@ -34,7 +34,7 @@ class Scenario:
         says: what it does.
         sandboxes: how many it has at the same time, at most.
         creates: how many it creates.
-        commands: how many it runs.
+        commands: how many it runs, the warm-up included.
         measure: does it.
         compared: with `kubectl exec`, where there is one.
     """
@@ -59,7 +59,8 @@ def scenarios(most: int) -> dict[str, Scenario]:
         # One at a time is in one sandbox: each lane has its own.
         boxes = min(calls.SANDBOXES, most, at_once)
         says = f"exec of true, {at_once} at once in {boxes} sandbox{'es' if boxes > 1 else ''}"
-        found[f"exec-{at_once}"] = Scenario(says, boxes, boxes, total, partial(_execs, at_once, total, boxes), True)
+        commands = total + _warm_up(at_once, total)
+        found[f"exec-{at_once}"] = Scenario(says, boxes, boxes, commands, partial(_execs, at_once, total, boxes), True)
     widths = ", ".join(map(str, calls.CROWD))
     found["exec-crowd"] = Scenario(
         f"exec of true, {widths} at once in one sandbox", 1, 1, sum(calls.CROWD.values()), _crowd
@@ -102,7 +103,7 @@ async def _creates(shape: Shape, ground: Ground) -> tuple[Series, ...]:
 
 async def _execs(at_once: int, total: int, boxes: int, ground: Ground) -> tuple[Series, ...]:
     async with ground.sandboxes(boxes) as made:
-        warm_up = max(at_once, total // 10)
+        warm_up = _warm_up(at_once, total)
         ground.told.begin(f"execs, {at_once} at once, to warm up", warm_up)
         await closed_loop(at_once, warm_up, ground.bounded(calls.execs(made)), for_s=ground.seconds / 10)
         found = [await _loop("exec", at_once, total, calls.execs(made), ground)]
@@ -113,6 +114,11 @@ async def _execs(at_once: int, total: int, boxes: int, ground: Ground) -> tuple[
             baseline = _by_kubectl(ground.kubectl, [one.id for one in made])
             found.append(await _loop("kubectl exec", at_once, calls.BASELINE_EXECS[at_once], baseline, ground))
     return tuple(found)
+
+
+def _warm_up(at_once: int, total: int) -> int:
+    """How many commands come before those that are measured."""
+    return max(at_once, total // 10)
 
 
 def _by_kubectl(kubectl: Kubectl, ids: list[str]) -> _Call:

@@ -77,15 +77,18 @@ class _Seen:
         from rollbox.usage import Usage
 
         usage = {name: one.to_json() for name, one in self.usage.items() if isinstance(one, Usage)}
+        failed = {name: output.problem(one) for name, one in self.usage.items() if isinstance(one, SandboxError)}
         if self.pools is None:
-            return {"sandboxes": usage}
+            return {"sandboxes": usage, "failed": failed}
         cold = self.cold_starts()
         return {
             "states": self.states,
             "created_last_minute": dict(self.created()),
             "cold_starts_ms": {"count": cold.count, "p50": cold.p50_ms, "p99": cold.p99_ms, "max": cold.max_ms},
             "pools": None if isinstance(self.pools, SandboxError) else [one.to_json() for one in self.pools],
+            "pools_failed": output.problem(self.pools) if isinstance(self.pools, SandboxError) else None,
             "sandboxes": usage,
+            "failed": failed,
         }
 
 

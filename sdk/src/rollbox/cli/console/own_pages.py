@@ -44,11 +44,11 @@ def refused(why: Refusal) -> str:
 
 
 def unknown_browser() -> str:
-    """Say that this browser is not logged in."""
+    """Say that this browser is not logged in. A page that is kept current shows it too, once its login is over."""
     then = (
         "Its login is over, or it never was. Start <code>rollbox ui</code> again, and open the address that it prints."
     )
-    return _page("This browser is not logged in", f"<p>{then}</p>")
+    return _page("This browser is not logged in", f"<p data-problem>{then}</p>")
 
 
 def no_page() -> str:
