@@ -114,6 +114,23 @@ func TestWhatSomebodyElseHasSetSinceStays(t *testing.T) {
 	}
 }
 
+// As after a reboot with a file of sysctl.d of theirs.
+func TestAHigherValueThatIsStillTooLowIsTheOneThatIsGivenBack(t *testing.T) {
+	root, record := played(t, small), filepath.Join(t.TempDir(), "limits.json")
+	if _, err := Raise(root, 10000, record); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file(root, "fs.inotify.max_user_watches"), []byte("60000\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Raise(root, 10000, record); err != nil || names(done) != "fs.inotify.max_user_watches" {
+		t.Fatal(done, err)
+	}
+	if _, err := Restore(root, record); err != nil || is(t, root, "fs.inotify.max_user_watches") != "60000" {
+		t.Error(is(t, root, "fs.inotify.max_user_watches"), err)
+	}
+}
+
 func TestASettingThatCannotBeChangedKeepsNoOtherFromIt(t *testing.T) {
 	root, record := played(t, small), filepath.Join(t.TempDir(), "limits.json")
 	if err := os.Remove(file(root, "kernel.pid_max")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"rollbox.dev/node/internal/install/files"
 )
 
-// Raised is a setting that was changed: what it was before the first time, and what was written last.
+// Raised is a setting that was changed: what somebody else had set last, and what was written since.
 type Raised struct {
 	Before uint64 `json:"before"`
 	Set    uint64 `json:"set"`
@@ -40,7 +40,8 @@ func raise(root string, one Low, record string) error {
 		return err
 	}
 	before, ours := known[one.Name]
-	if !ours {
+	// A value that is not the one written last is somebody else's, such as an administrator's after a reboot.
+	if !ours || one.Is != before.Set {
 		before.Before = one.Is
 	}
 	known[one.Name] = Raised{Before: before.Before, Set: one.To}
@@ -50,8 +51,8 @@ func raise(root string, one Low, record string) error {
 	return write(root, one.Name, one.To)
 }
 
-// Restore gives all settings the values that they had before the first Raise, but those that somebody else has changed
-// since, and removes the record. Success if nothing was raised.
+// Restore gives all settings the values that somebody else had set last, but those that somebody else has changed since
+// the last Raise, and removes the record. Success if nothing was raised.
 //
 // Errors: of the settings that could not be changed; the record stays then.
 func Restore(root, record string) (done []string, err error) {
