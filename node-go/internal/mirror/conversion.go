@@ -63,6 +63,10 @@ func (c *Copier) convertAll(
 	ctx context.Context, f *flight, own request, manifests []manifest, target *endpoint,
 	convert func(context.Context, v1.Image) (v1.Image, error),
 ) (*wire.Copied, error) {
+	common, err := target.common(ctx, f.request)
+	if err != nil {
+		return nil, fromRegistry(err, c.Registry)
+	}
 	var images []v1.Image
 	var done []manifest
 	var sent int64
@@ -74,6 +78,9 @@ func (c *Copier) convertAll(
 		made, err := convert(ctx, image)
 		if err != nil {
 			return nil, fromConversion(err, c.Registry)
+		}
+		if made, err = f.request.owned(made, common); err != nil {
+			return nil, err
 		}
 		// Before the next one is converted: what was sent of a conversion that breaks off is not sent again.
 		if err := c.sendImage(ctx, f.request, made, target); err != nil {

@@ -1,12 +1,17 @@
 package mirror
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	paths "path"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"rollbox.dev/node/internal/wire"
 )
@@ -22,6 +27,8 @@ const (
 	// Of what stands for an owner, and of what stands for a list of theirs, in the tag of a copy.
 	ownerDigits = 16
 	listDigits  = 12
+	// Of a recorded copy's manifest: what stands for its owner.
+	ownerAnnotation = "dev.rollbox.recorded-for"
 )
 
 var ownerKey = regexp.MustCompile(`^[0-9a-f]{24}$`)
@@ -79,4 +86,54 @@ func sumOf(first []string) string {
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(first, "\x00"))))
+}
+
+// owned gives an owner's recorded copy of one platform a manifest of its own. Equal lists of several owners give equal
+// layers; were their manifests equal too, no registry could remove one owner's copy and keep another one's, since what it
+// removes it knows by the digest alone. What a list has changed nothing of stays one of the common copy.
+func (r request) owned(made v1.Image, common map[v1.Hash]bool) (v1.Image, error) {
+	if r.whose == "" {
+		return made, nil
+	}
+	digest, err := made.Digest()
+	if err != nil || common[digest] {
+		return made, err
+	}
+	own, ok := mutate.Annotations(made, map[string]string{ownerAnnotation: r.whose[:ownerDigits]}).(v1.Image)
+	if !ok {
+		return nil, errors.New("annotations made something else of the image")
+	}
+	return own, nil
+}
+
+// common is the digests of the images in the converted copy of all owners, if there is one and the wish is for a recorded
+// copy. Cost: two requests.
+func (e *endpoint) common(ctx context.Context, wish request) (map[v1.Hash]bool, error) {
+	if wish.whose == "" {
+		return nil, nil
+	}
+	wish.whose, wish.first = "", nil
+	there, err := e.puller.Get(ctx, wish.target.Tag(wish.marker()))
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := map[v1.Hash]bool{there.Digest: true}
+	if !there.MediaType.IsIndex() {
+		return found, nil
+	}
+	index, err := there.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range entries.Manifests {
+		found[one.Digest] = true
+	}
+	return found, nil
 }

@@ -150,6 +150,51 @@ func TestARecordedCopyIsItsOwnersAloneAndHoldsAfterABoot(t *testing.T) {
 	}
 }
 
+// A registry removes a copy by its digest alone: so no two owners have the same one, though they have the same layers.
+func TestEqualListsOfTwoOwnersGiveEachACopyOfItsOwn(t *testing.T) {
+	asked, copier, upstream, private := lazily(t)
+	asked.Source = upstream.push(t, "team/app", filesImage(t, "a", "b", "c"))
+	common := copied(t, copier, asked)
+	made := map[string]string{}
+	for _, owner := range []string{alice, bob} {
+		asked.Whose, asked.First = owner, []string{"/c"}
+		made[owner] = copied(t, copier, asked).Digest
+	}
+	if made[alice] == made[bob] || !slices.Equal(order(t, private, made[alice]), order(t, private, made[bob])) {
+		t.Fatal(made)
+	}
+	if layers := layersIn(t, private, made[alice]); !slices.Equal(layers, layersIn(t, private, made[bob])) {
+		t.Fatal("the layers are not shared", layers)
+	}
+	// What changes nothing is the copy of all owners, which nobody's list takes room for.
+	asked.Whose, asked.First = alice, []string{"/not/there"}
+	if same := copied(t, copier, asked); same.Digest != common.Digest {
+		t.Fatal(same, common)
+	}
+}
+
+// layersIn are the digests of an image's layers, as the private registry has them.
+func layersIn(t *testing.T, private *server, digest string) []string {
+	t.Helper()
+	at, err := name.NewDigest(private.host + "/estargz/app@" + digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := remote.Image(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := made.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, one := range read.Layers {
+		found = append(found, one.Digest.String())
+	}
+	return found
+}
+
 func TestListsThatAreNoneAreRefused(t *testing.T) {
 	source := "localhost/team/app@sha256:" + strings.Repeat("a", 64)
 	many := make([]string, mostFirst+1)
