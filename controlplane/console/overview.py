@@ -12,12 +12,14 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import QuotaUse
 from controlplane.lifecycle.pools import Shown
 from controlplane.lifecycle.record.end_times import EndedIn
-from controlplane.lifecycle.service.looks import MOST_SEARCHED, Found
+from controlplane.lifecycle.service.looks import Found
 from controlplane.model import State
 
 PER_PAGE: Final = 50
 MOST_WORDS: Final = 8
 MOST_PAGE: Final = 2_000
+# A search that looks at older records than these says how old.
+OLD_MS: Final = 5_000
 TABS: Final[Mapping[str, Collection[State]]] = {
     "live": frozenset(State) - {State.ENDED},
     "starting": frozenset({State.REQUESTED, State.QUEUED, State.STARTING}),
@@ -156,7 +158,7 @@ class Overview:
             asked=asked,
             tabs=_tabs(asked, found.page.counts),
             sandboxes=[SandboxRow.of(one, now_ms) for one in found.page.sandboxes],
-            shown=_shown(asked, found, last),
+            shown=_shown(asked, found, last, now_ms),
             before=asked.link(page=asked.page - 1) if asked.page > 1 else "",
             after=asked.link(page=asked.page + 1) if last < found.matching and asked.page < MOST_PAGE else "",
             own=QuotaRow.of(use),
@@ -175,9 +177,10 @@ def _tabs(asked: Asked, counts: Mapping[State, int]) -> list[Tab]:
     ]
 
 
-def _shown(asked: Asked, found: Found, last: int) -> str:
-    cut = asked.words and sum(found.page.counts.get(one, 0) for one in asked.states) > MOST_SEARCHED
-    among = f" among the newest {number(MOST_SEARCHED)}" if cut else ""
+def _shown(asked: Asked, found: Found, last: int, now_ms: int) -> str:
+    among = "" if found.among is None else f" among the newest {number(found.among)}"
+    age_ms = now_ms - found.as_of_ms
+    old = f", as of {age_ms // 1000} s ago" if age_ms > OLD_MS else ""
     if not found.page.sandboxes:
-        return f"none on this page{among}" if found.matching else f"none{among}"
-    return f"{number(asked.offset + 1)} to {number(last)} of {number(found.matching)}{among}, newest first"
+        return (f"none on this page{among}" if found.matching else f"none{among}") + old
+    return f"{number(asked.offset + 1)} to {number(last)} of {number(found.matching)}{among}, newest first{old}"

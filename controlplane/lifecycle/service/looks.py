@@ -10,12 +10,10 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.record.end_times import EndedIn, EndTimes
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.service.searches import Searches
 from controlplane.model import Sandbox, State
 from controlplane.store import Page
 
-# A search reads records that no index helps with: the newest so many, once in a while for all that look.
-MOST_SEARCHED: Final = 10_000
-SEARCHED_FOR_MS: Final = 3_000
 COMPARED_AT_ONCE: Final = 500
 # What a look waits for all its sidecars: those that hang take nothing from those that answer.
 USED_WITHIN_S: Final = 3.0
@@ -29,11 +27,15 @@ class Found:
 
     Attributes:
         page: as the store has them; its counts are of all of the owner's.
-        matching: how many match in all, among the newest ``MOST_SEARCHED``.
+        matching: how many match in all, among those that were looked at.
+        among: that many of the newest were looked at; None: all.
+        as_of_ms: when those were read, in Unix time; the sandboxes of the page are as they are now.
     """
 
     page: Page
     matching: int
+    among: int | None
+    as_of_ms: int
 
 
 class Looks:
@@ -44,8 +46,7 @@ class Looks:
         self._store = store
         self._end_times = end_times
         self._free = asyncio.Semaphore(ASKED_AT_ONCE)
-        self._searched: dict[tuple[str, frozenset[State]], tuple[int, Page]] = {}
-        self._searching = asyncio.Lock()
+        self._searches = Searches(store, deps.clock)
 
     async def find(self, owner: str, states: Collection[State], words: Sequence[str], offset: int, most: int) -> Found:
         """The newest of an owner's sandboxes in these states that match all words.
@@ -60,19 +61,22 @@ class Looks:
         Raises:
             Problem: the store does not answer.
 
-        Cost: as ``Store.page``; with words that of a page of ``MOST_SEARCHED``, at most once in three seconds for each
-        owner and choice of states.
+        Cost: as ``Store.page``; with words as ``Searches.newest``, and a read for each sandbox of the page.
         """
         if not words:
             page = await self._store.page(owner, states, offset, most)
-            return Found(page, sum(page.counts[state] for state in states))
-        whole = await self._whole(owner, frozenset(states))
+            return Found(page, sum(page.counts[state] for state in states), None, self._clock.now_ms())
+        reading = await self._searches.newest(owner, states)
+        looked_at = reading.page.sandboxes
         found = list[Sandbox]()
-        for at in range(0, len(whole.sandboxes), COMPARED_AT_ONCE):
-            some = whole.sandboxes[at : at + COMPARED_AT_ONCE]
+        for at in range(0, len(looked_at), COMPARED_AT_ONCE):
+            some = looked_at[at : at + COMPARED_AT_ONCE]
             found += [one for one in some if all(_matches(one, word) for word in words)]
             await asyncio.sleep(0)  # creates do not wait for the whole of it
-        return Found(Page(found[offset : offset + most], whole.counts), len(found))
+        among = len(looked_at) if len(looked_at) < sum(reading.page.counts[state] for state in states) else None
+        then = found[offset : offset + most]
+        page = await self._now(owner, states, then)
+        return Found(page, len(found) - len(then) + len(page.sandboxes), among, reading.at_ms)
 
     async def usage(self, owner: str, ids: Sequence[str]) -> Mapping[str, SandboxUsage]:
         """What these use, those of them that are the owner's, run and answer. Cost: a read and a call for each."""
@@ -105,16 +109,12 @@ class Looks:
         except (Problem, TimeoutError):
             return None
 
-    async def _whole(self, owner: str, states: frozenset[State]) -> Page:
-        # One search at a time: others that look meanwhile get the same answer.
-        async with self._searching:
-            now_ms = self._clock.now_ms()
-            self._searched = {key: kept for key, kept in self._searched.items() if kept[0] > now_ms}
-            if (kept := self._searched.get((owner, states))) is not None:
-                return kept[1]
-            page = await self._store.page(owner, states, 0, MOST_SEARCHED)
-            self._searched[owner, states] = (self._clock.now_ms() + SEARCHED_FOR_MS, page)
-            return page
+    async def _now(self, owner: str, states: Collection[State], then: Sequence[Sandbox]) -> Page:
+        """These as they are now, without those that have left the states; and the counts of now."""
+        counted, found = await asyncio.gather(
+            self._store.page(owner, (), 0, 1), asyncio.gather(*(self._store.get(one.id) for one in then))
+        )
+        return Page([one for one in found if one is not None and one.state in states], counted.counts)
 
 
 def _matches(sandbox: Sandbox, word: str) -> bool:

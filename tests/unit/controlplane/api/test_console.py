@@ -1,6 +1,7 @@
 """The console over HTTP: for the owner of the key alone, read-only, bounded, and what it says when something fails."""
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
@@ -9,7 +10,9 @@ from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
 from controlplane.cluster import Command, SandboxUsage
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec
+from controlplane.lifecycle.service import searches
+from controlplane.model import SandboxSpec, State
+from controlplane.store import Page
 from tests.support.asgi import Answer, Caller
 from tests.support.world import KEY, OTHER_KEY, OWNER, SPEC, World
 
@@ -170,21 +173,62 @@ async def test_pools_that_cannot_be_read_leave_the_rest(plane: World, monkeypatc
     assert one in page
 
 
+class Reads:
+    """The readings of a store's sandboxes for searches: each page takes so long."""
+
+    def __init__(self, plane: World, monkeypatch: pytest.MonkeyPatch, takes_s: float) -> None:
+        self.of: list[tuple[str, int]] = []
+        page = plane.deps.store.page
+
+        async def counted(owner: str, states: Collection[State], offset: int, most: int) -> Page:
+            if states:
+                self.of.append((owner, offset))
+                await asyncio.sleep(takes_s)
+            return await page(owner, states, offset, most)
+
+        monkeypatch.setattr(plane.deps.store, "page", counted)
+
+
 async def test_many_that_look_for_something_share_one_read(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await made(plane)
-    reads, page = [], plane.deps.store.page
-
-    async def counted(*arguments: object) -> object:
-        reads.append(arguments)
-        await asyncio.sleep(0.5)
-        return await page(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(plane.deps.store, "page", counted)
+    reads = Reads(plane, monkeypatch, takes_s=0.5)
     await asyncio.gather(*(get(plane, q=f"python{'' if number % 2 else ' sb'}") for number in range(10)))
-    assert len(reads) == 1
-    await asyncio.sleep(3.1)
-    await get(plane, q="python")
-    assert len(reads) == 2
+    assert len(reads.of) == 1
+    # It serves for twenty times what it took, so that searches cost a twentieth of a processor at most.
+    await asyncio.sleep(9.9)
+    assert b"as of 10 s ago" in (await get(plane, q="python")).body
+    assert len(reads.of) == 1
+    await asyncio.sleep(0.2)
+    assert b"as of" not in (await get(plane, q="python")).body.partition(b"newest first")[2][:40]
+    assert len(reads.of) == 2
+
+
+async def test_a_search_of_one_owner_waits_for_none_of_another(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, began_ms = plane.service.looks, plane.deps.clock.now_ms()
+    reads = Reads(plane, monkeypatch, takes_s=2.0)
+    await asyncio.gather(*(looks.find(one, {State.RUNNING}, ["x"], 0, 50) for one in ("alice", "bob")))
+    assert plane.deps.clock.now_ms() - began_ms < 2_100
+    assert {owner for owner, _ in reads.of} == {"alice", "bob"}
+
+
+async def test_a_search_shows_sandboxes_as_they_are_now(plane: World) -> None:
+    first, second = await made(plane), await made(plane)
+    assert b"1 to 2 of 2" in (await get(plane, q="python")).body
+    await plane.service.delete(OWNER, second, wait_s=5)
+    page = (await get(plane, q="python")).body.decode()
+    assert ("1 to 1 of 1" in page, first in page, f">{second}<" in page) == (True, True, False)
+
+
+async def test_a_search_gives_up_on_the_rest_where_reading_takes_long(
+    plane: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "READ_AT_ONCE", 1)
+    for _ in range(4):
+        await made(plane)
+    reads = Reads(plane, monkeypatch, takes_s=1.0)
+    found = await plane.service.looks.find(OWNER, {State.RUNNING}, ["python"], 0, 50)
+    assert [offset for _, offset in reads.of] == [0, 1]
+    assert (len(found.page.sandboxes), found.matching, found.among) == (2, 2, 2)
 
 
 async def test_where_it_is_switched_off_that_is_said(plane: World) -> None:

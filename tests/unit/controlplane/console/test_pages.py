@@ -36,11 +36,17 @@ def sandbox(name: str = "sb-1", **more: object) -> Sandbox:
 
 
 def overview(
-    *sandboxes: Sandbox, asked: Asked | None = None, matching: int | None = None, running: int = 0, **more: object
+    *sandboxes: Sandbox,
+    asked: Asked | None = None,
+    matching: int | None = None,
+    running: int = 0,
+    among: int | None = None,
+    as_of_ms: int = NOW_MS,
+    **more: object,
 ) -> str:
     given = asked or Asked()
     counts = {**dict.fromkeys(State, 0), State.RUNNING: running or len(sandboxes)}
-    found = Found(Page(sandboxes, counts), len(sandboxes) if matching is None else matching)
+    found = Found(Page(sandboxes, counts), len(sandboxes) if matching is None else matching, among, as_of_ms)
     use = QuotaUse("alice", DeclaredQuota(owner="*", sandboxes=10), Usage(sandboxes=4), 0, 4, 0, ())
     rest: dict[str, object] = {"others": (), "pools": (), "ends": (), "troubles": (), "now_ms": NOW_MS, **more}
     view = Overview.of(("alice", "1.0"), given, found, use, **rest)  # type: ignore[arg-type]
@@ -131,10 +137,18 @@ def test_what_a_page_may_do_is_bounded() -> None:
 
 def test_a_search_says_where_it_has_looked_at_the_newest_alone() -> None:
     asked = Asked("running", "x")
-    found = {count: overview(sandbox("sb-1"), asked=asked, running=count) for count in (10_000, 10_001)}
-    assert "1 to 1 of 1, newest first" in found[10_000]
-    assert "1 to 1 of 1 among the newest 10,000, newest first" in found[10_001]
-    assert "none among the newest 10,000" in overview(asked=asked, running=10_001)
+    assert "1 to 1 of 1, newest first" in overview(sandbox("sb-1"), asked=asked, running=10_001)
+    assert "1 to 1 of 1 among the newest 10,000, newest first" in overview(
+        sandbox("sb-1"), asked=asked, running=10_001, among=10_000
+    )
+    assert "none among the newest 4,000" in overview(asked=asked, running=10_001, among=4_000)
+
+
+def test_a_search_says_how_old_it_is_once_it_is_older_than_a_page_gets() -> None:
+    asked = Asked("running", "x")
+    assert "newest first, as of 12 s ago" in overview(sandbox("sb-1"), asked=asked, as_of_ms=NOW_MS - 12_000)
+    assert "as of" not in overview(sandbox("sb-1"), asked=asked, as_of_ms=NOW_MS - 5_000).split("newest first")[1][:40]
+    assert "none, as of 12 s ago" in overview(asked=asked, as_of_ms=NOW_MS - 12_000)
 
 
 def test_tabs_and_pages_keep_what_is_looked_for() -> None:
