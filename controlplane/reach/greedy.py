@@ -1,7 +1,7 @@
-"""Tells its kernel's name, and then takes memory until it is ended for it; the standard library alone.
+"""Tells its kernel's name and platform, and then takes memory until it is ended for it; the standard library alone.
 
-``python3 -m controlplane.reach.greedy MEBIBYTES FILE`` writes ``{"kernel": ...}`` to the file, and ``took_mebibytes``
-with it if it could take all that.
+``python3 -m controlplane.reach.greedy MEBIBYTES FILE`` writes ``{"kernel": ..., "platform": ...}`` to the file, and
+``took_mebibytes`` with it if it could take all that.
 """
 
 import json
@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from controlplane.reach import platform
+
 MEBIBYTE: Final = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
     """Returns the exit status; where limits hold, it does not return."""
     mebibytes, file = int(arguments[0]), Path(arguments[1])
-    told: dict[str, object] = {"kernel": Path("/proc/version").read_text().strip()}
+    told: dict[str, object] = {"kernel": Path("/proc/version").read_text().strip(), "platform": platform.seen()}
     _written(file, told)
     held = [os.urandom(MEBIBYTE) for _ in range(mebibytes)]
     _written(file, {**told, "took_mebibytes": len(held)})

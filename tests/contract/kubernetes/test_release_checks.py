@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.release_checks import clocks, inside, names, parts, rights
+from controlplane.cluster.kubernetes.release_checks import answers, clocks, inside, names, parts, rights
 from controlplane.cluster.kubernetes.releases import Release
 from tests.contract.kubernetes.test_network import DEPLOYMENT
 
@@ -111,6 +111,81 @@ def test_a_pod_that_tells_nothing_has_tried_nothing() -> None:
 def test_no_kernel_is_asked_for_where_none_is_required() -> None:
     found = [*inside.judged(RELEASE, "n1", ended("OOMKilled", 137, kernel="Linux"), "any")]
     assert all(one.ok for one in found)
+
+
+@pytest.mark.parametrize(
+    ("systrap", "call_ns", "ok", "said"),
+    [
+        (True, 900, True, "on n1: systrap; a system call takes 0.9 µs"),
+        # Others take the processor.
+        (True, 20_000, True, "on n1: systrap; a system call takes 20.0 µs"),
+        (False, 400, True, "on n1: not systrap with its rewriting of calls, so KVM; a system call takes 0.4 µs"),
+        (False, 14_000, False, "calls are too slow; a system call takes 14.0 µs"),
+    ],
+)
+def test_the_platform_is_told_from_what_a_pod_sees(systrap: bool, call_ns: int, ok: bool, said: str) -> None:
+    status = ended("OOMKilled", 137, kernel=KERNEL, platform={"systrap": systrap, "call_ns": call_ns})
+    found = {one.name: one for one in inside.judged(RELEASE, "n1", status, "gVisor")}["platform of r"]
+    assert (found.ok, found.detail.endswith(said)) == (ok, True)
+    assert bool(found.fix) is not ok
+
+
+def test_no_platform_is_told_of_another_kernel() -> None:
+    status = ended("OOMKilled", 137, kernel="Linux", platform={"systrap": False, "call_ns": 100})
+    assert "platform of r" not in {one.name for one in inside.judged(RELEASE, "n1", status, "any")}
+
+
+def gateway(**environment: str) -> Json:
+    env = [{"name": name, "value": value} for name, value in environment.items()]
+    return {"spec": {"template": {"spec": {"containers": [{"name": "gateway", "env": env}]}}}}
+
+
+def test_the_dns_that_gateways_ask_is_in_their_settings() -> None:
+    assert answers.settings(gateway(**{answers.ZONE: "s.svc.cluster.local", answers.SHARDS: "4"})) == (
+        "s.svc.cluster.local",
+        4,
+    )
+    assert answers.settings(gateway(OTHER="1")) is None
+
+
+def test_a_pod_is_named_like_a_sandbox_and_another_one_asks_for_it_like_a_gateway() -> None:
+    named = answers.named(RELEASE, "doctor-x", 4)
+    shard = named["metadata"]["labels"]["rollbox.dev/shard"]
+    assert (named["spec"]["hostname"], named["spec"]["subdomain"]) == ("doctor-x", f"shard-{shard}")
+    assert "rollbox.dev/sandbox" not in named["metadata"]["labels"]
+    wanted = answers.expected("zone", [{**named, "status": {"podIP": "10.0.0.1"}}, {**named, "status": {}}])
+    assert wanted == {f"doctor-x.shard-{shard}.zone": "10.0.0.1"}
+    asks = answers.asking(RELEASE, "doctor-y", "10.96.0.9", list(wanted))
+    assert asks["metadata"]["labels"]["app.kubernetes.io/component"] == "gateway"
+    # So that no Service leads to it.
+    assert asks["spec"]["readinessGates"]
+
+
+@pytest.mark.parametrize(
+    ("told", "ok", "said"),
+    [
+        ({"own.z": ["10.0.0.1"], "sb.z": ["10.0.0.2"]}, True, "with the addresses of 2 pods"),
+        # A sandbox may end at any moment.
+        ({"own.z": ["10.0.0.1"], "sb.z": []}, True, "with the addresses of 2 pods"),
+        ({"own.z": [], "sb.z": []}, False, "own is at 10.0.0.1, and it answers that there is no such name"),
+        ({"own.z": None, "sb.z": None}, False, "it answers nothing to a pod with a gateway's labels"),
+        ({"own.z": None, "sb.z": ["10.0.0.2"]}, False, "own is at 10.0.0.1, and it answers nothing"),
+        (
+            {"own.z": ["10.0.0.1"], "sb.z": ["10.0.0.2", "10.9.9.9"]},
+            False,
+            "sb is at 10.0.0.2, and it answers 10.0.0.2, 10.9.9.9",
+        ),
+    ],
+)
+def test_answers_are_compared_with_addresses(told: dict[str, object], ok: bool, said: str) -> None:
+    found = answers.judged(RELEASE, "own.z", {"own.z": "10.0.0.1", "sb.z": "10.0.0.2"}, ended("Completed", 0, **told))
+    assert (found.ok, said in found.detail) == (ok, True)
+    assert ("r-dns" in found.fix) is not ok
+
+
+def test_a_pod_that_does_not_tell_its_answers_has_tried_nothing() -> None:
+    found = answers.judged(RELEASE, "own.z", {"own.z": "10.0.0.1"}, ended("Error", 1))
+    assert (found.ok, found.detail) == (False, "not tried: the pod that asks ended with no message")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.layout import ETC
 from tests.e2e.test_policies_are_tried import everything_allowed
 from tests.observability.firing.faults import SMALL
 from tests.observability.firing.site import Site, standing_still
@@ -50,6 +51,26 @@ async def mirror_silent(site: Site) -> AsyncIterator[None]:
     with standing_still(await site.process("mirror", "rollbox-mirror")):
         await until(lambda: _not_ready(site, "mirror"), 60)
         yield
+
+
+@asynccontextmanager
+async def dns_silent(site: Site) -> AsyncIterator[None]:
+    """The DNS of sandboxes answers nothing."""
+    with standing_still(await site.process("dns", "coredns")):
+        yield
+
+
+@asynccontextmanager
+async def platform_slow(site: Site) -> AsyncIterator[None]:
+    """Sandboxes that start have the platform ptrace."""
+    del site
+    settings = ETC / "runsc.toml"
+    was = settings.read_text()
+    settings.write_text(was.replace('platform = "systrap"', 'platform = "ptrace"'))
+    try:
+        yield
+    finally:
+        settings.write_text(was)
 
 
 async def _not_ready(site: Site, component: str) -> bool:
@@ -189,8 +210,10 @@ FAULTS: dict[str, Fault] = {
         "a rollout of the gateway is stuck with an image that is nowhere", "versions of ", half_rolled
     ),
     "strange_name": Fault("an EndpointSlice gives a sandbox's name another address", "DNS of ", strange_name),
+    "dns_silent": Fault("the DNS of sandboxes stands still (SIGSTOP)", "name server of ", dns_silent),
     "clock_behind": Fault("a node renews its lease with a clock that is 30 s behind", "clocks", clock_behind),
     "limits_lifted": Fault("the limits of memory are taken from the pod's control groups", "limits of ", limits_lifted),
     "not_gvisor": Fault("the RuntimeClass leads to runc", "kernel of ", not_gvisor),
+    "platform_slow": Fault("gVisor's settings on the node name the platform ptrace", "platform of ", platform_slow),
     "policies_open": Fault("a policy allows everything", "network policies of ", policies_open),
 }

@@ -10,7 +10,7 @@ from controlplane.cluster.finding import Finding
 from controlplane.cluster.kubernetes.check_pods import reached, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import selector
-from controlplane.cluster.kubernetes.release_checks import clocks, inside, names, parts, rights
+from controlplane.cluster.kubernetes.release_checks import answers, clocks, inside, names, parts, rights
 from controlplane.cluster.kubernetes.releases import SELECTOR, Release
 from controlplane.errors import Problem
 
@@ -21,7 +21,7 @@ AGAIN: Final = "See to it, and run this again."
 async def check(client: KubernetesClient, clock: Clock) -> list[Finding]:
     """Checks all releases of the cluster, and the clocks of its nodes; nothing without a release.
 
-    Cost: for each release a pod that starts and ends, and 40 calls; up to 15 s for the clocks, beside them.
+    Cost: for each release three pods that start and end, and 40 calls; up to 15 s for the clocks, beside them.
     """
     deployments = (await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})).items
     if not deployments:
@@ -38,6 +38,7 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any]) -> list[Fin
         found += await _tried(f"parts of {name}", _parts(client, release))
         found += await _tried(f"rights of {name}", _one(rights.check(client, release, account)))
         found += await _tried(f"DNS of {name}", _names(client, release))
+        found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))
     return found
 
@@ -72,6 +73,25 @@ async def _names(client: KubernetesClient, release: Release) -> list[Finding]:
     served = (await client.list(slices, {})).items
     pods = (await client.list(f"/api/v1/namespaces/{release.sandboxes}/pods", query)).items
     return [names.agree(release.name, served, pods)]
+
+
+async def _answers(client: KubernetesClient, release: Release) -> list[Finding]:
+    """Asks the DNS of the release for a pod of its own and for sandboxes that run; nothing where it has no DNS."""
+    gateway = await client.get(f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{release.name}-gateway")
+    if (asked := answers.settings(gateway)) is None:
+        return []
+    (zone, shards), name = asked, f"doctor-{secrets.token_hex(4)}"
+    services = f"/api/v1/namespaces/{release.namespace}/services"
+    server = str((await client.get(f"{services}/{release.name}-dns"))["spec"]["clusterIP"])
+    query = {"labelSelector": selector(release.name)}
+    async with running(client, answers.named(release, f"{name}-named", shards)) as own:
+        await reached(client, own, "podIP")
+        pods = (await client.list(f"/api/v1/namespaces/{release.sandboxes}/pods", query)).items
+        own_name = answers.expected(zone, [await client.get(own)])
+        wanted = {**own_name, **answers.expected(zone, pods)}
+        async with running(client, answers.asking(release, f"{name}-asks", server, list(wanted))) as asks:
+            status = await reached(client, asks, "phase")
+    return [answers.judged(release, next(iter(own_name), ""), wanted, status)]
 
 
 async def _inside(client: KubernetesClient, release: Release) -> list[Finding]:
