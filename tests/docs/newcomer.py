@@ -1,15 +1,16 @@
 """The tutorial as a newcomer runs it, block by block in one shell, with the time of each.
 
-    python -m tests.docs.newcomer    # in a checkout; on a machine with nothing but the base system it builds everything
+    python3 -m tests.docs.newcomer    # in a checkout; on a machine with nothing but the base system it builds all
 
-It starts with `make setup` (`--built`: without) and its own `rollbox up`, and stops that at the end. The log goes to
-build/tutorial.log.
+It starts with `make setup` by the system's Python (`--built`: without), goes on with the one that this has made and its
+own `rollbox up`, and stops that at the end. The log goes to build/tutorial.log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.stack import running
 
 PAGE = "docs/tutorial.md"
 LOG = ROOT / "build/tutorial.log"
+OURS = ROOT / ".venv/bin/python"
 
 
 async def timed(name: str, command: list[str], environment: dict[str, str]) -> None:
@@ -53,27 +55,37 @@ def command_of(block: Block) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", script]
 
 
-async def main() -> int:
-    """Run the tutorial; 0 when every step worked."""
+async def set_up() -> None:
+    """What the tutorial begins with."""
     LOG.parent.mkdir(exist_ok=True)
     LOG.unlink(missing_ok=True)
-    began = time.monotonic()
-    found = [
-        one for one in blocks(PAGE) if one.kind in ("shell", "program") and not one.begins.startswith("rollbox up")
-    ]
-    first, *others = found
-    if "--built" not in sys.argv:
-        await timed(first.begins, ["make", "--no-print-directory", "setup"], dict(os.environ))
+    first = next(one for one in blocks(PAGE) if one.kind == "shell")
+    await timed(first.begins, ["make", "--no-print-directory", "setup"], dict(os.environ))
+
+
+async def tutorial() -> None:
+    """Run its steps."""
+    found = [one for one in blocks(PAGE) if one.kind in ("shell", "program")]
     before = time.monotonic()
     async with running() as stack:
         log(f"\n== rollbox up\n-- {time.monotonic() - before:.1f} s")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, **stack.environment(), "PATH": path}
-        for block in others:
-            await timed(f"{block.page}:{block.line} {block.begins}", command_of(block), environment)
-    log(f"\nall commands: {time.monotonic() - began:.0f} s")
-    return 0
+        for block in found[1:]:
+            if not block.begins.startswith("rollbox up"):
+                await timed(f"{block.page}:{block.line} {block.begins}", command_of(block), environment)
+    log(f"\nall commands but those of the set-up: {time.monotonic() - before:.0f} s")
+
+
+def main() -> int:
+    """Run the tutorial; 0 when every step worked."""
+    if "--built" in sys.argv:
+        asyncio.run(tutorial())
+        return 0
+    asyncio.run(set_up())
+    # This program may have been begun by a Python that has none of its packages.
+    return subprocess.run([OURS, "-m", "tests.docs.newcomer", "--built"], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
-    raise SystemExit(asyncio.run(main()))
+    raise SystemExit(main())
