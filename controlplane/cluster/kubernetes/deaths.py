@@ -160,7 +160,8 @@ def _death(pod: Pod, verdict: Verdict) -> Death:
 def _memory(pod: Pod) -> Verdict | None:
     for role, ended in _terminated(pod):
         if ended.get("reason") == "OOMKilled":
-            return "oom_killed", f"the kernel killed the {role} for memory (exit code {ended.get('exitCode')})"
+            killed = f"the kernel killed the {role} (exit code {ended.get('exitCode')})"
+            return "oom_killed", f"it took more memory than its limit: {killed}"
     return None
 
 
