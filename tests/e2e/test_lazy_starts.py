@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @asynccontextmanager
 async def open_place(tmp_path: Path, *more: str) -> AsyncIterator[Place]:
     """One for all tests of a module: an install takes longer than most of them; with further values of the chart."""
-    await _knows_the_registry()
+    await knows_the_registry()
     address = await node_address()
     push, other = free_port(address), free_port(address)
     # Of the release beside which this one is, where there is one.
@@ -113,7 +113,7 @@ async def open_place(tmp_path: Path, *more: str) -> AsyncIterator[Place]:
             yield Place(stack, f"{address}:{other}", tmp_path)
 
 
-async def _knows_the_registry() -> None:
+async def knows_the_registry() -> None:
     """A cluster that another checkout has started may have a snapshotter of that, which knows other registries."""
     own = program("snapshotter", "rollbox-snapshotter")
     for part in ("lazy-mounts", "snapshotter"):

@@ -26,12 +26,12 @@ class Authority:
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self._certificate = made.sign(self._key, hashes.SHA256())
 
-    def write(self, folder: Path, name: str, *, lives: timedelta = timedelta(days=1)) -> Path:
-        """Writes ``ca.crt``, and ``tls.crt`` and ``tls.key`` for a name or an address; returns the folder."""
+    def write(self, folder: Path, name: str, *also: str, lives: timedelta = timedelta(days=1)) -> Path:
+        """Writes ``ca.crt``, and ``tls.crt`` and ``tls.key`` for names or addresses; returns the folder."""
         key = ec.generate_private_key(ec.SECP256R1())
         about = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         made = _builder(about, self._certificate.subject, key, lives)
-        made = made.add_extension(x509.SubjectAlternativeName([_named(name)]), critical=False)
+        made = made.add_extension(x509.SubjectAlternativeName([*map(_named, (name, *also))]), critical=False)
         made = made.add_extension(x509.ExtendedKeyUsage(USAGE), critical=False)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ca.crt").write_bytes(self._certificate.public_bytes(Encoding.PEM))
