@@ -5,7 +5,7 @@ parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
 from controlplane.settings.backends import EngineSettings, KubernetesSettings, NodeAgentSettings
-from controlplane.settings.images import ImageSettings, PushSettings, RegistrySettings
+from controlplane.settings.images import CommitSettings, ImageSettings, PushSettings, RegistrySettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
@@ -16,6 +16,7 @@ __all__ = [
     "EXIT_CONFIG",
     "MAX_SOCKET_PATH_BYTES",
     "PREFIX",
+    "CommitSettings",
     "EngineSettings",
     "ImageSettings",
     "KubernetesSettings",

@@ -17,28 +17,54 @@ RECORDED_BYTES: Final = 64 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """Where agents put images that they make of sandboxes: in the registry, or in the mirror before it.
+
+    Attributes:
+        address: host and port.
+        tokens: the folder of ``tls.key``, which signs a token for each image, and ``tls.crt``, by which that place
+            knows it: agents never see the registry's account.
+        authority_file: the authority of that place's certificate; None: that of the registry's.
+    """
+
+    address: str
+    tokens: Path
+    authority_file: Path | None = None
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: no images are made of sandboxes."""
+        if not read.has("REGISTRY_COMMITS"):
+            read.refuse(
+                ("REGISTRY_COMMITS_CA", "REGISTRY_TOKENS"), "it needs REGISTRY_COMMITS, the address that it is for"
+            )
+            return None
+        return cls(
+            address=read("REGISTRY_COMMITS", rules.registry),
+            tokens=read("REGISTRY_TOKENS", rules.absolute_path),
+            authority_file=read.optional("REGISTRY_COMMITS_CA", rules.file),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PushSettings:
-    """How images that are made of sandboxes are put into the private registry.
+    """The private registry's API, by an account that may push, list and remove.
 
     Attributes:
         address: host and port that takes pushes.
-        account_file: has ``USER:PASSWORD`` of an account that may push; agents never see it.
+        account_file: has ``USER:PASSWORD``.
         authority_file: the authority of the registry's certificate; None: one that systems trust.
-        commits: host and port where agents put images, each with a token: of the registry, or of the mirror before it.
-        tokens: the folder of ``tls.key``, which signs the tokens, and ``tls.crt``, by which that place knows it.
-        commits_authority_file: the authority of that place's certificate; None: that of the registry's.
+        commits: None: no images are made of sandboxes.
     """
 
     address: str
     account_file: Path
     authority_file: Path | None
-    commits: str
-    tokens: Path
-    commits_authority_file: Path | None = None
+    commits: CommitSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
-        """Reads them; None: no images are made of sandboxes."""
+        """Reads them; None: the registry is not asked."""
         if not read.has("REGISTRY_PUSH"):
             read.refuse(
                 ("REGISTRY_ACCOUNT_FILE", "REGISTRY_CA", "REGISTRY_COMMITS", "REGISTRY_COMMITS_CA", "REGISTRY_TOKENS"),
@@ -49,9 +75,7 @@ class PushSettings:
             address=read("REGISTRY_PUSH", rules.registry),
             account_file=read("REGISTRY_ACCOUNT_FILE", rules.file),
             authority_file=read.optional("REGISTRY_CA", rules.file),
-            commits=read("REGISTRY_COMMITS", rules.registry),
-            tokens=read("REGISTRY_TOKENS", rules.absolute_path),
-            commits_authority_file=read.optional("REGISTRY_COMMITS_CA", rules.file),
+            commits=CommitSettings.read(read),
         )
 
 
@@ -94,7 +118,7 @@ class RegistrySettings:
         mirror: host and port of the mirror that copies.
         mirror_name: the name in its certificate.
         tls_folder: ``ca.crt``, ``tls.crt`` and ``tls.key``, by which the mirror knows this control plane.
-        push: None: no images are made of sandboxes.
+        push: None: neither are images made of sandboxes, nor is it asked what it has.
         store: None: somebody else looks after its files.
         recorded_bytes: the most that the recorded copies of an owner may take; 0: no limit. With ``store`` or ``push``.
         past_full: where it is full, nodes pull what all owners may have from where it is.

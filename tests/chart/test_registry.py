@@ -127,9 +127,17 @@ def test_only_what_hashes_the_passwords_sees_them() -> None:
 def test_recorded_copies_have_a_limit_where_something_can_remove_them() -> None:
     external = ("registry.external.host=r.example.com:5000", "registry.external.existingSecret=account")
     limit = "registry.recordedGibibytesPerOwner=2"
-    for more, told in [((), True), (external, False), ((*external, "nodeAgent.enabled=true"), True)]:
-        plane = environment(render(*ON, limit, *more), "rollbox-controlplane")
-        assert plane.get("RECORDED_BYTES") == (str(2 << 30) if told else None), more
+    for more in [(), external, (*external, "nodeAgent.enabled=true")]:
+        manifests = render(*ON, limit, *more)
+        plane = environment(manifests, "rollbox-controlplane")
+        assert plane["RECORDED_BYTES"] == str(2 << 30), more
+        # By what sees its files, else by its API, with the account.
+        assert ("COLLECTOR" in plane, "REGISTRY_PUSH" in plane) == (not more, bool(more)), more
+        pod = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]
+        secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+        assert secrets.get("registry") == ("account" if more else None), more
+        (container,) = pod["containers"]
+        assert ("registry" in {one["name"] for one in container["volumeMounts"]}) == bool(more)
 
 
 def test_the_collector_sees_its_files_and_answers_the_control_plane_alone() -> None:

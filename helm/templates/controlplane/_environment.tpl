@@ -85,17 +85,17 @@
 - {name: ROLLBOX_CONTROLPLANE_COLLECTOR_NAME, value: {{ include "rollbox.registryService" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_BUDGET, value: {{ .Values.registry.budget | default "80%" | quote }}}
 {{- end }}
-{{- if or (include "rollbox.ownRegistry" .) (include "rollbox.commits" .) }}
 {{- $recorded := .Values.registry.recordedGibibytesPerOwner }}
 - {name: ROLLBOX_CONTROLPLANE_RECORDED_BYTES, value: {{ mul (ternary 64 $recorded (kindIs "invalid" $recorded)) 1073741824 | quote }}}
-{{- end }}
-{{- if include "rollbox.commits" . }}
+{{- if include "rollbox.registryAsked" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_PUSH, value: {{ include "rollbox.registryPush" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_ACCOUNT_FILE, value: /etc/rollbox/registry/account}
+{{- if include "rollbox.commits" . }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS, value: {{ include "rollbox.registryCommits" . | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_TOKENS, value: /etc/rollbox/commits}
 {{- if not (include "rollbox.ownRegistry" .) }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS_CA, value: /etc/rollbox/mirror/ca.crt}
+{{- end }}
 {{- end }}
 {{- if or (include "rollbox.ownRegistry" .) .Values.registry.external.ownAuthority }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_CA, value: /etc/rollbox/registry/ca.crt}
@@ -133,8 +133,10 @@
 {{- if include "rollbox.registry" . }}
 - {name: mirror, mountPath: /etc/rollbox/mirror, readOnly: true}
 {{- end }}
-{{- if include "rollbox.commits" . }}
+{{- if include "rollbox.registryAsked" . }}
 - {name: registry, mountPath: /etc/rollbox/registry, readOnly: true}
+{{- end }}
+{{- if include "rollbox.commits" . }}
 - {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
 {{- end }}
 {{- include "rollbox.scalingMounts" . }}
@@ -147,8 +149,10 @@
 {{- if include "rollbox.registry" . }}
 - {name: mirror, secret: {secretName: {{ include "rollbox.name" (list . "mirror") }}-client, defaultMode: 0440}}
 {{- end }}
-{{- if include "rollbox.commits" . }}
+{{- if include "rollbox.registryAsked" . }}
 - {name: registry, secret: {secretName: {{ include "rollbox.registryAccount" . }}, defaultMode: 0440}}
+{{- end }}
+{{- if include "rollbox.commits" . }}
 - {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
 {{- end }}
 {{- include "rollbox.scalingVolumes" . }}

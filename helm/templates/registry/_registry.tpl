@@ -8,6 +8,14 @@
 {{- if and (include "rollbox.registry" .) (not (dig "external" "host" "" .Values.registry)) }}true{{ end }}
 {{- end }}
 
+{{- /*
+Not empty where the control plane asks the registry's API: for what was made of sandboxes, and for recorded copies where no
+collector sees the registry's files.
+*/}}
+{{- define "rollbox.registryAsked" -}}
+{{- if or (include "rollbox.commits" .) (and (include "rollbox.registry" .) (not (include "rollbox.ownRegistry" .))) }}true{{ end }}
+{{- end }}
+
 {{- define "rollbox.registryService" -}}
 {{- printf "%s.%s.svc.%s" (include "rollbox.name" (list . "registry")) .Release.Namespace .Values.clusterDomain }}
 {{- end }}

@@ -76,7 +76,7 @@ async def served(
     by_tls = {"addr": at, "tls": {"certificate": str(tls / "tls.crt"), "key": str(tls / "tls.key")}}
     with registry_server(tmp_path, at, http=by_tls, auth=auth, **more):
         async with aiohttp.ClientSession(connector=trusted) as http:
-            push = PushSettings(address, tmp_path / "account", tls / "ca.crt", address, tls)
+            push = PushSettings(address, tmp_path / "account", tls / "ca.crt")
             yield Registry(address, http, push, shown)
 
 
@@ -324,7 +324,7 @@ async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, t
     # The callers of the API read it, so the account is not in it.
     for secret in ("Authorization", "wrong", aiohttp.encode_basic_auth("user", "wrong")):
         assert secret not in refused.value.detail
-    away = PushSettings("localhost:1", tmp_path / "account", None, "localhost:1", tmp_path)
+    away = PushSettings("localhost:1", tmp_path / "account", None)
     with pytest.raises(Problem) as failed:
         await KeptImages(PrivateRegistry(HOST), away).list(f"{HOST}/commits/alice")
     assert failed.value.code == "upstream_timeout"

@@ -16,7 +16,7 @@ from controlplane.cluster.kubernetes.refusals import Refusal, Refused
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Code, Problem
 from controlplane.images import PrivateRegistry
-from controlplane.settings import PushSettings
+from controlplane.settings import CommitSettings, PushSettings
 from controlplane.wire import node_pb2
 from tests.support.authority import Authority
 
@@ -58,7 +58,8 @@ def push(tmp_path: Path) -> PushSettings:
     (tmp_path / "account").write_text("push:pass:word\n")
     (tmp_path / "ca.crt").write_text("PEM")
     keys = Authority().write(tmp_path / "keys", "commits")
-    return PushSettings("127.0.0.1:5444", tmp_path / "account", tmp_path / "ca.crt", "127.0.0.1:5445", keys)
+    place = CommitSettings("127.0.0.1:5445", keys)
+    return PushSettings("127.0.0.1:5444", tmp_path / "account", tmp_path / "ca.crt", place)
 
 
 @pytest.fixture
@@ -68,7 +69,8 @@ def agents() -> Agents:
 
 def commits(api: Api, agents: Agents, push: PushSettings) -> NodeCommits:
     registry = PrivateRegistry("127.0.0.1:5443")
-    return NodeCommits(cast("KubernetesClient", api), cast("NodeAgents", agents), registry, push)
+    assert push.commits is not None
+    return NodeCommits(cast("KubernetesClient", api), cast("NodeAgents", agents), registry, push, push.commits)
 
 
 @pytest.mark.parametrize("base", ["mirror/docker.io/library/python", "estargz/r/python", "commits/alice/first"])
@@ -95,7 +97,8 @@ async def test_the_place_of_commits_may_have_an_authority_of_its_own(
     (tmp_path / "commits.crt").write_text("OWN PEM")
     api = Api(f"127.0.0.1:5443/mirror/p@{DIGEST}")
     for other in (push, replace(push, authority_file=None)):
-        there = replace(other, commits_authority_file=tmp_path / "commits.crt")
+        place = CommitSettings("127.0.0.1:5445", tmp_path / "keys", tmp_path / "commits.crt")
+        there = replace(other, commits=place)
         await commits(api, agents, there).commit(POD, "n1", TARGET, 1)
         assert agents.asked[-1][1].registry.authority == "OWN PEM"
     await commits(api, agents, replace(push, authority_file=None)).commit(POD, "n1", TARGET, 1)

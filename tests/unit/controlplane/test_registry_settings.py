@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.settings import SettingError, Settings
+from controlplane.settings import CommitSettings, SettingError, Settings
 
 PREFIX = "ROLLBOX_CONTROLPLANE_"
 
@@ -102,11 +102,17 @@ def test_what_commits_need_is_read_together(environ: dict[str, str], tmp_path: P
     registry = Settings.from_environment(named).images.registry
     assert registry is not None
     assert registry.push is not None
-    assert (registry.push.commits, registry.push.tokens) == ("mirror.example.com:5445", tmp_path)
-    assert (registry.push.authority_file, registry.push.commits_authority_file) == (None, tmp_path / "ca.crt")
+    assert registry.push.authority_file is None
+    assert registry.push.commits == CommitSettings("mirror.example.com:5445", tmp_path, tmp_path / "ca.crt")
     # Without a place that takes tokens agents would need the account.
     for name in ("REGISTRY_COMMITS", "REGISTRY_TOKENS"):
         with pytest.raises(SettingError, match=name):
             Settings.from_environment({key: value for key, value in named.items() if key != f"{PREFIX}{name}"})
+    # Where nobody makes images of sandboxes, the registry is asked all the same: recorded copies have a limit there.
+    asked = {name: one for name, one in named.items() if "COMMITS" not in name and "TOKENS" not in name}
+    registry = Settings.from_environment(asked).images.registry
+    assert registry is not None
+    assert registry.push is not None
+    assert (registry.push.commits, registry.recorded_bytes) == (None, 64 << 30)
     with pytest.raises(SettingError, match="it needs REGISTRY_PUSH"):
         Settings.from_environment({**environ, f"{PREFIX}REGISTRY_COMMITS_CA": str(tmp_path / "ca.crt")})

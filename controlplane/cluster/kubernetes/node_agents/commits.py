@@ -16,7 +16,7 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, Reference, parse
-from controlplane.settings import PushSettings
+from controlplane.settings import CommitSettings, PushSettings
 from controlplane.wire import node_pb2
 
 # A sandbox that stands still for a minute is taken for one that hangs.
@@ -32,19 +32,26 @@ class NodeCommits:
         client: reads what a sandbox was started from.
         agents: of the nodes.
         registry: the private registry, by the name that images have.
-        push: the address and the account with which images are put into it.
+        push: the address and the account with which what was made is listed and removed.
+        commits: where agents put what they make.
 
     Attributes:
         kept: what was made.
     """
 
     def __init__(
-        self, client: KubernetesClient, agents: NodeAgents, registry: PrivateRegistry, push: PushSettings
+        self,
+        client: KubernetesClient,
+        agents: NodeAgents,
+        registry: PrivateRegistry,
+        push: PushSettings,
+        commits: CommitSettings,
     ) -> None:
         self._client = client
         self._agents = agents
         self._registry = registry
-        self._push = push
+        self._commits = commits
+        self._authority_file = commits.authority_file or push.authority_file
         self.kept = KeptImages(registry, push)
 
     @property
@@ -70,7 +77,7 @@ class NodeCommits:
         request = node_pb2.CommitRequest(
             sandbox_id=sandbox_id,
             container=TARGET,
-            registry=await _registry(self._push, base.repository, reference.repository),
+            registry=await self._place_of(base.repository, reference.repository),
             base=f"{base.repository}@{base.digest}",
             target=f"{reference.repository}:{reference.tag}",
             max_bytes=max_bytes,
@@ -103,6 +110,23 @@ class NodeCommits:
             raise Problem("unsupported", detail, value="a sandbox that was created since there is a private registry")
         return reference
 
+    async def _place_of(self, base: str, target: str) -> node_pb2.Registry:
+        """The registry for one call: agents keep no credentials, and resolve no names.
+
+        Never its account: a node that has it could put its own content in the place of every image.
+        """
+        # Read each time: the Secrets may have been renewed.
+        trusted, place = self._authority_file, self._commits
+        authority = await asyncio.to_thread(trusted.read_text) if trusted else ""
+        rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
+        token = await asyncio.to_thread(minted, place.tokens, rights)
+        return node_pb2.Registry(
+            address=place.address,
+            credentials=node_pb2.Credentials(identity_token=token),
+            authority=authority,
+            connect=await _resolved(place.address),
+        )
+
 
 @contextmanager
 def _understood(node: str) -> Iterator[None]:
@@ -117,24 +141,6 @@ def _understood(node: str) -> Iterator[None]:
             "different versions while an upgrade is under way: try again once it is over"
         )
         raise Problem("upstream_timeout", detail, retry_after_ms=RETRY_MS, node=node) from problem
-
-
-async def _registry(push: PushSettings, base: str, target: str) -> node_pb2.Registry:
-    """The registry for one call: agents keep no credentials, and resolve no names.
-
-    Never its account: a node that has it could put its own content in the place of every image.
-    """
-    # Read each time: the Secrets may have been renewed.
-    trusted = push.commits_authority_file or push.authority_file
-    authority = await asyncio.to_thread(trusted.read_text) if trusted else ""
-    rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
-    token = await asyncio.to_thread(minted, push.tokens, rights)
-    return node_pb2.Registry(
-        address=push.commits,
-        credentials=node_pb2.Credentials(identity_token=token),
-        authority=authority,
-        connect=await _resolved(push.commits),
-    )
 
 
 async def _resolved(address: str) -> str:

@@ -45,7 +45,7 @@ async def node_parts(
     Args:
         client: of the cluster.
         settings: None: there are no agents, so that nothing is offered.
-        registry: the private registry; None, or one that takes no pushes: no images are made of sandboxes.
+        registry: the private registry; None, or one that takes no commits: no images are made of sandboxes.
         namespace: that of the pull secrets.
         pull_secrets: those that all sandboxes have.
         lazily: nodes mount images lazily, and are asked whether they do.
@@ -63,8 +63,8 @@ async def node_parts(
 
     async with NodeAgents.open(client, settings) as agents:
         commits = None
-        if registry is not None and registry.push is not None:
-            commits = NodeCommits(client, agents, PrivateRegistry(registry.host), registry.push)
+        if registry is not None and (push := registry.push) is not None and push.commits is not None:
+            commits = NodeCommits(client, agents, PrivateRegistry(registry.host), push, push.commits)
         lazy = LazyNodes()
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(lazy.follow(agents), name="lazy pulling of nodes") if lazily else None
