@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -81,4 +82,58 @@ async def test_pages_fit_a_phone_and_ask_nobody_else(address: str) -> None:
                 picture = PICTURES / f"{name.replace('/', '-')}-{width}.png"
                 await asyncio.to_thread(Path.write_bytes, picture, await page.screenshot())
             await page.close()
+    assert wrong == []
+
+
+# How often lighter one colour is than the other, as WCAG reckons it; of the first visible element of each kind.
+CONTRASTS = """
+(kinds) => {
+  const light = (colour) => {
+    const share = colour.map((one) => one / 255);
+    const [r, g, b] = share.map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const over = (below, above) => {
+    canvas.fillStyle = below; canvas.fillRect(0, 0, 1, 1);
+    canvas.fillStyle = above; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const ground = getComputedStyle(document.body).backgroundColor;
+  const told = { ground: light(over(ground, ground)) };
+  for (const [kind, property] of Object.entries(kinds)) {
+    const one = document.querySelector(`article ${kind}`);
+    if (!one) continue;
+    const both = [light(over(ground, getComputedStyle(one)[property])), told.ground];
+    told[kind] = (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
+  }
+  return told;
+}
+"""
+# What is read, and what only has to stand out: WCAG's bounds for text and for graphics.
+READ, SEEN = 4.5, 3.0
+KINDS = {"p": "color", "h1": "color", "h2": "color", "p a": "color", "td": "color", ".plot text": "fill"}
+KINDS |= {".sequence text": "fill", ".plot .bar": "fill", ".sequence .head": "stroke"}
+
+
+@pytest.mark.skipif(why_no_chromium() is not None, reason=str(why_no_chromium()))
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+async def test_pages_are_legible_in_the_dark_too(address: str, scheme: Literal["dark", "light"]) -> None:
+    wrong: list[str] = []
+    async with chromium() as browser:
+        context = await browser.new_context(viewport={"width": 390, "height": 900}, color_scheme=scheme)
+        page = await context.new_page()
+        for name in ("index", "how/create", "figures", "inside/replicas"):
+            await page.goto(f"{address}/{name}.html", wait_until="networkidle")
+            told = await page.evaluate(CONTRASTS, KINDS)
+            if (told.pop("ground") < 0.1) is not (scheme == "dark"):
+                wrong.append(f"{name} is not {scheme}")
+            wrong += [
+                f"{name}: {kind} is {found:.1f} from the ground"
+                for kind, found in told.items()
+                if found < (READ if KINDS[kind] == "color" or kind.endswith("text") else SEEN)
+            ]
+            picture = PICTURES / f"{name.replace('/', '-')}-{scheme}.png"
+            await asyncio.to_thread(Path.write_bytes, picture, await page.screenshot())
+        await context.close()
     assert wrong == []
