@@ -6,6 +6,7 @@ import posixpath
 import re
 import subprocess
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -51,6 +52,26 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
         if not path.exists() or (anchor and whole and not generated and anchor[1:] not in anchors(whole)):
             wrong.append(target + anchor)
     assert wrong == []
+
+
+def test_links_to_elsewhere_are_listed_and_encrypted() -> None:
+    found = {
+        target
+        for page in {*ROOT_PAGES, *pages()}
+        for _, target, _, _ in LINK.findall(FENCE.sub("", (ROOT / page).read_text()))
+        if ":" in target
+    }
+    listed = (ROOT / "docs/blocks.md").read_text()
+    for target in found:
+        parts = urlsplit(target)
+        assert (parts.scheme, bool(re.fullmatch(r"[a-z0-9.-]+\.[a-z]+", parts.netloc))) == ("https", True), target
+        assert target in listed
+
+
+def test_every_example_that_is_a_program_says_what_runs_it() -> None:
+    programs = {one.stem for one in (ROOT / "sdk/examples").glob("*.py") if "__main__" in one.read_text()}
+    rows = re.findall(r"^\| ([a-z, ]+) \| `(?:make |tests/)", (ROOT / "docs/blocks.md").read_text(), re.MULTILINE)
+    assert programs <= set(re.findall(r"[a-z]+", " ".join(rows)))
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
