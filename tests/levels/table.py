@@ -212,8 +212,8 @@ LEVELS = (
     Level(
         "alerts-cluster",
         (Plain(_python("-m", "tests.observability.firing")),),
-        budget_s=900,
-        fresh_s=2400,
+        budget_s=1800,
+        fresh_s=3300,
         why_not=lambda: why_no_prometheus() or _why_no_own_cluster(),
         setup=(_make("cluster"), ("images/build.sh",)),
         teardown=((*CLUSTER, "down"),),

@@ -47,6 +47,7 @@ class NodeProvider(provider_pb2_grpc.NodeProviderServicer):
         self._free = asyncio.Lock()
         self.stock = 1_000
         self.hangs = False
+        self.broken = False
 
     async def GetGroup(self, request: Any, context: Any) -> provider_pb2.GetGroupReply:  # noqa: N802
         """See the contract."""
@@ -79,6 +80,8 @@ class NodeProvider(provider_pb2_grpc.NodeProviderServicer):
     async def _group(self, name: str, context: Any, version: str | None = None) -> Group:
         if self.hangs:
             await asyncio.Event().wait()
+        if self.broken:
+            await context.abort(grpc.StatusCode.INTERNAL, "its cloud answers with errors")
         group = self.groups.get(name)
         if group is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no group {name}")

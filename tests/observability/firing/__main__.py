@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.observability.firing.faults import FAULTS, Fault
+from tests.observability.firing.fault import Fault
+from tests.observability.firing.faults import FAULTS
 from tests.observability.firing.hasty import FACTOR
 from tests.observability.firing.site import Site, opened
 from tests.support.installed import ROOT

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+import shlex
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from rollbox import Client, Sandbox
 from rollbox.errors import SandboxError
 from tests.cluster import processes
 from tests.e2e.test_room import filled, open_node
+from tests.observability.firing import node_faults
+from tests.observability.firing.fault import SMALL, Fault, beside
 from tests.observability.firing.site import Site, standing_still
 from tests.support.faults import node_part
 from tests.support.images import IMAGE
 from tests.support.installed import kubectl
 from tests.support.waiting import until
 
-SMALL: dict[str, Any] = {"cpu": (0.001, 1), "memory": ("32Mi", "128Mi"), "lease": None}
 # Of what has to find room: with its sidecar and its runtime it requests 110 millicores.
 LARGER: dict[str, Any] = {**SMALL, "cpu": (0.1, 1)}
 LEFT_MILLICORES = 60
@@ -28,40 +30,6 @@ POOL = "dry"
 KUBELET_STILL_S = 12.0
 GATEWAY_STILL_S, GATEWAY_RUNS_S = 2.5, 0.5
 REDIS_STILL_S, REDIS_RUNS_S = 0.8, 1.0
-
-Injected = AbstractAsyncContextManager[None]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One fault.
-
-    Attributes:
-        words: what is done, for the table.
-        alerts: those that it must fire.
-        inject: while its block runs, the fault is there.
-    """
-
-    words: str
-    alerts: tuple[str, ...]
-    inject: Callable[[Site], Injected]
-
-
-@asynccontextmanager
-async def _beside(going_on: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Something that is done again and again while the block runs; its last round is not cut off."""
-    over = asyncio.Event()
-
-    async def rounds() -> None:
-        while not over.is_set():
-            await going_on()
-
-    task = asyncio.create_task(rounds())
-    try:
-        yield
-    finally:
-        over.set()
-        await task
 
 
 async def _short(client: Client, stays_s: float = 0.0) -> None:
@@ -81,7 +49,7 @@ async def quota_full(site: Site) -> AsyncIterator[None]:
             await site.client.create(IMAGE, **SMALL, start_timeout=2.0)
 
     try:
-        async with await site.client.create(IMAGE, **SMALL), _beside(in_vain):
+        async with await site.client.create(IMAGE, **SMALL), beside(in_vain):
             yield
     finally:
         await site.client.remove_quota(site.stack.owner)
@@ -126,7 +94,7 @@ async def kubelet_slow(site: Site) -> AsyncIterator[None]:
             await asyncio.sleep(KUBELET_STILL_S)
         await starts
 
-    async with _beside(slow_start):
+    async with beside(slow_start):
         yield
 
 
@@ -141,7 +109,7 @@ async def gateway_slow(site: Site) -> AsyncIterator[None]:
             await asyncio.sleep(GATEWAY_STILL_S)
         await asyncio.sleep(GATEWAY_RUNS_S)
 
-    async with Client(plane, site.stack.api_key) as past_it, _beside(still), _beside(lambda: _short(past_it)):
+    async with Client(plane, site.stack.api_key) as past_it, beside(still), beside(lambda: _short(past_it)):
         yield
 
 
@@ -150,7 +118,7 @@ async def dns_gone(site: Site) -> AsyncIterator[None]:
     """The DNS of sandboxes has no pod, while sandboxes start."""
     await site.scale("dns", 0)
     try:
-        async with _beside(lambda: _short(site.client, 8.0)):
+        async with beside(lambda: _short(site.client, 8.0)):
             yield
     finally:
         await site.scale("dns", 1)
@@ -186,7 +154,7 @@ async def redis_slow(site: Site) -> AsyncIterator[None]:
             await asyncio.sleep(REDIS_STILL_S)
         await asyncio.sleep(REDIS_RUNS_S)
 
-    async with _beside(still), _beside(lambda: _short(site.client)):
+    async with beside(still), beside(lambda: _short(site.client)):
         yield
 
 
@@ -212,7 +180,51 @@ async def pods_deleted(site: Site) -> AsyncIterator[None]:
         with contextlib.suppress(SandboxError):
             await site.client.create(IMAGE, **SMALL, ttl=3)
 
-    async with _beside(lost):
+    async with beside(lost):
+        yield
+
+
+@asynccontextmanager
+async def provider_broken(site: Site) -> AsyncIterator[None]:
+    """What gives the scaler its nodes answers with errors."""
+    site.nodes.broken = True
+    try:
+        yield
+    finally:
+        site.nodes.broken = False
+
+
+async def _in_redis(site: Site, *words: str) -> None:
+    """A command to the release's Redis, on keys that begin as the store's do: ``KEY`` stands for that beginning."""
+    (pod,) = await site.stack.pods("redis")
+    prefix = f"{{rollbox:{site.stack.release}}}:"
+    command = " ".join(shlex.quote(one.replace("KEY", prefix, 1)) for one in words)
+    shell = f'redis-cli ${{REDIS_PASSWORD:+-a "$REDIS_PASSWORD"}} --no-auth-warning {command}'
+    await kubectl("exec", "-n", site.stack.namespace, pod, "--", "sh", "-c", shell)
+
+
+@asynccontextmanager
+async def sweep_taken(site: Site) -> AsyncIterator[None]:
+    """Two replicas of the control plane answer, and a stranger in Redis has the role of the sweep."""
+    await site.scale("controlplane", 2)
+    until_ms = str(int((time.time() + HELD_S) * 1000))
+    try:
+        await _in_redis(site, "HSET", "KEYlease:sweep", "holder", "stranger", "until", until_ms)
+        yield
+    finally:
+        await _in_redis(site, "DEL", "KEYlease:sweep")
+        await site.scale("controlplane", 1)
+
+
+@asynccontextmanager
+async def use_changed(site: Site) -> AsyncIterator[None]:
+    """Somebody changes in Redis what all owners use, which the next count over the records finds."""
+
+    async def change() -> None:
+        await _in_redis(site, "HINCRBY", "KEYused:", "cpu_millicores", "1000")
+        await asyncio.sleep(5)
+
+    async with beside(change):
         yield
 
 
@@ -253,5 +265,38 @@ FAULTS: dict[str, Fault] = {
         "pods of sandboxes are deleted with kubectl, and other sandboxes pass their `ttl`",
         ("RollboxMaskedSamples", "RollboxInfraFaults"),
         pods_deleted,
+    ),
+    "provider_broken": Fault(
+        "the node pool's provider answers with errors", ("RollboxNodeProviderFailing",), provider_broken
+    ),
+    "mirror_still": Fault(
+        "the mirror stands still (SIGSTOP) while sandboxes of images that it has not copied start",
+        ("RollboxCopiesFailing",),
+        node_faults.mirror_still,
+    ),
+    "sweep_taken": Fault(
+        "the control plane has two replicas, and the lease of the sweep in Redis is somebody else's",
+        ("RollboxSweepVacant",),
+        sweep_taken,
+    ),
+    "use_changed": Fault("the use of all owners is changed in Redis by hand", ("RollboxQuotaMiscounted",), use_changed),
+    "shell_broken": Fault(
+        "sandboxes of new images start whose shell ends with an error, so that no converted copy passes its trial",
+        ("RollboxConversionsFailing",),
+        node_faults.shell_broken,
+    ),
+    "agent_still": Fault(
+        "the node's agent stands still (SIGSTOP) while sandboxes are committed",
+        ("RollboxCommitsFailing",),
+        node_faults.agent_still,
+    ),
+    "containerd_still": Fault(
+        "the node's containerd stands still (SIGSTOP)", ("RollboxNodeTroubles",), node_faults.containerd_still
+    ),
+    "kernel_still": Fault(
+        "a sandbox is deleted whose gVisor kernel stands still (SIGSTOP), and so does the node's agent, "
+        "which would end it",
+        ("RollboxSandboxesNotStopped",),
+        node_faults.kernel_still,
     ),
 }

@@ -14,7 +14,7 @@ import yaml
 
 from rollbox import Client
 from tests.cluster.layout import LAZY_RELEASE
-from tests.e2e.test_lazy_starts import AGENT, open_place
+from tests.e2e.test_lazy_starts import AGENT, Place, open_place
 from tests.observability.firing.hasty import hasty
 from tests.observability.live.scraping import Prometheus, scraping
 from tests.support.authority import Authority
@@ -32,8 +32,14 @@ NODES = "remote"
 
 @dataclass(frozen=True)
 class Site:
-    """The release, what scrapes it, and a client of it."""
+    """The release, what scrapes it, and a client of it.
 
+    Attributes:
+        place: the release with the registry from which its mirror copies.
+        stack: the release.
+    """
+
+    place: Place
     stack: Installed
     prometheus: Prometheus
     client: Client
@@ -107,7 +113,7 @@ async def opened(folder: Path) -> AsyncIterator[Site]:
         Client(place.stack.url, place.stack.api_key) as client,
     ):
         await until(lambda: _all_answer(prometheus), 120)
-        yield Site(place.stack, prometheus, client, nodes)
+        yield Site(place, place.stack, prometheus, client, nodes)
 
 
 async def _machine(group: str, name: str) -> str:
