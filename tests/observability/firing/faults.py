@@ -274,6 +274,11 @@ FAULTS: dict[str, Fault] = {
         ("RollboxCopiesFailing",),
         node_faults.mirror_still,
     ),
+    "registry_small": Fault(
+        "the private registry's budget is set to less than the image of a sandbox that runs",
+        ("RollboxImageStoreNearlyFull",),
+        node_faults.registry_small,
+    ),
     "sweep_taken": Fault(
         "the control plane has two replicas, and the lease of the sweep in Redis is somebody else's",
         ("RollboxSweepVacant",),

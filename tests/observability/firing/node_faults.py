@@ -99,3 +99,15 @@ def _without_a_shell(place: Place) -> str:
     files = {"bin/busybox": Path("/bin/busybox"), "bin/sh": script, "srv/salt": salt}
     images.push(name, files, ["/bin/busybox"], {"bin/true": "busybox"})
     return name.replace(REGISTRY, place.upstream)
+
+
+@asynccontextmanager
+async def registry_small(site: Site) -> AsyncIterator[None]:
+    """The private registry may take less than the image of a sandbox that runs, which stays."""
+    copied = await asyncio.to_thread(image, site.place)
+    async with await site.client.create(copied, **SMALL):
+        await site.stack.upgrade("registry.budget=1Mi")
+        try:
+            yield
+        finally:
+            await site.stack.upgrade("registry.budget=80%")
