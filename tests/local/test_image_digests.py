@@ -9,9 +9,8 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import SandboxError
-from tests.support.containers import engine
+from tests.support.containers import engine, remove_image
 from tests.support.images import IMAGE
-from tests.support.waiting import until
 
 GROUP = "rollbox.group"
 
@@ -25,25 +24,10 @@ async def name() -> AsyncIterator[str]:
         yield found
     finally:
         for image in BUILT.pop(found):
-            await removed(image)
+            await remove_image(image)
 
 
 BUILT: dict[str, set[str]] = {}
-
-
-async def removed(image: str) -> None:
-    """Removes an image; a delete of the sandboxes that have it does not wait for their containers."""
-
-    async def gone() -> bool:
-        try:
-            await engine("rmi", image)
-        except RuntimeError as error:
-            if "in use" not in str(error) and "using image" not in str(error):
-                raise
-            return False
-        return True
-
-    await until(gone)
 
 
 async def build(name: str, mark: str) -> None:

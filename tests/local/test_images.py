@@ -13,9 +13,8 @@ import pytest
 from controlplane.embedded.binaries import required
 from rollbox import Client
 from rollbox.errors import InvalidArgument
-from tests.support.containers import engine
+from tests.support.containers import engine, remove_image
 from tests.support.images import IMAGE
-from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -29,7 +28,7 @@ async def bare_image(folder: Path, *changes: str) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        await _removed(name)
+        await remove_image(name)
 
 
 @asynccontextmanager
@@ -44,22 +43,7 @@ async def derived_image(*changes: str) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        await _removed(name)
-
-
-async def _removed(image: str) -> None:
-    """Removes an image; a delete of the sandboxes that have it does not wait for their containers."""
-
-    async def gone() -> bool:
-        try:
-            await engine("rmi", image)
-        except RuntimeError as error:
-            if "is in use" not in str(error):
-                raise
-            return False
-        return True
-
-    await until(gone)
+        await remove_image(name)
 
 
 def _options(changes: tuple[str, ...]) -> list[str]:

@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+from tests.support.waiting import until
+
 
 def engine_command() -> str:
     """The engine's own command line, of the engine that `rollbox up` would choose."""
@@ -28,6 +30,29 @@ async def engine(*arguments: str) -> str:
     if process.returncode != 0:
         raise RuntimeError(f"{engine_command()} {' '.join(arguments)}: {err.decode().strip()}")
     return out.decode()
+
+
+# What Podman and Docker say of an image that a container has.
+_IN_USE = ("in use", "using image", "using its referenced image", "being used by")
+
+
+async def remove_image(image: str) -> None:
+    """Removes an image; a delete of the sandboxes that have it does not wait for their containers.
+
+    Raises:
+        RuntimeError: it failed for anything else; the message is what the engine said.
+    """
+
+    async def gone() -> bool:
+        try:
+            await engine("rmi", image)
+        except RuntimeError as error:
+            if not any(words in str(error) for words in _IN_USE):
+                raise
+            return False
+        return True
+
+    await until(gone)
 
 
 async def left_containers() -> list[str]:
