@@ -80,6 +80,7 @@ _TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "error-index": index,
     "alerts": alerts,
     "blocks": blocks.listing,
+    "links": blocks.links,
     "headlines": pictures.headlines,
     "http-api": http_api.page,
     "chart-values": values.page,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from docs.site.sources import FENCE, LINK
+
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "CONTRIBUTING.md", "sdk/README.md", "docs/**/*.md")
 RULES: Final = Path(__file__).with_name("blocks.toml")
@@ -98,6 +100,21 @@ def listing() -> str:
     head = ["| where | what | begins |", "|---|---|---|"]
     more = ["| where | what | begins | why not |", "|---|---|---|---|"]
     return "\n".join([f"## Run ({len(ran)})", "", *head, *ran, "", f"## Not run ({len(left)})", "", *more, *left, ""])
+
+
+def elsewhere() -> dict[str, list[str]]:
+    """The links to other sites, each with the pages that have it."""
+    found: dict[str, list[str]] = {}
+    for page in pages():
+        for _, target, anchor, _ in LINK.findall(FENCE.sub("", (ROOT / page).read_text())):
+            if ":" in target:
+                found.setdefault(target + anchor, []).append(page)
+    return found
+
+
+def links() -> str:
+    """The list of them, for the site."""
+    return "\n".join(f"- <{target}> ({', '.join(where)})" for target, where in sorted(elsewhere().items()))
 
 
 if __name__ == "__main__":
