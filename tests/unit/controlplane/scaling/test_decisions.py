@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -79,6 +80,25 @@ def test_what_is_needed_again_is_opened_before_another_is_asked_for() -> None:
     world.create(BIG, 2)
     (name,) = world.machines
     assert turns(world, 1) == [f"opens {name}: it is needed again"]
+
+
+@pytest.mark.parametrize("by_ms", [6 * 3_600_000, -6 * 3_600_000])
+def test_a_turn_whose_time_jumps_takes_no_node_in_use_and_goes_on_in_the_new_time(by_ms: int) -> None:
+    world = Played([pool()])
+    world.create(BIG, 8)
+    turns(world, 25)
+    world.now_ms += by_ms
+    assert turns(world, LONG) == [], "all of its nodes are in use"
+    world.end(8)
+    turns(world, 2)
+    world.now_ms += by_ms
+    turns(world, 5 * LONG)
+    assert not world.machines
+    world.create(BIG, 8)
+    world.now_ms -= by_ms
+    assert turns(world, 1) == ["asks for 4 nodes: 4 more for 8 that wait"]
+    turns(world, 25)
+    assert all(one.node for one in world.boxes.values())
 
 
 def test_nodes_that_do_not_come_are_given_up_and_another_pool_is_asked() -> None:

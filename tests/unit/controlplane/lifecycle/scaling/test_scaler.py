@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from controlplane.capacity import Room
+from controlplane.clock import Clock, SystemClock
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.scaling import read_report
@@ -15,7 +18,7 @@ from controlplane.scaling import NodePool, ScalingOptions
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_node_pools import FakeNodePools
 from tests.support.shared_store import SharedMemory
-from tests.support.virtual_time import VirtualClock
+from tests.support.virtual_time import EPOCH_MS, VirtualClock
 from tests.support.world import OWNER, World, world
 
 GIB = 1 << 30
@@ -33,12 +36,14 @@ def scaled(*pools: NodePool, dry_run: bool = False, headroom: int = 0) -> Option
 
 
 @asynccontextmanager
-async def plane(options: Options, **provider: object) -> AsyncIterator[tuple[World, FakeNodePools]]:
+async def plane(
+    options: Options, clock: Clock | None = None, **provider: object
+) -> AsyncIterator[tuple[World, FakeNodePools]]:
     room = Room()
     room.replace(())
     cluster = FakeCluster(room=room)
     pools = FakeNodePools(cluster, **provider)  # type: ignore[arg-type]
-    async with world(cluster, options=options, node_pools=pools) as made:
+    async with world(cluster, options=options, clock=clock, node_pools=pools) as made:
         yield made, pools
 
 
@@ -59,6 +64,43 @@ async def test_a_herd_brings_its_nodes_and_they_go_when_it_is_over() -> None:
         assert not pools.machines
         assert sum(call.startswith("cordon") for call in pools.calls) == 3
         assert 'rollbox_scaler_steps_total{node_pool="a",step="remove"} 3.0' in (await metrics(made))
+
+
+class Watch:
+    """A machine's wall clock that somebody sets, beside the loop's time, which nobody can."""
+
+    def __init__(self) -> None:
+        self.set_by_s = 0
+
+    def clock(self) -> SystemClock:
+        return SystemClock(lambda: EPOCH_MS * 1_000_000 + self.steady_ns() + self.set_by_s * 10**9, self.steady_ns)
+
+    def steady_ns(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+
+@pytest.mark.parametrize("set_by_s", [6 * 3600, -6 * 3600])
+async def test_a_machine_whose_clock_is_set_gives_up_no_node_and_removes_none_early(set_by_s: int) -> None:
+    watch = Watch()
+    async with plane(scaled(), clock=watch.clock()) as (made, pools):
+        herd = [asyncio.create_task(made.create(OWNER, SPEC)) for _ in range(6)]
+        await asyncio.sleep(10)
+        watch.set_by_s = set_by_s
+        await asyncio.sleep(20)
+        told = (await made.api("GET", "/v1/capacity")).json["scaling"]
+        assert (pools.calls, told["node_pools"][0]["paused_until_ms"]) == (["a 3"], None)
+        created = await asyncio.gather(*herd)
+        watch.set_by_s = 0
+        await asyncio.sleep(300)
+        assert pools.calls == ["a 3"], "all of its nodes are in use"
+        for one in created:
+            assert (await made.api("DELETE", f"/v1/sandboxes/{one.sandbox.id}")).status < 300
+        await asyncio.sleep(10)
+        watch.set_by_s = set_by_s
+        await asyncio.sleep(40)
+        assert pools.calls == ["a 3"], "nothing has needed them for less than a minute"
+        await asyncio.sleep(600)
+        assert not pools.machines
 
 
 async def metrics(made: World) -> str:
