@@ -150,8 +150,10 @@ class Sandboxes:
             Problem: the store does not answer.
         """
         core, cluster = self._core, self._deps.cluster
+        # One that is over before the store has answered is this replica's all the same, and waits nowhere.
+        here = set(core.starts.tasks)
         waiting = await without_node(core.store, cluster, self._deps.clock.now_ms())
-        here = core.starts.tasks.keys()
+        here.update(core.starts.tasks)
         return capacity(cluster, core.starter, waiting, here=here, pending_pods=self._options.pending_pods)
 
     def filled(self, spec: SandboxSpec) -> tuple[SandboxSpec, str]:

@@ -1,10 +1,14 @@
 """What operators see of the room on the nodes."""
 
 import asyncio
+from collections.abc import Collection, Mapping
+
+import pytest
 
 from controlplane.capacity import NodeRoom, Room
+from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.model import SandboxSpec
+from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import MIB, Range
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster
@@ -74,6 +78,29 @@ async def test_what_waits_is_told_by_every_replica() -> None:
         await small
         for one in waiting:
             one.cancel()
+
+
+async def test_a_start_that_is_over_while_the_store_is_asked_does_not_wait_elsewhere() -> None:
+    room, store = Room(), SharedMemory(VirtualClock()).view("a")
+    room.set_node(NodeRoom("a", (100, 2 * GIB, GIB, 0, 10)))
+    room.replace(())
+    find = store.find
+    async with world(FakeCluster(room=room), options=Options(starts_in_flight=8), store=store) as plane:
+        waiting = asyncio.create_task(plane.create("bob", LARGE))
+        await asyncio.sleep(1)
+        assert (await plane.api("GET", "/v1/capacity")).json["waiting_in_all"] == 1
+
+        async def overtaken(owner: str | None, labels: Mapping[str, str], states: Collection[State]) -> list[Sandbox]:
+            found = await find(owner, labels, states)
+            for one in found:
+                await plane.service.delete("bob", one.id)
+            with pytest.raises(Problem):
+                await waiting
+            return [*found]
+
+        store.find = overtaken  # type: ignore[assignment, method-assign]
+        assert (await plane.api("GET", "/v1/capacity")).json["waiting_in_all"] == 0
+        store.find = find  # type: ignore[method-assign]
 
 
 async def test_others_may_not_see_it_and_an_engine_knows_nothing() -> None:
