@@ -29,6 +29,7 @@ Code = Literal[
     "pids_exhausted",
     "no_space",
     "port_unreachable",
+    "egress_unreachable",
     "exec_deadline",
     "exec_failed",
     "exec_cancelled",
@@ -283,6 +284,15 @@ TABLE: dict[Code, Entry] = {
         mask_sample=False,
         title="Nothing answers on that port of the sandbox.",
         hint="Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`.",
+    ),
+    "egress_unreachable": Entry(
+        http=502,
+        grpc="UNAVAILABLE",
+        fault="workload",
+        retry="later",
+        mask_sample=False,
+        title="The server that a program in the sandbox asked for was not reached.",
+        hint="The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server.",
     ),
     "exec_deadline": Entry(
         http=410,

@@ -54,6 +54,8 @@ const (
 	NoSpace Code = "no_space"
 	// PortUnreachable: Nothing answers on that port of the sandbox.
 	PortUnreachable Code = "port_unreachable"
+	// EgressUnreachable: The server that a program in the sandbox asked for was not reached.
+	EgressUnreachable Code = "egress_unreachable"
 	// ExecDeadline: The command passed its timeout and was killed with all its processes.
 	ExecDeadline Code = "exec_deadline"
 	// ExecFailed: The command ended with a non-zero exit code or a signal.
@@ -128,6 +130,7 @@ var statuses = map[Code]codes.Code{
 	PidsExhausted:       codes.Aborted,
 	NoSpace:             codes.ResourceExhausted,
 	PortUnreachable:     codes.Unavailable,
+	EgressUnreachable:   codes.Unavailable,
 	ExecDeadline:        codes.Aborted,
 	ExecFailed:          codes.Aborted,
 	ExecCancelled:       codes.Aborted,

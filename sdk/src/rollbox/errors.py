@@ -17,6 +17,7 @@ __all__ = [
     "Draining",
     "EgressDenied",
     "EgressUnavailable",
+    "EgressUnreachable",
     "ExecCancelled",
     "ExecDeadline",
     "ExecFailed",
@@ -298,6 +299,16 @@ class PortUnreachable(SandboxError):
     hint = "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
 
 
+class EgressUnreachable(SandboxError):
+    """The server that a program in the sandbox asked for was not reached. The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."""
+
+    code = "egress_unreachable"
+    fault = "workload"
+    retry = "later"
+    mask_sample = False
+    hint = "The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."
+
+
 class ExecDeadline(SandboxError):
     """The command passed its timeout and was killed with all its processes. Raise timeout, or treat it as the result of the code; the partial output is in the result."""
 
@@ -555,6 +566,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         PidsExhausted,
         NoSpace,
         PortUnreachable,
+        EgressUnreachable,
         ExecDeadline,
         ExecFailed,
         ExecCancelled,

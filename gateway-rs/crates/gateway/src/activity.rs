@@ -16,7 +16,7 @@ use wire::routes::routes_client::RoutesClient;
 use wire::routes::{ActivityReport, Used};
 
 use crate::admission::Admission;
-use crate::controlplane::Sender;
+use program::grpc::Sender;
 
 /// Sent even when no sandbox was in use (contract: routes.proto): a report also shows that this gateway serves
 /// callers.

@@ -22,8 +22,8 @@ use crate::drain::{self, Drain};
 use crate::feed::FeedState;
 use crate::leg::{Leg, Way};
 use crate::telemetry::Metrics;
-use crate::transport::Dialer;
 use crate::upstream::{self, Channel, Loss, Pool, Streamed};
+use program::transport::Dialer;
 
 /// How long a failed call waits for the cause. When a sandbox dies, its connection breaks at once and its end is
 /// pushed a moment later; this wait replaces "the connection broke" with the end cause. On Kubernetes the delay is the

@@ -11,12 +11,12 @@ use tonic::Status;
 use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 
 use crate::activity::Activity;
-use crate::controlplane::{Connection, Sender};
 use crate::dns_checks::Checks;
 use crate::draining::Draining;
 use crate::http::request_id;
 use crate::telemetry::Metrics;
-use crate::transport::Dialer;
+use program::grpc::{Connection, Sender};
+use program::transport::Dialer;
 
 /// Three heartbeats (routes.proto): a feed that is silent for longer counts as dead, even if its socket is open.
 const SILENCE: Duration = Duration::from_secs(15);

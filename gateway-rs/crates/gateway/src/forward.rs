@@ -31,9 +31,9 @@ use wire::{Code, Problem};
 use crate::drain::{self, Call, Drain};
 use crate::http::Failure;
 use crate::http::body::{BrokenOff, Held, SILENCE, Timed};
-use crate::http::hop_by_hop;
 use crate::telemetry::Metrics;
-use crate::transport::{Dialer, Stream};
+use program::hop_by_hop;
+use program::transport::{Dialer, Stream};
 
 /// Timeout of a connect. The control plane is on the same machine or in the same cluster.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);

@@ -23,9 +23,9 @@ use crate::ports::Ports;
 use crate::processes::Attaches;
 use crate::settings::{Headless, Settings};
 use crate::telemetry::{Gauges, Metrics};
-use crate::transport::Dialer;
 use crate::upstream::Pool;
 use crate::usage::UsageCalls;
+use program::transport::Dialer;
 
 /// How long a call with a valid token waits for the push of its sandbox's route (contract: route feed).
 const PUSH_WAIT: Duration = Duration::from_secs(1);
@@ -230,7 +230,7 @@ impl Gateway {
 
 fn dns(settings: &Settings) -> Result<Option<Dns>, LookupFailed> {
     let Some(Headless { zone, shards, server }) = &settings.dns else { return Ok(None) };
-    let names = NameServers::full_names(*server)?;
+    let names = NameServers::full_names(server.as_slice())?;
     Ok(Some(Dns::new(Box::new(names), zone.clone(), *shards)))
 }
 

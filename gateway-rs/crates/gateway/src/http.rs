@@ -4,12 +4,10 @@
 //!   request, and whose.
 //! - `json`: answers in JSON. `error`: the one place where a problem becomes a response.
 //! - `socket`: a WebSocket that detects dead peers and slow readers.
-//! - `hop_by_hop`: the headers that a proxy must not forward.
 
 pub(crate) mod body;
 pub(crate) mod error;
 pub(crate) mod fields;
-pub(crate) mod hop_by_hop;
 pub(crate) mod json;
 mod peer;
 mod query;

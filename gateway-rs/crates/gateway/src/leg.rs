@@ -10,7 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use uuid::Uuid;
 
-use crate::transport::{Dialer, Stream};
+use program::transport::{Dialer, Stream};
 
 /// First bytes of a leg, before its ticket; also the sidecar's answer on a leg that brings data
 /// (`contract/agent.proto`).

@@ -14,17 +14,17 @@
 //! - `call`: one call to a sandbox, of any kind. `ahead`: look-ahead in a stream. `leg`: connections for bulk data.
 //! - `auth`, `admission`, `drain`: which call is allowed, which is next, and the graceful shutdown.
 //! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
-//!   with it; `activity`: reports to the control plane which sandboxes are in use, off the path of the calls;
-//!   `controlplane`: the connection for both.
-//! - `http`: requests and answers, whatever they are about. `transport`: sockets. `telemetry`: metrics and logs.
-//!   `keyed`: digests with a key. `memory`: settings of the allocator.
+//!   with it; `activity`: reports to the control plane which sandboxes are in use, off the path of the calls.
+//! - `http`: requests and answers, whatever they are about. `telemetry`: metrics. `keyed`: digests with a key.
+//!
+//! Sockets, the connection to the control plane, readers of settings, the log and the allocator's settings are in the
+//! crate `program`, which `rollbox-egress` uses too.
 
 mod activity;
 mod admission;
 mod ahead;
 mod auth;
 mod call;
-mod controlplane;
 mod deletes;
 mod dns_checks;
 mod drain;
@@ -38,7 +38,6 @@ mod http;
 mod keyed;
 mod late;
 mod leg;
-mod memory;
 pub mod ports;
 pub mod processes;
 mod router;
@@ -46,10 +45,10 @@ mod run;
 mod server;
 mod settings;
 mod telemetry;
-mod transport;
 mod upstream;
 mod usage;
 
 pub use keyed::Key;
+pub use program::settings::InvalidSetting;
 pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
-pub use settings::{Headless, InvalidSetting, Settings};
+pub use settings::{Headless, Settings};

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resolve::LookupFailed;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
-use crate::memory;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::telemetry;
+use program::{descriptors, log, memory};
 
 /// Exit status for settings that cannot be used (EX_USAGE of sysexits.h).
 pub const EXIT_SETTINGS: u8 = 64;
@@ -53,7 +51,7 @@ pub fn run_from_environment() -> u8 {
             return EXIT_SETTINGS;
         }
     };
-    telemetry::install_log(settings.log.clone());
+    log::install(settings.log.clone());
     memory::configure();
     match run(settings) {
         Ok(()) => 0,
@@ -64,17 +62,8 @@ pub fn run_from_environment() -> u8 {
     }
 }
 
-/// Raises the limit of open files to the maximum: two connections per sandbox soon exceed the usual 1024.
-fn raise_descriptor_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(error = %e, "cannot raise the limit of open files, keeping the present one");
-    }
-}
-
 fn run(settings: Settings) -> Result<(), StartFailed> {
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;

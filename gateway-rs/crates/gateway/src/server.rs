@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use program::replayed::Replayed;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +28,7 @@ use crate::http::Peer;
 use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
-use preface::{Protocol, Replayed};
+use preface::Protocol;
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
 /// estimate: eight clients with pooled connections to 2,000 sandboxes each).
@@ -164,7 +165,7 @@ impl Server {
         }
     }
 
-    async fn serve_http1(&self, io: TokioIo<Replayed>, peer: Peer) {
+    async fn serve_http1(&self, io: TokioIo<Replayed<TcpStream>>, peer: Peer) {
         let service = service_fn(|request| self.answer(request, peer));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
@@ -177,7 +178,7 @@ impl Server {
         drop(connection.await);
     }
 
-    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed>, peer: Peer) {
+    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed<TcpStream>>, peer: Peer) {
         let server = Arc::clone(self);
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);

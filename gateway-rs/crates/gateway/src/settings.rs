@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use program::settings::{InvalidSetting, Read, address, count, duration, invalid, number, parsed, required};
 use resolve::Address;
 use token::Verifier;
 use tracing_subscriber::filter::Targets;
@@ -69,18 +69,6 @@ pub struct Headless {
     pub server: Option<SocketAddr>,
 }
 
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{variable} is {value}: it {rule}")]
-pub struct InvalidSetting {
-    /// The variable.
-    pub variable: &'static str,
-    /// What it is set to, quoted, or `not set`.
-    pub value: String,
-    /// What it must be.
-    pub rule: String,
-}
-
 /// Default number of shards, the same as the control plane's.
 const SHARDS: u64 = 16;
 const MAX_SHARDS: u64 = 1024;
@@ -90,9 +78,6 @@ const MAX_SHARDS: u64 = 1024;
 const MAX_STREAMS_PER_SANDBOX: u64 = 256;
 const MAX_TRANSFERS_PER_SANDBOX: u64 = 128;
 const MAX_PORT_CONNECTIONS_PER_SANDBOX: u64 = 128;
-
-/// Upper end of every duration: a day in milliseconds. A larger value is a mistaken unit.
-const MAX_DURATION_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Settings {
     /// Reads all settings through `read` (name of a variable -> its value, `None` when unset). An empty value counts
@@ -152,57 +137,6 @@ impl Settings {
             log: parsed(&read, "ROLLBOX_GATEWAY_LOG", Some("info"), "must be LEVEL or MODULE=LEVEL,...")?,
         })
     }
-}
-
-type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-fn invalid(variable: &'static str, value: Option<&str>, rule: impl Into<String>) -> InvalidSetting {
-    let value = value.map_or_else(|| "not set".to_owned(), |value| format!("{value:?}"));
-    InvalidSetting { variable, value, rule: rule.into() }
-}
-
-fn required(read: Read<'_>, variable: &'static str) -> Result<String, InvalidSetting> {
-    read(variable).ok_or_else(|| invalid(variable, None, "is required"))
-}
-
-fn parsed<T: FromStr>(
-    read: Read<'_>,
-    variable: &'static str,
-    default: Option<&str>,
-    rule: &str,
-) -> Result<T, InvalidSetting> {
-    let value = match (read(variable), default) {
-        (Some(value), _) => value,
-        (None, Some(default)) => default.to_owned(),
-        (None, None) => return Err(invalid(variable, None, rule)),
-    };
-    value.parse().map_err(|_| invalid(variable, Some(&value), rule))
-}
-
-fn number(
-    read: Read<'_>,
-    variable: &'static str,
-    default: u64,
-    least: u64,
-    most: u64,
-) -> Result<u64, InvalidSetting> {
-    let Some(value) = read(variable) else { return Ok(default) };
-    let number = value.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| invalid(variable, Some(&value), format!("must be an integer of {least} to {most}")))
-}
-
-/// All counts are at most 2^30, checked by `number`.
-fn count(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn duration(read: Read<'_>, variable: &'static str, default_ms: u64) -> Result<Duration, InvalidSetting> {
-    number(read, variable, default_ms, 1, MAX_DURATION_MS).map(Duration::from_millis)
-}
-
-fn address(read: Read<'_>, variable: &'static str) -> Result<Address, InvalidSetting> {
-    let value = required(read, variable)?;
-    value.parse().map_err(|e: resolve::InvalidAddress| invalid(variable, Some(&value), e.to_string()))
 }
 
 fn key(read: Read<'_>) -> Result<Verifier, InvalidSetting> {

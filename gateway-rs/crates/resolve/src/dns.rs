@@ -56,13 +56,13 @@ impl fmt::Debug for NameServers {
 }
 
 impl NameServers {
-    /// The servers of `/etc/resolv.conf`, or `server` alone, for fully qualified names. Must be called inside a tokio
+    /// The servers of `/etc/resolv.conf`, or `servers` where there are any, for fully qualified names. Must be called inside a tokio
     /// runtime.
     ///
     /// # Errors
     /// What is wrong with `/etc/resolv.conf`.
-    pub fn full_names(server: Option<SocketAddr>) -> Result<Self, LookupFailed> {
-        Self::build(server, ".")
+    pub fn full_names(servers: &[SocketAddr]) -> Result<Self, LookupFailed> {
+        Self::build(servers, ".")
     }
 
     /// The servers of `/etc/resolv.conf` with its search list, as other programs use them. Must be called inside a
@@ -71,18 +71,18 @@ impl NameServers {
     /// # Errors
     /// What is wrong with `/etc/resolv.conf`.
     pub fn system() -> Result<Self, LookupFailed> {
-        Self::build(None, "")
+        Self::build(&[], "")
     }
 
-    fn build(server: Option<SocketAddr>, end: &'static str) -> Result<Self, LookupFailed> {
+    fn build(servers: &[SocketAddr], end: &'static str) -> Result<Self, LookupFailed> {
         let failed = |e: &dyn fmt::Display| LookupFailed {
             host: "/etc/resolv.conf".into(),
             reason: e.to_string(),
             absent: false,
         };
-        let mut builder = match server {
-            Some(server) => TokioResolver::builder_with_config(only(server), TokioRuntimeProvider::default()),
-            None => TokioResolver::builder_tokio().map_err(|e| failed(&e))?,
+        let mut builder = match servers {
+            [] => TokioResolver::builder_tokio().map_err(|e| failed(&e))?,
+            servers => TokioResolver::builder_with_config(only(servers), TokioRuntimeProvider::default()),
         };
         // A sandbox's name appears when the sandbox starts, so negative answers must not be cached.
         builder.options_mut().negative_max_ttl = Some(Duration::ZERO);
@@ -92,12 +92,16 @@ impl NameServers {
     }
 }
 
-fn only(server: SocketAddr) -> ResolverConfig {
+fn only(servers: &[SocketAddr]) -> ResolverConfig {
+    ResolverConfig::from_name_servers(servers.iter().copied().map(name_server).collect())
+}
+
+fn name_server(server: SocketAddr) -> NameServerConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
         connection.port = server.port();
         connection
     });
-    ResolverConfig::from_name_servers(vec![NameServerConfig::new(server.ip(), true, connections.into())])
+    NameServerConfig::new(server.ip(), true, connections.into())
 }
 
 impl Lookup for NameServers {

@@ -55,7 +55,7 @@ async fn name_server(name: &'static str) -> SocketAddr {
 #[tokio::test]
 async fn the_named_server_is_asked_for_the_name_in_its_shard() {
     let server = name_server("sb-suite1.shard-8.zone.test").await;
-    let names = NameServers::full_names(Some(server)).unwrap();
+    let names = NameServers::full_names(&[server]).unwrap();
     let dns = Dns::new(Box::new(names), "zone.test", NonZeroU32::new(16).unwrap());
     let addresses = dns.addresses("sb-suite1").await.unwrap();
     assert_eq!(addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.7:7070"]);
@@ -70,7 +70,6 @@ async fn a_server_that_is_not_there_is_an_error_and_no_absence() {
     let taken = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let nobody = taken.local_addr().unwrap();
     taken.connect(nobody).await.unwrap();
-    let dns =
-        Dns::new(Box::new(NameServers::full_names(Some(nobody)).unwrap()), "zone.test", NonZeroU32::MIN);
+    let dns = Dns::new(Box::new(NameServers::full_names(&[nobody]).unwrap()), "zone.test", NonZeroU32::MIN);
     assert!(!dns.addresses("sb-1").await.unwrap_err().absent);
 }

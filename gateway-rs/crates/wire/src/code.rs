@@ -102,6 +102,8 @@ pub enum Code {
     NoSpace,
     /// Nothing answers on that port of the sandbox.
     PortUnreachable,
+    /// The server that a program in the sandbox asked for was not reached.
+    EgressUnreachable,
     /// The command passed its timeout and was killed with all its processes.
     ExecDeadline,
     /// The command ended with a non-zero exit code or a signal.
@@ -152,7 +154,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -177,6 +179,7 @@ impl Code {
         Self::PidsExhausted,
         Self::NoSpace,
         Self::PortUnreachable,
+        Self::EgressUnreachable,
         Self::ExecDeadline,
         Self::ExecFailed,
         Self::ExecCancelled,
@@ -229,6 +232,7 @@ impl Code {
             Self::PidsExhausted => "pids_exhausted",
             Self::NoSpace => "no_space",
             Self::PortUnreachable => "port_unreachable",
+            Self::EgressUnreachable => "egress_unreachable",
             Self::ExecDeadline => "exec_deadline",
             Self::ExecFailed => "exec_failed",
             Self::ExecCancelled => "exec_cancelled",
@@ -282,6 +286,7 @@ impl Code {
             "pids_exhausted" => Self::PidsExhausted,
             "no_space" => Self::NoSpace,
             "port_unreachable" => Self::PortUnreachable,
+            "egress_unreachable" => Self::EgressUnreachable,
             "exec_deadline" => Self::ExecDeadline,
             "exec_failed" => Self::ExecFailed,
             "exec_cancelled" => Self::ExecCancelled,
@@ -336,6 +341,7 @@ impl Code {
             Self::PidsExhausted => 410,
             Self::NoSpace => 507,
             Self::PortUnreachable => 502,
+            Self::EgressUnreachable => 502,
             Self::ExecDeadline => 410,
             Self::ExecFailed => 410,
             Self::ExecCancelled => 410,
@@ -389,6 +395,7 @@ impl Code {
             Self::PidsExhausted => "ABORTED",
             Self::NoSpace => "RESOURCE_EXHAUSTED",
             Self::PortUnreachable => "UNAVAILABLE",
+            Self::EgressUnreachable => "UNAVAILABLE",
             Self::ExecDeadline => "ABORTED",
             Self::ExecFailed => "ABORTED",
             Self::ExecCancelled => "ABORTED",
@@ -442,6 +449,7 @@ impl Code {
             Self::PidsExhausted => Fault::Workload,
             Self::NoSpace => Fault::Workload,
             Self::PortUnreachable => Fault::Workload,
+            Self::EgressUnreachable => Fault::Workload,
             Self::ExecDeadline => Fault::Workload,
             Self::ExecFailed => Fault::Workload,
             Self::ExecCancelled => Fault::Caller,
@@ -495,6 +503,7 @@ impl Code {
             Self::PidsExhausted => Retry::Never,
             Self::NoSpace => Retry::Never,
             Self::PortUnreachable => Retry::Later,
+            Self::EgressUnreachable => Retry::Later,
             Self::ExecDeadline => Retry::Never,
             Self::ExecFailed => Retry::Never,
             Self::ExecCancelled => Retry::Never,
@@ -548,6 +557,7 @@ impl Code {
             Self::PidsExhausted => false,
             Self::NoSpace => false,
             Self::PortUnreachable => false,
+            Self::EgressUnreachable => false,
             Self::ExecDeadline => false,
             Self::ExecFailed => false,
             Self::ExecCancelled => true,
@@ -603,6 +613,7 @@ impl Code {
             Self::PidsExhausted => "The workload used up its process limit.",
             Self::NoSpace => "There is no room for the data in the sandbox.",
             Self::PortUnreachable => "Nothing answers on that port of the sandbox.",
+            Self::EgressUnreachable => "The server that a program in the sandbox asked for was not reached.",
             Self::ExecDeadline => "The command passed its timeout and was killed with all its processes.",
             Self::ExecFailed => "The command ended with a non-zero exit code or a signal.",
             Self::ExecCancelled => "The command was cancelled and killed with all its processes.",
@@ -687,6 +698,9 @@ impl Code {
             }
             Self::PortUnreachable => {
                 "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
+            }
+            Self::EgressUnreachable => {
+                "The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."
             }
             Self::ExecDeadline => {
                 "Raise timeout, or treat it as the result of the code; the partial output is in the result."

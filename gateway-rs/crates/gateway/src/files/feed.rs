@@ -16,7 +16,7 @@ use crate::call::{self, GONE_WAIT};
 use crate::http::body::Timed;
 use crate::leg::Leg;
 use crate::telemetry::{Direction, Metrics, Open, Stream};
-use crate::transport;
+use program::transport;
 
 /// Data in one message: with its head this is one frame of a sidecar's connection (128 KiB).
 const MESSAGE_BYTES: usize = (128 << 10) - 64;

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use super::credential::TOKEN_NAME;
 use super::place::Place;
-use crate::http::hop_by_hop::strip;
+use program::hop_by_hop::strip;
 
 /// Headers by which clients and proxies say where a request came from. They are removed, so that the server gets only
 /// the gateway's.

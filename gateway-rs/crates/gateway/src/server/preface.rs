@@ -1,10 +1,7 @@
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// The first bytes of an HTTP/2 client (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -44,62 +41,13 @@ fn protocol(bytes: &[u8]) -> Option<Protocol> {
     (!HTTP2_PREFACE.starts_with(bytes)).then_some(Protocol::Http1)
 }
 
-/// A socket from which some bytes were read already; they are read again first.
-pub(super) struct Replayed {
-    first_bytes: Bytes,
-    stream: TcpStream,
-}
-
-impl Replayed {
-    pub(super) fn new(first_bytes: Bytes, stream: TcpStream) -> Self {
-        Self { first_bytes, stream }
-    }
-}
-
-impl AsyncRead for Replayed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.first_bytes.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
-        }
-        let count = self.first_bytes.len().min(buf.remaining());
-        buf.put_slice(&self.first_bytes[..count]);
-        self.first_bytes.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Replayed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     #[tokio::test]

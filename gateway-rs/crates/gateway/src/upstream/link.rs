@@ -8,7 +8,7 @@ use resolve::{Address, Route};
 use tokio::time::Instant;
 
 use super::outgoing::Outgoing;
-use crate::transport::{Dialer, Stream};
+use program::transport::{Dialer, Stream};
 
 /// Timeout of all attempts to connect together. A sidecar is on the same node or network and accepts in well under a
 /// millisecond, so two seconds of refusals mean that it has gone.

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::link::{Connection, Link, Sender, Unreachable, connect};
 use crate::telemetry::{Connects, Metrics};
-use crate::transport::Dialer;
+use program::transport::Dialer;
 
 /// A connection that has no calls at two checks in a row, this far apart, nor between them, is closed: an idle sandbox
 /// costs a table row. Opening one costs about 0.2 ms on a unix socket.

@@ -1,3 +1,5 @@
+//! Lines on stderr.
+
 use std::io::{IsTerminal as _, stderr};
 
 use tracing::Subscriber;
@@ -10,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Logs to stderr, one line per event: text on a terminal, else JSON, as every part does. A subscriber that the process
 /// already has (a test's, an embedding program's) stays.
-pub(crate) fn install(levels: Targets) {
+pub fn install(levels: Targets) {
     let registry = tracing_subscriber::registry().with(levels);
     if stderr().is_terminal() {
         drop(registry.with(tracing_subscriber::fmt::layer().with_writer(stderr)).try_init());

@@ -13,15 +13,17 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A connected socket.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub enum Stream {
+    /// A unix socket.
     Unix(UnixStream),
+    /// A TCP connection.
     Tcp(TcpStream),
 }
 
 /// Opens connections. Host names are looked up for every connection, so that a Service that was recreated is found at
 /// its new address.
 #[derive(Debug, Default)]
-pub(crate) struct Dialer {
+pub struct Dialer {
     /// Created when the first name occurs: an installation without names needs no resolver configuration.
     names: OnceLock<NameServers>,
 }
@@ -35,7 +37,7 @@ impl Dialer {
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped connect leaves no socket behind.
-    pub(crate) async fn connect(&self, address: &Address) -> io::Result<Stream> {
+    pub async fn connect(&self, address: &Address) -> io::Result<Stream> {
         match address {
             Address::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
             Address::Tcp { host, port } => {

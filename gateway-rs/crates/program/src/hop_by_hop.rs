@@ -1,3 +1,5 @@
+//! The headers that a proxy must not forward.
+
 use http::HeaderMap;
 use http::header::{
     CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -17,7 +19,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Removes the headers that a proxy must not forward: the known ones, and those that `Connection` names.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+pub fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()

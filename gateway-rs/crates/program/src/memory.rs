@@ -11,7 +11,7 @@ const LARGE_BYTES: i32 = 1 << 20;
 const KEPT_BYTES: i32 = 4 << 20;
 
 /// Applies both settings to the whole process.
-pub(crate) fn configure() {
+pub fn configure() {
     // SAFETY: sets two numbers in the allocator.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);

@@ -1,4 +1,4 @@
-//! The gRPC connection to the control plane, over which the route feed comes and activity is reported.
+//! A gRPC connection to another part, such as the control plane.
 
 use std::io;
 use std::pin::Pin;
@@ -10,15 +10,15 @@ use resolve::Address;
 
 use crate::transport::Dialer;
 
-/// The task of the connection; aborted when dropped, so that it never outlives the feed.
-pub(crate) struct Connection(tokio::task::JoinHandle<()>);
+/// The task of the connection; aborted when dropped, so that it never outlives what it was opened for.
+pub struct Connection(tokio::task::JoinHandle<()>);
 
 impl Connection {
     /// Connects; the caller sets the timeout.
     ///
     /// # Errors
-    /// The control plane does not answer, or not in HTTP/2.
-    pub(crate) async fn open(dialer: &Dialer, address: &Address) -> io::Result<(Sender, Self)> {
+    /// The part does not answer, or not in HTTP/2.
+    pub async fn open(dialer: &Dialer, address: &Address) -> io::Result<(Sender, Self)> {
         let stream = dialer.connect(address).await?;
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
@@ -35,7 +35,7 @@ impl Drop for Connection {
 
 /// Sends gRPC requests over the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Sender(http2::SendRequest<tonic::body::Body>);
+pub struct Sender(http2::SendRequest<tonic::body::Body>);
 
 impl tower::Service<http::Request<tonic::body::Body>> for Sender {
     type Response = http::Response<hyper::body::Incoming>;

@@ -1,0 +1,158 @@
+//! Follows the control plane's feed, and reports to it over the same connection.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use program::grpc;
+use program::transport::Dialer;
+use resolve::Address;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::Status;
+use wire::egress::egress_client::EgressClient;
+use wire::egress::{Update, WatchRequest};
+
+use crate::report::Reports;
+use crate::sandboxes::Sandboxes;
+
+/// Three heartbeats (egress.proto): a feed that is silent for longer counts as dead, even if its socket is open.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Timeout for connecting and for the start of the response; and of one report.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Backoff of reconnects: doubles up to the longest; each pause is a random part of it, at least half.
+const BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
+
+/// Largest message: a snapshot of 20,000 sandboxes of a kilobyte, and their policies.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+type Client = EgressClient<grpc::Sender>;
+
+/// The feed of one replica.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) address: Address,
+    pub(crate) egress_id: String,
+    pub(crate) dialer: Dialer,
+    pub(crate) reports: Arc<crate::sandbox::Common>,
+    /// Whether it is connected: a snapshot has come over the present connection.
+    pub(crate) connected: watch::Sender<bool>,
+    pub(crate) draining: watch::Receiver<bool>,
+}
+
+/// Why a feed ended.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("{}: {}", .0.code(), .0.message())]
+    Refused(#[from] Box<Status>),
+    #[error("silent for {} s", SILENCE.as_secs())]
+    Silent,
+    #[error("the control plane closed it")]
+    Closed,
+}
+
+impl Feed {
+    /// Follows the feed until it is dropped. While it is lost, policies and links stay as they are. Once the replica
+    /// drains it ends the feed, so that its sandboxes move, and goes on reporting.
+    pub(crate) async fn follow(&self, sandboxes: &mut Sandboxes) -> Infallible {
+        let mut backoff = BACKOFF;
+        loop {
+            let opened = Instant::now();
+            let lost = self.watch(sandboxes).await;
+            self.connected.send_replace(false);
+            tracing::warn!(address = %self.address, reason = %lost, "egress feed lost, reconnecting");
+            backoff = if opened.elapsed() > MAX_BACKOFF { BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
+            tokio::time::sleep(backoff.mul_f64(jitter())).await;
+        }
+    }
+
+    async fn watch(&self, sandboxes: &mut Sandboxes) -> Lost {
+        let late = |_| Lost::Connect(format!("no answer within {} s", DEADLINE.as_secs()));
+        let opened = tokio::time::timeout(DEADLINE, self.open()).await.map_err(late).flatten();
+        let (client, messages, _connection) = match opened {
+            Ok(opened) => opened,
+            Err(lost) => return lost,
+        };
+        tokio::select! {
+            lost = self.consume(messages, sandboxes) => lost,
+            lost = self.report(client) => lost,
+        }
+    }
+
+    async fn open(&self) -> Result<(Client, Option<tonic::Streaming<Update>>, grpc::Connection), Lost> {
+        let connected = grpc::Connection::open(&self.dialer, &self.address).await;
+        let (sender, connection) = connected.map_err(|e| Lost::Connect(e.to_string()))?;
+        let mut client = EgressClient::with_origin(sender, Uri::from_static("http://controlplane"))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
+        if *self.draining.borrow() {
+            return Ok((client, None, connection));
+        }
+        let request = WatchRequest { egress_id: self.egress_id.clone() };
+        let messages = client.watch(request).await.map_err(Box::new)?.into_inner();
+        tracing::info!(address = %self.address, "egress feed connected");
+        Ok((client, Some(messages), connection))
+    }
+
+    /// Applies messages until the feed ends or falls silent; for ever, without messages, once the replica drains.
+    async fn consume(&self, messages: Option<tonic::Streaming<Update>>, sandboxes: &mut Sandboxes) -> Lost {
+        let Some(mut messages) = messages else { return std::future::pending().await };
+        let mut draining = self.draining.clone();
+        loop {
+            let message = tokio::select! {
+                message = tokio::time::timeout(SILENCE, messages.message()) => message,
+                () = started(&mut draining) => {
+                    drop(messages);
+                    self.connected.send_replace(false);
+                    return std::future::pending().await;
+                }
+            };
+            match message {
+                Err(_) => return Lost::Silent,
+                Ok(Ok(None)) => return Lost::Closed,
+                Ok(Err(status)) => return Box::new(status).into(),
+                Ok(Ok(Some(message))) => {
+                    if sandboxes.take(message) {
+                        self.connected.send_replace(true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports what waits, at once or every second, until a report is not taken.
+    async fn report(&self, mut client: Client) -> Lost {
+        let reports: &Reports = &self.reports.reports;
+        loop {
+            reports.due().await;
+            let Some(report) = reports.take(&self.egress_id) else { continue };
+            let answered = tokio::time::timeout(DEADLINE, client.report(report.clone())).await;
+            let lost = match answered {
+                Ok(Ok(_)) => {
+                    reports.arrived();
+                    continue;
+                }
+                Ok(Err(status)) => Box::new(status).into(),
+                Err(_) => Lost::Connect(format!("a report was not taken within {} s", DEADLINE.as_secs())),
+            };
+            reports.restore(report);
+            return lost;
+        }
+    }
+}
+
+/// Completes when the drain has.
+async fn started(draining: &mut watch::Receiver<bool>) {
+    // An error: the process ends.
+    drop(draining.wait_for(|draining| *draining).await);
+}
+
+/// Returns a random number from 0.5 to 1, different in every replica.
+fn jitter() -> f64 {
+    0.5 + f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX) / 2.0
+}

@@ -1,0 +1,108 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, EXPECT, HOST};
+use http::{HeaderValue, Request, Response, Uri, Version};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use program::hop_by_hop;
+use tokio::task::JoinHandle;
+use wire::egress::Verdict;
+
+use super::answer::Body;
+use super::asking::Asking;
+use crate::policy::{Refusal, Target};
+use crate::sandbox::Protocol;
+use crate::watched::Watched;
+
+const HTTP_PORT: u16 = 80;
+
+/// Forwards one request over a connection of its own, which was decided on for it.
+///
+/// # Errors
+/// It is not allowed, or the server does not answer in HTTP.
+pub(super) async fn request(
+    asking: &Asking,
+    request: Request<Incoming>,
+    target: &Target,
+) -> Result<Response<Body>, Refusal> {
+    let (reached, passage) = asking.open(target, Protocol::Http).await?;
+    let passage = Arc::new(passage);
+    let broken = |what: String| {
+        let verdict = if passage.is_cut() { Verdict::Cut } else { Verdict::Unreachable };
+        let refusal = asking.sandbox.policy().refusal(verdict, "", format!("{target}: {what}"));
+        passage.ends(&refusal);
+        refusal
+    };
+    let io = TokioIo::new(Watched::new(reached.stream, Arc::clone(&passage)));
+    let handshake = http1::Builder::new().handshake(io).await;
+    let (mut sender, connection) = handshake.map_err(|e| broken(e.to_string()))?;
+    let driver = Driver(tokio::spawn(async move { drop(connection.await) }));
+    let answered = sender.send_request(outgoing(request, target)).await;
+    let mut response = answered.map_err(|e| broken(format!("the server gave no answer in HTTP: {e}")))?;
+    hop_by_hop::strip(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    Ok(response.map(|body| Driven { body, _driver: driver }.boxed()))
+}
+
+/// As the server gets it: for its path, with one header `Host`, and nothing that is for the proxy.
+fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
+    let (mut head, body) = request.into_parts();
+    hop_by_hop::strip(&mut head.headers);
+    // This side has answered it already.
+    head.headers.remove(EXPECT);
+    let host = if target.port == HTTP_PORT { without_port(target) } else { target.to_string() };
+    if let Ok(host) = HeaderValue::from_str(&host) {
+        head.headers.insert(HOST, host);
+    }
+    head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    head.version = Version::HTTP_11;
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    head.uri = path.parse().unwrap_or(Uri::from_static("/"));
+    Request::from_parts(head, body)
+}
+
+fn without_port(target: &Target) -> String {
+    let whole = target.to_string();
+    whole.strip_suffix(":80").map(str::to_owned).unwrap_or(whole)
+}
+
+/// The task of a connection to a server; it ends with what is read from it.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The body of an answer, which keeps its connection.
+struct Driven {
+    body: Incoming,
+    _driver: Driver,
+}
+
+impl http_body::Body for Driven {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

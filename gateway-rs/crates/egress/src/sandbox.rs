@@ -1,0 +1,16 @@
+//! One sandbox at this replica: its policy in force, its open connections, its limits.
+//!
+//! - `state`: the sandbox. `open`: one of its connections to servers; `passage`: the right to it, on record while it
+//!   lasts. `seat`: a place among the connections that may be open.
+
+mod open;
+mod passage;
+mod seat;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use open::Protocol;
+pub(crate) use passage::Passage;
+pub(crate) use seat::Seat;
+pub(crate) use state::{Common, Cut, Place, Sandbox};

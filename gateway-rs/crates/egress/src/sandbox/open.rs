@@ -1,0 +1,123 @@
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wire::egress::{Attempt, Verdict};
+
+use crate::policy::{Blocked, Host, Policy, Target, Tls};
+use crate::report::now_ms;
+
+/// How a program asked for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// A request in absolute form: each one is decided on.
+    Http,
+    Connect,
+    Socks5,
+}
+
+impl Protocol {
+    /// As reports and metrics name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Connect => "connect",
+            Self::Socks5 => "socks5",
+        }
+    }
+}
+
+/// A connection to a server that stands.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) target: Target,
+    pub(super) address: IpAddr,
+    pub(super) protocol: Protocol,
+    pub(super) policy: Box<str>,
+    pub(super) rule: Box<str>,
+    /// How its TLS is looked at: by the policy that has let it in.
+    pub(super) tls: Tls,
+    /// Its server name, once that was read.
+    pub(super) server_name: Mutex<Option<Host>>,
+    pub(super) cut: CancellationToken,
+    pub(super) ended: CancellationToken,
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+    /// Why it ends, if that is not its peers' doing.
+    pub(super) why: Mutex<Option<Verdict>>,
+    pub(super) began: Instant,
+}
+
+impl Open {
+    pub(super) fn new(
+        target: Target,
+        address: IpAddr,
+        protocol: Protocol,
+        rule: Box<str>,
+        policy: &Policy,
+    ) -> Self {
+        // A request in absolute form is HTTP, which this side speaks itself.
+        let tls = if protocol == Protocol::Http { Tls::Free } else { policy.tls(&target) };
+        Self {
+            tls,
+            target,
+            address,
+            protocol,
+            policy: policy.name().into(),
+            rule,
+            server_name: Mutex::default(),
+            cut: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            why: Mutex::default(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Whether a policy lets it stay.
+    pub(super) fn is_allowed(&self, policy: &Policy, blocked: &Blocked) -> bool {
+        policy.target(&self.target).is_ok()
+            && policy.address(&self.target, self.address, blocked).is_ok()
+            && (self.protocol == Protocol::Http || self.is_allowed_tls(policy))
+    }
+
+    /// A connection whose TLS nobody looked at does not stay where it counts.
+    fn is_allowed_tls(&self, policy: &Policy) -> bool {
+        let named = self.server_name.lock().unwrap_or_else(PoisonError::into_inner);
+        match (policy.tls(&self.target), self.tls) {
+            (Tls::Free, _) => true,
+            (_, Tls::Free) => false,
+            _ => named.as_ref().is_none_or(|name| policy.server_name(&self.target, Some(name)).is_ok()),
+        }
+    }
+
+    /// Whether it was told to close.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
+    /// Tells it to close; returns what is cancelled when it has.
+    pub(super) fn cut(&self) -> CancellationToken {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(Verdict::Cut);
+        self.cut.cancel();
+        self.ended.clone()
+    }
+
+    pub(super) fn attempt(&self, sandbox_id: &str, verdict: Verdict) -> Attempt {
+        Attempt {
+            sandbox_id: sandbox_id.to_owned(),
+            at_ms: now_ms(),
+            host: self.target.host.to_string(),
+            port: self.target.port.into(),
+            address: self.address.to_string(),
+            verdict: verdict.into(),
+            policy: self.policy.to_string(),
+            rule: self.rule.to_string(),
+            protocol: self.protocol.name().to_owned(),
+            count: 1,
+            ..Attempt::default()
+        }
+    }
+}

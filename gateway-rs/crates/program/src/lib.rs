@@ -1,0 +1,15 @@
+//! What every program of the platform is made of, whatever it is for: `rollbox-gateway` and `rollbox-egress`.
+//!
+//! - `settings`: readers of environment variables. `log`: lines on stderr. `memory`: settings of the allocator;
+//!   `descriptors`: how many files may be open.
+//! - `transport`: sockets to other parts. `grpc`: a gRPC connection over one. `replayed`: a stream that was looked at.
+//! - `hop_by_hop`: the headers that a proxy must not forward.
+
+pub mod descriptors;
+pub mod grpc;
+pub mod hop_by_hop;
+pub mod log;
+pub mod memory;
+pub mod replayed;
+pub mod settings;
+pub mod transport;
