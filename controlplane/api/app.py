@@ -10,6 +10,7 @@ from controlplane.api import (
     capacity,
     checkpoints,
     console,
+    egress,
     groups,
     images,
     leases,
@@ -65,6 +66,7 @@ def bare_app() -> FastAPI:
     app.include_router(images.router, prefix="/v1", dependencies=closed)
     app.include_router(checkpoints.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
+    app.include_router(egress.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)
     app.include_router(preflight.router, prefix="/v1", dependencies=closed)

@@ -11,10 +11,11 @@ from grpc import aio
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from controlplane.api.egress_feed import EgressServicer
 from controlplane.api.feed import RoutesServicer
-from controlplane.lifecycle import Activity, RouteBoard
+from controlplane.lifecycle import Activity, Egress, RouteBoard
 from controlplane.settings import Listen
-from controlplane.wire import routes_pb2_grpc
+from controlplane.wire import egress_pb2_grpc, routes_pb2_grpc
 
 BACKLOG: Final = 2048
 # Grace period for answers in progress when the server stops.
@@ -106,12 +107,23 @@ def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def serving_routes(board: RouteBoard, activity: Activity, listen: Listen) -> AsyncIterator[None]:
-    """Serves the route feed and accepts the gateways' activity reports while the block runs."""
+async def serving_routes(
+    board: RouteBoard, activity: Activity, listen: Listen, egress: Egress | None = None
+) -> AsyncIterator[None]:
+    """Serves the feeds of gateways and egress replicas, and takes their reports, while the block runs.
+
+    Args:
+        board: what gateways are told.
+        activity: takes their reports.
+        listen: the address.
+        egress: what egress replicas are told; None: egress is not installed, and they are refused (unimplemented).
+    """
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
     server = aio.server(options=[("grpc.so_reuseport", 0)])
     routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board, activity), server)  # type: ignore[no-untyped-call]
+    if egress is not None:
+        egress_pb2_grpc.add_EgressServicer_to_server(EgressServicer(egress), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(str(listen))
     await server.start()
     if listen.path is not None:

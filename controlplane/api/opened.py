@@ -41,7 +41,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         Problem: it does not answer, or cannot run sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
-        async with _kubernetes(settings.backend, settings.images.registry, metrics) as cluster:
+        async with _kubernetes(settings.backend, settings.images.registry, metrics, _egress_port(settings)) as cluster:
             yield cluster
         return
     engine = settings.backend
@@ -52,13 +52,18 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         ready_socket=settings.ready.path.name if settings.ready.path else "",
         sidecar_binary=engine.sidecar_binary,
         target_binary=engine.target_binary,
+        egress_port=_egress_port(settings),
     ) as cluster:
         yield cluster
 
 
+def _egress_port(settings: Settings) -> int | None:
+    return None if settings.egress is None else settings.egress.port
+
+
 @asynccontextmanager
 async def _kubernetes(
-    settings: KubernetesSettings, registry: RegistrySettings | None, metrics: Metrics
+    settings: KubernetesSettings, registry: RegistrySettings | None, metrics: Metrics, egress_port: int | None
 ) -> AsyncIterator[Cluster]:
     # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
@@ -75,6 +80,7 @@ async def _kubernetes(
         starts_per_node=settings.starts_per_node,
         priority_class=settings.priority_class,
         scheduler=settings.scheduler,
+        egress_port=egress_port,
         node_selector=settings.node_selector,
         tolerations=settings.tolerations,
         image_pull_secrets=settings.image_pull_secrets,

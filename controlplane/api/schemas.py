@@ -65,6 +65,7 @@ class SandboxBody(BaseModel):
         image_pulled: chosen: whole before it starts (full), or file by file while it runs (lazy); empty: not yet.
         image_pulled_why: why whole, where the nodes could have pulled it lazily; lazily: whose recorded copy it is.
         claimed_at_ms: when its owner got it from a pool; null: it was started for its owner.
+        egress: the name of its network policy.
         source: ready from a pool (warm), or started for its owner (cold).
         cold_reason: why cold, where pools of its image exist.
         parent: the checkpoint that it was started from; null: it was started from another image.
@@ -99,6 +100,7 @@ class SandboxBody(BaseModel):
     timings_ms: dict[str, int]
     generation: int
     public_ports: list[int]
+    egress: str
     source: Literal["warm", "cold"]
     cold_reason: str
     parent: ParentBody | None
@@ -141,6 +143,7 @@ class SandboxBody(BaseModel):
             "timings_ms": dict(sandbox.timings_ms),
             "generation": sandbox.generation,
             "public_ports": list(sandbox.public_ports),
+            "egress": sandbox.egress.name,
             "source": "warm" if sandbox.warm else "cold",
             "cold_reason": sandbox.cold_reason,
             "parent": ParentBody.of(sandbox, place),

@@ -76,6 +76,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             pending_pods=getattr(settings.backend, "pending_pods", 0),
             overcommit=Overcommit(settings.overcommit_cpu, settings.overcommit_memory),
             scaling=_scaling(settings),
+            egress=settings.egress,
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -94,7 +95,9 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         # push carries a credential.
         door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
         await stack.enter_async_context(door)
-        await stack.enter_async_context(serving_routes(service.board, service.activity, settings.routes))
+        await stack.enter_async_context(
+            serving_routes(service.board, service.activity, settings.routes, service.egress_feed)
+        )
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service
 

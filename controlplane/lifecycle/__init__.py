@@ -5,6 +5,7 @@
 """
 
 from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.expiry.activity import Activity
 from controlplane.lifecycle.routes import RouteBoard, Subscription
@@ -18,6 +19,7 @@ __all__ = [
     "Created",
     "Deleted",
     "Dependencies",
+    "Egress",
     "Options",
     "Push",
     "RouteBoard",

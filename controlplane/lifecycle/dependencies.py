@@ -6,6 +6,7 @@ from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.node_pools import NodePools
+from controlplane.egress import EgressOptions
 from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, RecordedList, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Overcommit
@@ -30,6 +31,7 @@ class Options:
             0: no node can be added.
         overcommit: what is set aside for sandboxes whose create gives limits alone.
         scaling: how nodes are added and removed; None: the control plane does not.
+        egress: how sandboxes reach the network; None: they reach nothing, and no policy is taken.
     """
 
     starts_in_flight: int = 4
@@ -42,6 +44,7 @@ class Options:
     pending_pods: int = 0
     overcommit: Overcommit = field(default_factory=Overcommit)
     scaling: ScalingOptions | None = None
+    egress: EgressOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ ALGORITHM: Final = "EdDSA"
 SLACK_MS: Final = 60_000
 # Size of the cache of signed tokens. Guess: the number of claims that are bound at the same time.
 MOST_REMEMBERED: Final = 256
-# So long because only its own sandbox's sidecar accepts the token of a public port: it is useless once that has ended.
+# Of public ports and egress. So long because only its own sandbox's sidecar accepts it: it is useless once that has
+# ended.
 PORT_TOKEN_MS: Final = 366 * 24 * 3_600_000
 # ``verify_readiness`` checks the expiry itself, by the injected clock and not the machine's.
 _READ: Final[Options] = {"require": ["sub", "exp", "iss"], "verify_exp": False, "verify_iat": False}
@@ -74,6 +75,10 @@ class SigningKey:
     def port_token(self, sandbox: Sandbox, port: int) -> Token:
         """The token with which a gateway reaches one public port; it permits nothing else."""
         return self._mint(sandbox, f"port:{port}", sandbox.ports_revision + PORT_TOKEN_MS)
+
+    def egress_token(self, sandbox: Sandbox) -> Token:
+        """The token with which an egress replica opens the link to a sandbox; it permits nothing else."""
+        return self._mint(sandbox, "egress", sandbox.egress.revision + PORT_TOKEN_MS)
 
     def readiness(self, sandbox: Sandbox) -> Token:
         """The credential of one sandbox's readiness push; it permits nothing else."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from controlplane.egress import load_binding
 from controlplane.errors import TABLE
 from controlplane.model.sandbox import EndCause, Moment, Sandbox, State
 from controlplane.model.spec import SandboxSpec
@@ -36,6 +37,8 @@ _LATER: Final = (
 def dump_record(sandbox: Sandbox) -> str:
     """The fields that are known before the start, or after a claim, as JSON; without environment variables."""
     later = {name: value for name in _LATER if (value := getattr(sandbox, name))}
+    if sandbox.egress.bound:
+        later["egress"] = asdict(sandbox.egress)
     fields = {name: getattr(sandbox, name) for name in _FIELDS}
     spec = sandbox.spec.model_dump_json(exclude={"env"})
     return f'{to_json({**fields, **later}).decode()[:-1]},"spec":{spec}}}'
@@ -47,6 +50,8 @@ def load_record(text: str) -> Sandbox | None:
         fields = json.loads(text)
         spec = SandboxSpec.model_validate(fields.pop("spec"))
         later = {name: fields[name] for name in _LATER if name in fields}
+        if "egress" in fields:
+            later["egress"] = load_binding(fields["egress"])
         return Sandbox(spec=spec, state=State.STARTING, **{name: fields[name] for name in _FIELDS}, **later)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None

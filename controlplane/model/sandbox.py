@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Self
 
+from controlplane.egress import UNBOUND, Binding, read_fact
 from controlplane.errors import TABLE, Code, Fault, Problem
 from controlplane.model.spec import SandboxSpec
 
@@ -115,6 +116,7 @@ class Sandbox:
         public_ports: the ports that can be reached without a token, in ascending order.
         ports_revision: increases with every change of ``public_ports``, also across a loss of the store (Unix ms of the
             change).
+        egress: which network policy it has, and whether that is in force.
         pool: the name of the pool that started it; stays after the claim. Empty: it was started for its owner.
         claimed_at_ms: when an owner claimed it from its pool.
         claim_id: the id that its create had before a warm sandbox was found.
@@ -149,6 +151,7 @@ class Sandbox:
     timings_ms: Mapping[str, int] = field(default_factory=dict)
     public_ports: tuple[int, ...] = ()
     ports_revision: int = 0
+    egress: Binding = UNBOUND
     pool: str = ""
     claimed_at_ms: int | None = None
     claim_id: str = ""
@@ -212,6 +215,17 @@ class Sandbox:
             return self
         ports = tuple(int(port) for port in found[2].split(",") if port)
         return replace(self, public_ports=ports, ports_revision=int(found[1]))
+
+    def with_egress(self, binding: Binding) -> Self:
+        """The record with this network policy; unchanged when it has it."""
+        return self if binding == self.egress else replace(self, egress=binding, version=self.version + 1)
+
+    def with_egress_fact(self, fact: str) -> Self:
+        """The record with the network policy from a ``Binding.fact`` text, unless it has a newer one."""
+        found = read_fact(fact)
+        if found is None or found[0].revision < self.egress.revision:
+            return self
+        return replace(self, egress=found[0])
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether this sandbox has all of ``labels``."""

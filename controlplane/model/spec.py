@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
+from controlplane.egress import PolicyOrPreset
 from controlplane.images import parse
 
 MIB: Final = 1 << 20
@@ -201,6 +202,13 @@ class SandboxSpec(Template):
         description="from gateways only, instead of env, cwd and user, which they bind: a keyed digest of these",
     )
 
+    # Not dumped with the spec: the record says which policy it is, and its rules are kept once for all that have it.
+    egress: PolicyOrPreset | None = Field(
+        default=None,
+        exclude=True,
+        description="what it may reach: the name of a preset, or a policy; null: the installation's default",
+    )
+
     @model_validator(mode="after")
     def _digest_or_values(self) -> Self:
         if self.settings_digest and self.has_settings:
@@ -221,8 +229,18 @@ class SandboxSpec(Template):
         unsorted = {name: dict(sorted(items.items())) for name, items in maps.items() if len(items) > 1}
         canonical = self.model_copy(update=unsorted) if unsorted else self
         unasked = {"idle_timeout_ms"} if self.idle_timeout_ms is None else set()
-        text = canonical.model_dump_json(exclude={"lease", *unasked}) + self.settings_digest
+        text = canonical.model_dump_json(exclude={"lease", *unasked}) + self.settings_digest + self._egress_text()
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _egress_text(self) -> str:
+        """The policy that was asked for: by name, whatever the preset says now; empty for none."""
+        match self.egress:
+            case None:
+                return ""
+            case str() as name:
+                return f"egress={name}"
+            case policy:
+                return f"egress={policy.model_dump_json()}"
 
     def forms_asked_for(self) -> Iterator[Self]:
         """The specs that may have been asked for, where this one is on record: defaults were added to it."""

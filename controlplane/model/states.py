@@ -79,7 +79,16 @@ class Change:
 
 NO_CHANGE: Final = Change()
 # The fields of the create's record that a claim sets on a warm sandbox.
-BOUND: Final = ("owner", "spec", "expires_at_ms", "fingerprint", "idempotency_key", "callers", "settings_digest")
+BOUND: Final = (
+    "owner",
+    "spec",
+    "expires_at_ms",
+    "fingerprint",
+    "idempotency_key",
+    "callers",
+    "settings_digest",
+    "egress",
+)
 
 
 def claim_fields(wish: Sandbox, at_ms: int) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from controlplane.egress import EgressOptions
 from controlplane.settings import rules
 from controlplane.settings.backends import EngineSettings, KubernetesSettings
+from controlplane.settings.egress import read_egress
 from controlplane.settings.images import ImageSettings
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.rules import Listen
@@ -42,6 +44,7 @@ class Settings:
         operators: owners that may change pools and quotas; if none are named, the only owner, where there is just one.
         overcommit_cpu, overcommit_memory: shares of limits, in thousandths, that are requested where a create gives
             limits alone.
+        egress: how sandboxes reach the network; None = egress is not installed, and they reach nothing.
         console: whether the console's pages are served (``rollbox ui``).
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
@@ -64,6 +67,7 @@ class Settings:
     overcommit_cpu: int = 50
     overcommit_memory: int = 125
     console: bool = True
+    egress: EgressOptions | None = None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -96,6 +100,7 @@ class Settings:
             idle_timeout_ms=read("IDLE_TIMEOUT_MS", rules.count(0, MAX_IDLE_TIMEOUT_MS), str(IDLE_TIMEOUT_MS)),
             overcommit_cpu=read("OVERCOMMIT_CPU", rules.share, "0.05"),
             overcommit_memory=read("OVERCOMMIT_MEMORY", rules.share, "0.125"),
+            egress=read_egress(read),
             console=read("CONSOLE", rules.one_of("on", "off"), "on") == "on",
         )
 

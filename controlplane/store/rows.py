@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from controlplane.egress import UNBOUND, load_binding
 from controlplane.errors import TABLE
 from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 from controlplane.model.states import BOUND, claim_fields
@@ -19,7 +20,7 @@ _OWN: Final = tuple(one.name for one in fields(Sandbox) if one.name not in {"ver
 _read_bound: Final = attrgetter(*_BOUND)
 _read_own: Final = attrgetter(*_OWN)
 # These are read from JSON by ``_load``, all others are what they are there.
-_MADE: Final = {"spec", "state", "end", "public_ports", "timeline", "callers"}
+_MADE: Final = {"spec", "state", "end", "public_ports", "timeline", "callers", "egress"}
 _PLAIN: Final = tuple(one.name for one in fields(Sandbox) if one.name not in _MADE)
 _ENV: Final = {"spec": {"env"}}
 
@@ -87,6 +88,7 @@ def _load(members: Mapping[str, Any]) -> Sandbox:
         public_ports=tuple(members.get("public_ports", ())),
         timeline=load_timeline(members.get("timeline", ())),
         callers=tuple(members.get("callers", ())),
+        egress=load_binding(members["egress"]) if members.get("egress") else UNBOUND,
     )
 
 

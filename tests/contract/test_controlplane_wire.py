@@ -9,20 +9,21 @@ from typing import Any
 
 import aiohttp
 import pytest
-from grpc import aio
+from grpc import StatusCode, aio
 
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
+from controlplane.egress import EgressOptions
 from controlplane.errors import Code, Problem
 from controlplane.errors.rpc import abort
-from controlplane.lifecycle import Activity, RouteBoard, SigningKey
+from controlplane.lifecycle import Activity, Options, RouteBoard, SigningKey
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.settings import Listen
-from controlplane.wire import agent_pb2, agent_pb2_grpc, routes_pb2, routes_pb2_grpc
+from controlplane.wire import agent_pb2, agent_pb2_grpc, egress_pb2, egress_pb2_grpc, routes_pb2, routes_pb2_grpc
 from tests.contract.answers_suite import AnswersSuite, Asked
 from tests.contract.routes_suite import Feed, RoutesSuite
-from tests.support.world import KEY, PRIVATE, SPEC, world
+from tests.support.world import KEY, OWNER, PRIVATE, SPEC, world
 
 RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
 
@@ -93,6 +94,53 @@ class TestAnswers(AnswersSuite):
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
         ):
             yield Asked(session, KEY)
+
+
+async def test_the_egress_feed_is_beside_that_of_routes_where_egress_is_installed(tmp_path: Path) -> None:
+    listen = Listen(path=tmp_path / "r.sock")
+    options = Options(egress=EgressOptions(3128))
+    async with world(clock=SystemClock(), options=options) as plane:
+        service = plane.service
+        async with (
+            serving_routes(service.board, service.activity, listen, service.egress_feed),
+            aio.insecure_channel(str(listen)) as channel,
+        ):
+            stub = egress_pb2_grpc.EgressStub(channel)  # type: ignore[no-untyped-call]
+            stream = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"))
+            assert list((await stream.read()).snapshot.assignments) == []
+            sandbox = (await plane.create(OWNER, SPEC)).sandbox
+            switching = asyncio.create_task(service.egress.switch(OWNER, sandbox.id, "packages"))
+            while (update := await stream.read()).WhichOneof("body") == "heartbeat":
+                pass
+            (assignment,), (policy,) = update.delta.assignments, update.delta.policies
+            assert (assignment.sandbox_id, assignment.policy_digest) == (sandbox.id, policy.digest)
+            applied = egress_pb2.Applied(sandbox_id=sandbox.id, revision=assignment.revision, cut=1)
+            await stub.Report(egress_pb2.EgressReport(egress_id="e1", applied=[applied]))
+            assert (await switching).sandbox.egress.cut == 1
+            again = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"))
+            assert [one.sandbox_id for one in (await again.read()).snapshot.assignments] == [sandbox.id]
+            with pytest.raises(aio.AioRpcError, match="another egress replica is called e1"):
+                await _drained(stream)
+            again.cancel()
+
+
+async def _drained(stream: Any) -> None:
+    while True:
+        await stream.read()
+
+
+async def test_without_egress_its_feed_is_not_there(tmp_path: Path) -> None:
+    listen = Listen(path=tmp_path / "r.sock")
+    async with world(clock=SystemClock()) as plane:
+        service = plane.service
+        async with (
+            serving_routes(service.board, service.activity, listen),
+            aio.insecure_channel(str(listen)) as channel,
+        ):
+            stub = egress_pb2_grpc.EgressStub(channel)  # type: ignore[no-untyped-call]
+            with pytest.raises(aio.AioRpcError) as refused:
+                await stub.Watch(egress_pb2.WatchRequest(egress_id="e1")).read()
+            assert refused.value.code() is StatusCode.UNIMPLEMENTED
 
 
 async def test_routes_of_one_moment_reach_a_gateway_in_one_message(tmp_path: Path) -> None:

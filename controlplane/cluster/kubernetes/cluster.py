@@ -141,6 +141,7 @@ class KubernetesCluster:
         starts_per_node: int,
         priority_class: str,
         scheduler: str = "",
+        egress_port: int | None = None,
         node_selector: Mapping[str, str],
         tolerations: Sequence[Mapping[str, object]],
         image_pull_secrets: Sequence[str],
@@ -162,6 +163,7 @@ class KubernetesCluster:
             sidecar_image: holds the binaries of the sidecar and of the target.
             priority_class: the pods' PriorityClass; empty: the cluster's default.
             scheduler: that places them, and packs; empty: the cluster's default.
+            egress_port: where relays of sandboxes listen; None: egress is not installed.
             node_selector: labels of the nodes that sandboxes may run on.
             tolerations: taints that sandboxes tolerate, as in a pod.
             image_pull_secrets: names of secrets in ``namespace``.
@@ -195,6 +197,7 @@ class KubernetesCluster:
             dns_shards=dns_shards,
             priority_class=priority_class,
             scheduler=scheduler,
+            egress_port=egress_port,
             node_selector=node_selector,
             tolerations=tolerations,
             image_pull_secrets=image_pull_secrets,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from controlplane.egress import UNBOUND, Binding
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.record.timeline import noted
@@ -32,6 +33,7 @@ def candidate(
     idle_timeout_ms: int,
     overcommit: Overcommit,
     by_ms: int | None = None,
+    egress: Binding = UNBOUND,
 ) -> Sandbox:
     """The sandbox that is asked for, before it is on record.
 
@@ -43,6 +45,7 @@ def candidate(
         idle_timeout_ms: of sandboxes that ask for none; 0: never.
         overcommit: what is set aside for sandboxes that give limits alone.
         by_ms: the caller's deadline (Unix ms), where less is left than the spec says.
+        egress: the network policy that it is to have.
 
     Raises:
         Problem: start_timeout, nothing is left of the caller's time.
@@ -60,6 +63,7 @@ def candidate(
         fingerprint=spec.fingerprint(),
         idempotency_key=key,
         settings_digest=spec.settings_digest,
+        egress=egress,
     )
 
 
@@ -107,7 +111,8 @@ def _differs(found: Sandbox, wish: Sandbox) -> Problem:
 
 
 def _promised(spec: SandboxSpec, idle_timeout_ms: int, left_ms: int) -> SandboxSpec:
-    promised: Mapping[str, int | str] = {
+    promised: Mapping[str, int | str | None] = {
+        **({"egress": None} if spec.egress is not None else {}),
         **({DIGEST: ""} if spec.settings_digest else {}),
         **({"idle_timeout_ms": idle_timeout_ms} if spec.idle_timeout_ms is None and idle_timeout_ms else {}),
         **({"start_timeout_ms": left_ms} if left_ms != spec.start_timeout_ms else {}),

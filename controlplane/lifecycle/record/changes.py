@@ -5,6 +5,7 @@ Each takes a record and returns the next version of it, or the same object where
 
 from dataclasses import replace
 
+from controlplane.egress import Compiled
 from controlplane.lifecycle.record.timeline import noted
 from controlplane.model import Lease, Sandbox, State
 
@@ -40,6 +41,17 @@ def port_opened(sandbox: Sandbox, port: int, now_ms: int, *, public: bool) -> Sa
     """
     after = sandbox.with_port(port, public=public, now_ms=now_ms)
     return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "port")
+
+
+def egress_switched(sandbox: Sandbox, policy: Compiled, now_ms: int) -> Sandbox:
+    """Has this network policy from now on (Unix ms); it is in force once its egress replica says so."""
+    after = sandbox.with_egress(sandbox.egress.switched(policy, now_ms))
+    return sandbox if after is sandbox or not sandbox.state.counted else noted(after, now_ms, "egress")
+
+
+def egress_applied(sandbox: Sandbox, revision: int, cut: int) -> Sandbox:
+    """Has this revision of its network policy in force; so many connections were closed for it."""
+    return sandbox.with_egress(sandbox.egress.confirmed(revision, cut)) if sandbox.state.counted else sandbox
 
 
 def image_waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:

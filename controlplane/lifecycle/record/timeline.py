@@ -24,6 +24,7 @@ WORDS: Final = {
     "lease": "given to a lease",
     "detach": "taken off its lease: it outlives its client",
     "port": "a port was opened to anyone, or closed again",
+    "egress": "its network policy was switched",
     "drain": "its node is drained: it ends soon, start what follows in a new sandbox",
     "undrain": "its node is not drained any more",
     "adopt": "found running and put on record again",

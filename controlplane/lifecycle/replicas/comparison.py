@@ -1,7 +1,7 @@
 """Comparing record and cluster: adopting what is not on record, and ending, stopping and annotating what differs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -16,7 +16,10 @@ from controlplane.model import Sandbox, dump_record
 
 
 class Comparison:
-    """Looks at the cluster once, and acts on what it finds; what takes long runs in ``group``."""
+    """Looks at the cluster once, and acts on what it finds; what takes long runs in ``group``.
+
+    ``adopt_egress`` takes the network policies that the cluster has with sandboxes.
+    """
 
     def __init__(
         self,
@@ -27,13 +30,14 @@ class Comparison:
         annotations: Annotations,
         reclaimer: Reclaimer,
         group: asyncio.TaskGroup,
+        adopt_egress: Callable[[str], None] | None = None,
     ) -> None:
         self._backend = deps.cluster.describe().backend
         self._ledger = ledger
         self._annotations = annotations
         self._reclaimer = reclaimer
         self._group = group
-        self._observer = Observer(deps, store, ledger)
+        self._observer = Observer(deps, store, ledger, adopt_egress)
         self._log = structlog.get_logger("comparison")
 
     async def run(self, on_record: Sequence[Sandbox] = ()) -> None:

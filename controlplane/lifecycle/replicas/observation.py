@@ -4,7 +4,7 @@ This is done after a restart, after a loss of the store, and periodically; exist
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -56,9 +56,20 @@ class Found:
 
 
 class Observer:
-    """Reads what the cluster has into the ledger."""
+    """Reads what the cluster has into the ledger.
 
-    def __init__(self, deps: Dependencies, store: RecoveringStore, ledger: Ledger) -> None:
+    Args:
+        adopt_egress: takes the network policies that it has with sandboxes; None: there are none.
+    """
+
+    def __init__(
+        self,
+        deps: Dependencies,
+        store: RecoveringStore,
+        ledger: Ledger,
+        adopt_egress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._adopt_egress = adopt_egress
         self._cluster = deps.cluster
         self._sidecars = deps.sidecars
         self._key = deps.key
@@ -148,6 +159,9 @@ class Observer:
             address=seen.facts.get("address") or seen.address,
             kernel=seen.facts.get("kernel", ""),
         ).with_ports_fact(seen.facts.get("public_ports", ""))
+        if self._adopt_egress is not None and (fact := seen.facts.get("egress", "")):
+            self._adopt_egress(fact)
+            sandbox = sandbox.with_egress_fact(fact)
         if seen.death is not None:
             return self._dead(sandbox, seen.death.cause, seen.death.detail)
         sandbox = self._unclaimable(sandbox)

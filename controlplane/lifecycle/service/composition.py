@@ -17,6 +17,7 @@ from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.drains import Drains
+from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
@@ -62,6 +63,7 @@ from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.copy_removals import CopyRemovals
 from controlplane.lifecycle.service.creates import Creates
+from controlplane.lifecycle.service.egress_calls import EgressCalls
 from controlplane.lifecycle.service.needed import Needs
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.service.recorded_cleanup import RecordedCleanup
@@ -88,6 +90,7 @@ class Core:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
         population, end_times: how many there are, by state and owner, and when they ended.
         board: what gateways are told.
+        egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         lazily: in which form a start gets its image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
@@ -107,7 +110,7 @@ class Core:
         self.settlements = settlements = Settlements(ledger)
         self.population, self.end_times = Population(), EndTimes()
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
-        self.board = board = RouteBoard(deps.clock, deps.key)
+        self.board, self.egress = RouteBoard(deps.clock, deps.key), _egress(deps, options, store, ledger, annotations)
         # Starting and ending.
         templates = Templates()
         self._registry_store = registry_store = _registry_store(deps, options, store)
@@ -161,7 +164,7 @@ class Core:
             ledger,
             settlements,
             annotations=annotations,
-            board=board,
+            board=self.board,
             images=self.images,
             templates=templates,
             starts=starts,
@@ -191,6 +194,7 @@ class Core:
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
         self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
+        self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, deps.clock)
         self.creates = Creates(
             deps,
             options,
@@ -201,6 +205,7 @@ class Core:
             abandonments=self.abandonments,
             pools=self.pools,
             owner_calls=self.owner_calls,
+            egress=self.egress_calls,
             images=self.images,
             ownership=self.ownership,
         )
@@ -242,7 +247,15 @@ class Core:
             at_once=options.starts_in_flight,
         )
         # Other replicas, and the cluster.
-        comparison = Comparison(deps, store, ledger, annotations=annotations, reclaimer=reclaimer, group=group)
+        comparison = Comparison(
+            deps,
+            store,
+            ledger,
+            annotations=annotations,
+            reclaimer=reclaimer,
+            group=group,
+            adopt_egress=None if self.egress is None else self.egress.adopt,
+        )
         self._recovery = Recovery(
             deps,
             store,
@@ -270,6 +283,9 @@ class Core:
     def _subscribe(self) -> None:
         """What follows from a transition, in this order: gateways first, since callers wait for them."""
         self.ledger.subscribe(self.board.on)
+        if self.egress is not None:
+            # Also before callers: one that waits for a switch has to find its egress replica told.
+            self.ledger.subscribe(self.egress.on)
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)
         if (private := self._options.images.private) is not None:
@@ -338,13 +354,16 @@ class Core:
             self._run("tend", self.replicas.tend())
             self._run("orphans", self.replicas.watch_orphans())
             self._run("recount", self.replicas.recount())
-        self._begin_optional()
+        await self._begin_optional()
         # Last: a pool's first look finds what was adopted.
         self._run("pools", self.pools.run())
         self._run("yielding", self._yielding.run())
 
-    def _begin_optional(self) -> None:
+    async def _begin_optional(self) -> None:
         """Begins what an installation may do without."""
+        if self.egress is not None:
+            await self.egress.open()
+            self._run("egress", self.egress.run())
         if self._conversions is not None:
             self._run("conversions", self._conversions.run(self._boots.boot))
         if self._options.probe_every_ms:
@@ -415,6 +434,16 @@ class Core:
             # Of a pool's sandbox nobody is the owner yet.
             owner = "" if transition.after.unclaimed else transition.after.owner
             self._deps.metrics.ended(transition.after.end.cause, owner)
+
+
+def _egress(
+    deps: Dependencies, options: Options, store: RecoveringStore, ledger: Ledger, annotations: Annotations
+) -> Egress | None:
+    if options.egress is None:
+        return None
+    return Egress(
+        options.egress, store, ledger, annotations, key=deps.key, clock=deps.clock, replica=deps.store.replica
+    )
 
 
 def _copies(deps: Dependencies, options: Options, store: RegistryStore, group: asyncio.TaskGroup) -> Copies | None:

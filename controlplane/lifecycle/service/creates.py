@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
+from controlplane.egress import Binding
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
@@ -16,6 +17,7 @@ from controlplane.lifecycle.pools import Pools
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.service.egress_calls import EgressCalls
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Lease, Limits, Sandbox, SandboxSpec
 from controlplane.registry import RegistryProblem
@@ -48,6 +50,7 @@ class Creates:
         abandonments: Abandonments,
         pools: Pools,
         owner_calls: OwnerCalls,
+        egress: EgressCalls,
         images: Images,
         ownership: Ownership,
     ) -> None:
@@ -61,6 +64,7 @@ class Creates:
         self._abandonments = abandonments
         self._pools = pools
         self._owner_calls = owner_calls
+        self._egress = egress
         self._ownership = ownership
         self.draining = False
 
@@ -96,12 +100,13 @@ class Creates:
 
         Raises:
             Problem: draining, unsupported, permission_denied (another owner's image), conflict, deleted (the key was
-                withdrawn), capacity_unavailable, or why the sandbox ended before it was ready.
+                withdrawn), capacity_unavailable, egress_unavailable, or why the sandbox ended before it was ready.
         """
         sandbox, replayed = await self.request(owner, spec, key, by_ms, caller=caller, replaced=replaced)
         begun.append(sandbox)
         try:
             begun.append(await self.ready(sandbox, by_ms, fresh=not replayed, lease=spec.lease))
+            begun[-1] = await self._egress.begun(begun[-1])
         except Problem as problem:
             # Neither its end, nor sent to another replica: its caller may not come back for it.
             if "ended_at_ms" not in problem.details and problem.code != "draining":
@@ -139,7 +144,7 @@ class Creates:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._ownership.check(owner, spec.image)
         self._deps.cluster.check(self._options.overcommit.filled(spec))
-        wish = self._candidate(owner, spec, key, by_ms)
+        wish = self._candidate(owner, spec, key, by_ms, await self._egress.bound(owner, spec))
         wish = wish if key is None else replace(wish, callers=(caller,))
         try:
             await self._images.permit(owner, spec.image)
@@ -168,7 +173,8 @@ class Creates:
         try:
             while sandbox.warm and sandbox.end is None and not await self._admissions.bind(sandbox):
                 replaced += 1
-                again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key, by_ms)
+                binding = replace(sandbox.egress, applied=0)
+                again = self._candidate(sandbox.owner, sandbox.spec, sandbox.idempotency_key, by_ms, binding)
                 again = replace(
                     again,
                     fingerprint=sandbox.fingerprint,
@@ -187,7 +193,7 @@ class Creates:
                 self._abandonments.disown(sandbox)
             raise
 
-    def _candidate(self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None) -> Sandbox:
+    def _candidate(self, owner: str, spec: SandboxSpec, key: str | None, by_ms: int | None, egress: Binding) -> Sandbox:
         return candidate(
             owner,
             spec,
@@ -196,6 +202,7 @@ class Creates:
             idle_timeout_ms=self._options.idle_timeout_ms,
             overcommit=self._options.overcommit,
             by_ms=by_ms,
+            egress=egress,
         )
 
     async def _admitted(self, wish: Sandbox, cold_reason: str = "") -> tuple[Sandbox, bool]:

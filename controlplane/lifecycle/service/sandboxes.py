@@ -9,6 +9,7 @@ from controlplane.cluster import Description, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import Quotas, QuotaUse
 from controlplane.lifecycle.dependencies import Dependencies, Options
+from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.expiry.activity import Activity
 from controlplane.lifecycle.pools import PoolDeclarations
@@ -41,6 +42,7 @@ class Sandboxes:
         pools: the pools, by name.
         deadline_ms, create, ready: see ``Creates``.
         get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnerCalls``.
+        egress: network policies, see ``EgressCalls``.
         refusal, pulling: why no node takes a sandbox that is being started, and what its node pulls, see ``Starter``.
         abandon: see ``Abandonments``.
         accept_push: see ``Readiness.accept``.
@@ -78,6 +80,7 @@ class Sandboxes:
             owner_calls.renew_lease,
             owner_calls.open_port,
         )
+        self.egress = core.egress_calls
         self.refusal, self.pulling = core.starter.refusal, core.starter.pulling_told
         self.accept_push = core.readiness.accept
         self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
@@ -118,6 +121,11 @@ class Sandboxes:
     def board(self) -> RouteBoard:
         """What gateways are told."""
         return self._core.board
+
+    @property
+    def egress_feed(self) -> Egress | None:
+        """What egress replicas are told, and tell; None: egress is not installed."""
+        return self._core.egress
 
     @property
     def quotas(self) -> Quotas:

@@ -70,6 +70,7 @@ class SandboxRecord:
     image's own registry did not answer, so that the digest is what the name meant when it was copied.
     `image_pulled` says how its node was to get the image: "full" before it starts, "lazy" while it runs; "": not known.
     `image_pulled_why` says why "full", where the nodes could have pulled it lazily, or whose recorded copy it is.
+    `egress` is the name of its network policy (`Sandbox.egress`).
     `draining_at_ms` says when it ends at the latest, since its node is drained; None: it is not.
     `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """
@@ -97,6 +98,7 @@ class SandboxRecord:
     timings_ms: dict[str, float] = field(default_factory=dict)
     generation: int = 0
     public_ports: list[int] = field(default_factory=list)
+    egress: str = ""
     source: str = ""
     cold_reason: str = ""
     image_digest: str = ""

@@ -247,3 +247,34 @@ def test_the_console_is_on_unless_it_is_switched_off(environ: dict[str, str]) ->
     assert not Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_CONSOLE": "off"}).console
     with pytest.raises(SettingError, match="must be one of on, off"):
         Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_CONSOLE": "no"})
+
+
+def test_egress_is_not_installed_unless_a_port_is_given(environ: dict[str, str], tmp_path: Path) -> None:
+    assert Settings.from_environment(environ).egress is None
+    file = tmp_path / "presets.json"
+    file.write_text('{"web": {"mode": "open"}}')
+    given = {"EGRESS_PORT": "3128", "EGRESS_POLICY": "web", "EGRESS_PRESETS_FILE": str(file)}
+    environ |= {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in given.items()}
+    egress = Settings.from_environment(environ).egress
+    assert egress is not None
+    assert (egress.port, egress.default) == (3128, "web")
+    assert sorted(egress.presets) == ["offline", "packages", "swe-eval", "web"]
+
+
+@pytest.mark.parametrize(
+    ("port", "name", "value", "complaint"),
+    [
+        ("80", "EGRESS_PORT", "80", "must be a whole number from 1024 to 65535"),
+        ("", "EGRESS_POLICY", "packages", "EGRESS_PORT is not set"),
+        ("", "EGRESS_PRESETS_FILE", "/etc/hosts", "EGRESS_PORT is not set"),
+        ("3128", "EGRESS_POLICY", "nothing", "must be one of offline, packages, swe-eval"),
+        ("3128", "EGRESS_PRESETS_FILE", "/etc/hosts", "must hold JSON"),
+        ("3128", "EGRESS_PRESETS_FILE", "/does/not/exist", "must name a file that exists"),
+    ],
+)
+def test_settings_of_egress_that_are_refused(
+    environ: dict[str, str], port: str, name: str, value: str, complaint: str
+) -> None:
+    environ |= {"ROLLBOX_CONTROLPLANE_EGRESS_PORT": port, f"ROLLBOX_CONTROLPLANE_{name}": value}
+    with pytest.raises(SettingError, match=complaint):
+        Settings.from_environment(environ)

@@ -52,6 +52,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "timings_ms",
         "generation",
         "public_ports",
+        "egress",
         "source",
         "cold_reason",
         "parent",

@@ -1,5 +1,6 @@
 """From a spec to create bodies."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +61,15 @@ def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
 def test_the_sidecar_looks_for_the_targets_program() -> None:
     target, sidecar = bodies()
     assert f"ROLLBOX_SIDECAR_TARGET_COMMAND={target['Entrypoint'][0]}" in sidecar["Env"]
+
+
+def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
+    plain, installed = (
+        set(cast("list[str]", sidecar_body("sb-1", SPEC, BOOT, host)["Env"]))
+        for host in (HOST, replace(HOST, egress_port=3128))
+    )
+    assert installed - plain == {"ROLLBOX_SIDECAR_EGRESS_PORT=3128", "ROLLBOX_SIDECAR_EGRESS_DNS=1"}
+    assert plain <= installed
 
 
 def test_nothing_of_a_sandbox_fills_the_disk_with_logs_or_runs_the_images_health_check() -> None:

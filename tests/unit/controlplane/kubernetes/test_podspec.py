@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,17 @@ def test_the_pod_is_as_it_was_agreed() -> None:
     spec = SandboxSpec(image="python:3.12-slim", gpu=1, node_selector={"zone": "b"}, env={"SECRET": "x"})
     made = pod("sb-0123456789abcdef", spec, BOOT, DEFAULTS, 1_700_000_000_000)
     assert json.loads(json.dumps(made)) == json.loads(GOLDEN.read_text())
+
+
+def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
+    plain, installed = (
+        pod("sb-1", SandboxSpec(image="a"), BOOT, defaults, 1)["spec"]["containers"][0]["env"]
+        for defaults in (DEFAULTS, replace(DEFAULTS, egress_port=3128))
+    )
+    assert [one for one in installed if one not in plain] == [
+        {"name": "ROLLBOX_SIDECAR_EGRESS_PORT", "value": "3128"},
+        {"name": "ROLLBOX_SIDECAR_EGRESS_DNS", "value": "1"},
+    ]
 
 
 def test_a_plain_installation_sends_no_empty_fields() -> None:

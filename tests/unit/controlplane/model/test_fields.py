@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields, replace
 from pydantic_core import from_json
 
 from controlplane.api.schemas import SandboxBody
+from controlplane.egress import Binding
 from controlplane.model import EndCause, Lease, Moment, Sandbox, SandboxSpec, State, dump_record, load_record
 from controlplane.model.states import Change, Event, apply, claim_fields
 from controlplane.store import rows
@@ -30,6 +31,7 @@ FULL = Sandbox(
     timings_ms={"total": 7},
     public_ports=(80,),
     ports_revision=8,
+    egress=Binding("custom", "a" * 64, 12, 11, 3),
     pool="p",
     claimed_at_ms=9,
     claim_id="sb-9",

@@ -118,6 +118,7 @@ def test_every_field_changes_the_fingerprint() -> None:
         "start_timeout_ms": 500,
         "idle_timeout_ms": 5_000,
         "settings_digest": "d" * 64,
+        "egress": "packages",
     }
     # Whose client asks is no part of what is asked for.
     assert changes.keys() | {"lease"} == SandboxSpec.model_fields.keys()

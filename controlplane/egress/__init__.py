@@ -1,0 +1,32 @@
+"""Network policies of sandboxes: what owners and operators write, presets, the rules that follow. Pure."""
+
+from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fact
+from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
+from controlplane.egress.compiling import compiled
+from controlplane.egress.policy import MOST_RULES, NAME, EgressLimits, EgressPolicy, EgressRule, PolicyOrPreset
+from controlplane.egress.presets import BUILT_IN, CUSTOM, EgressOptions, read_presets
+from controlplane.egress.rendezvous import chosen
+
+__all__ = [
+    "BUILT_IN",
+    "CUSTOM",
+    "MOST_RULES",
+    "NAME",
+    "OFFLINE",
+    "OFFLINE_NAME",
+    "UNBOUND",
+    "Binding",
+    "Compiled",
+    "CompiledRule",
+    "EgressLimits",
+    "EgressOptions",
+    "EgressPolicy",
+    "EgressRule",
+    "PolicyOrPreset",
+    "chosen",
+    "compiled",
+    "load_binding",
+    "read_compiled",
+    "read_fact",
+    "read_presets",
+]

@@ -1,0 +1,117 @@
+"""``Egress``: the parts of network policies of one control plane, put together."""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from controlplane.clock import Clock
+from controlplane.egress import EgressOptions, read_fact
+from controlplane.errors import Problem
+from controlplane.lifecycle.egress.board import EgressBoard
+from controlplane.lifecycle.egress.facts import Facts
+from controlplane.lifecycle.egress.replicas import LiveReplicas
+from controlplane.lifecycle.egress.reports import Reports
+from controlplane.lifecycle.egress.shelf import Shelf
+from controlplane.lifecycle.egress.waits import Waits
+from controlplane.lifecycle.record.annotations import Annotations
+from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.tokens import SigningKey
+from controlplane.model import Sandbox
+
+TEND_EVERY_S: Final = 60.0
+
+
+class Egress:
+    """Network policies, where egress is installed.
+
+    Attributes:
+        options: how it is set up.
+        shelf: policies by digest.
+        board: which replica serves which sandbox.
+        replicas: which replicas there are.
+        reports: takes what these report.
+    """
+
+    def __init__(
+        self,
+        options: EgressOptions,
+        store: RecoveringStore,
+        ledger: Ledger,
+        annotations: Annotations,
+        *,
+        key: SigningKey,
+        clock: Clock,
+        replica: str,
+    ) -> None:
+        self.options = options
+        self.shelf = Shelf(store, clock, options.presets)
+        self.board = EgressBoard(key, self.shelf)
+        self.replicas = LiveReplicas(self.board, store, clock, replica)
+        self.reports = Reports(self.board, ledger)
+        self._facts = Facts(self.shelf, annotations)
+        self._waits = Waits()
+        self._ledger = ledger
+        self._log = structlog.get_logger("egress")
+
+    def on(self, transition: Transition) -> None:
+        """Does what follows from a transition."""
+        self.board.on(transition)
+        self._waits.on(transition)
+        self._facts.on(transition)
+        if transition.after.end is not None:
+            self.reports.forget(transition.after.id)
+
+    def adopt(self, fact: str) -> None:
+        """Keeps the rules that the cluster has with a sandbox; ignores any other text."""
+        if (found := read_fact(fact)) is not None:
+            self.shelf.hold(found[1])
+
+    async def in_force(self, sandbox: Sandbox, within_s: float) -> Sandbox | None:
+        """Waits until the sandbox's last switch is in force; its record then.
+
+        Args:
+            sandbox: as it was read or stored last.
+            within_s: how long to wait.
+
+        Returns:
+            None: it is not within that time.
+
+        Raises:
+            Problem: the end's cause; the store's.
+        """
+        if sandbox.egress.in_force:
+            return sandbox
+        with self._waits.waiting(sandbox.id) as waiting:
+            now: Sandbox | None = await self._ledger.refresh(sandbox.id)
+            if now is not None and not (now.egress.in_force or now.end is not None):
+                try:
+                    async with asyncio.timeout(within_s):
+                        now = await waiting
+                except TimeoutError:
+                    return None
+        if now is None or now.end is not None:
+            gone = Problem("sandbox_not_found", f"there is no sandbox {sandbox.id} any more", sandbox_id=sandbox.id)
+            raise gone if now is None or now.end is None else now.end.problem(now)
+        return now
+
+    async def open(self) -> None:
+        """Finds out which replicas there are elsewhere; before that, all sandboxes would be the first one's here."""
+        await self.replicas.look()
+
+    async def run(self) -> None:
+        """Runs the loops until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.replicas.run(), name="egress replicas")
+            group.create_task(self._facts.run(), name="egress facts")
+            group.create_task(self._tend(), name="egress policies")
+
+    async def _tend(self) -> None:
+        while True:
+            await asyncio.sleep(TEND_EVERY_S)
+            try:
+                await self.shelf.refresh(self.board.digests)
+            except Problem as away:
+                self._log.warning("network policies not refreshed in the store", detail=away.detail)

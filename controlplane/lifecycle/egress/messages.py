@@ -1,0 +1,40 @@
+"""Policies, assignments and attempts as they are on the wire. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from controlplane.egress import Compiled, CompiledRule
+from controlplane.model import Sandbox
+from controlplane.wire import egress_pb2 as wire
+
+_MODES: Final[Mapping[str, wire.Mode]] = {"offline": wire.OFFLINE, "rules": wire.RULES, "open": wire.OPEN}
+
+
+def policy(digest: str, compiled: Compiled) -> wire.Policy:
+    """A policy under the digest by which sandboxes name it; its own, unless it stands for one that is lost."""
+    return wire.Policy(
+        digest=digest,
+        name=compiled.name,
+        mode=_MODES[compiled.mode],
+        allow=[_rule(one) for one in compiled.allow],
+        deny=[_rule(one) for one in compiled.deny],
+        limits=wire.Limits(**compiled.limits),
+    )
+
+
+def assignment(sandbox: Sandbox, token: str) -> wire.Assignment:
+    """What an egress replica has to know of a sandbox."""
+    return wire.Assignment(
+        sandbox_id=sandbox.id,
+        address=sandbox.address or "",
+        generation=sandbox.generation,
+        owner=sandbox.owner,
+        token=token,
+        policy_digest=sandbox.egress.digest,
+        revision=sandbox.egress.revision,
+    )
+
+
+def _rule(rule: CompiledRule) -> wire.Rule:
+    ports = [wire.PortRange(first=first, last=last) for first, last in rule.ports]
+    return wire.Rule(id=rule.id, host=rule.host, cidr=rule.cidr, ports=ports)

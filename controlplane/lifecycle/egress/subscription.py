@@ -1,0 +1,65 @@
+"""What one egress replica has not been told yet: for each sandbox the last word, so that it is bounded by these."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from controlplane.lifecycle.egress import messages
+from controlplane.lifecycle.egress.shelf import Shelf
+from controlplane.wire import egress_pb2 as wire
+
+# The most sandboxes in one delta.
+TOGETHER: Final = 512
+
+
+class Subscription:
+    """The feed of one replica.
+
+    Args:
+        replica: its id.
+        assigned: all sandboxes that it serves at this moment.
+        shelf: has their policies.
+    """
+
+    def __init__(self, replica: str, assigned: Mapping[str, wire.Assignment], shelf: Shelf) -> None:
+        self.replica = replica
+        self._changed: dict[str, wire.Assignment | None] = dict(assigned)
+        self._shelf = shelf
+        self._policies: set[str] = set()
+        self._begun = False
+        self._more = asyncio.Event()
+
+    def push(self, sandbox_id: str, assignment: wire.Assignment | None) -> None:
+        """Tells it of one sandbox; None: it does not serve that any more."""
+        # To the end: an order in which each sandbox's last word comes last.
+        self._changed.pop(sandbox_id, None)
+        self._changed[sandbox_id] = assignment
+        self._more.set()
+
+    async def next(self, version: int) -> wire.Update:
+        """The snapshot, then what has changed since; waits until there is something.
+
+        A cancelled call takes nothing.
+
+        Raises:
+            Problem: the store does not tell a policy; nothing is taken.
+        """
+        while self._begun and not self._changed:
+            self._more.clear()
+            await self._more.wait()
+        most = TOGETHER if self._begun else len(self._changed)
+        batch = dict([*self._changed.items()][:most])
+        assignments = [one for one in batch.values() if one is not None]
+        missing = {one.policy_digest for one in assignments} - self._policies
+        policies = [messages.policy(digest, await self._shelf.get(digest)) for digest in sorted(missing)]
+        # Nothing is awaited from here on. What has a later word by now is told that.
+        for sandbox_id, assignment in batch.items():
+            if self._changed.get(sandbox_id, 0) is assignment:
+                del self._changed[sandbox_id]
+        self._policies |= missing
+        begun, self._begun = self._begun, True
+        if not begun:
+            return wire.Update(version=version, snapshot=wire.Snapshot(policies=policies, assignments=assignments))
+        withdrawn = [sandbox_id for sandbox_id, one in batch.items() if one is None]
+        delta = wire.Delta(policies=policies, assignments=assignments, withdrawn=withdrawn)
+        return wire.Update(version=version, delta=delta)

@@ -1,0 +1,30 @@
+"""Settings of egress: the port of the relay in each sandbox, and the installation's presets."""
+
+from typing import Final
+
+from controlplane.egress import BUILT_IN, OFFLINE_NAME, EgressOptions, read_presets
+from controlplane.settings import rules
+from controlplane.settings.reader import PREFIX, Reader, SettingError
+
+# Below it only root may listen, and programs in sandboxes often are none.
+FIRST_PORT: Final = 1024
+
+
+def read_egress(read: Reader) -> EgressOptions | None:
+    """Reads them; None: egress is not installed.
+
+    Raises:
+        SettingError: one is invalid, or is set where egress is not installed.
+    """
+    port = read.optional("EGRESS_PORT", rules.count(FIRST_PORT, 65_535))
+    if port is None:
+        read.refuse(("EGRESS_POLICY", "EGRESS_PRESETS_FILE"), "it is about egress, and EGRESS_PORT is not set")
+        return None
+    presets = BUILT_IN
+    if (file := read.optional("EGRESS_PRESETS_FILE", rules.file)) is not None:
+        try:
+            presets = read_presets(file.read_text())
+        except (OSError, ValueError) as error:
+            raise SettingError(f"{PREFIX}EGRESS_PRESETS_FILE", str(file), str(error)) from error
+    default = read("EGRESS_POLICY", rules.one_of(*sorted(presets)), OFFLINE_NAME)
+    return EgressOptions(port, default, presets)

@@ -1,0 +1,100 @@
+"""The HTTP API of network policies: what is answered, and what is refused in which words."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controlplane.egress import EgressOptions
+from controlplane.lifecycle import Options
+from tests.support.egress_replica import EgressReplica, egress_replica
+from tests.support.world import OTHER_KEY, OWNER, SPEC, World, world
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[World]:
+    async with world(options=Options(egress=EgressOptions(3128))) as made:
+        yield made
+
+
+@pytest.fixture
+async def replica(plane: World) -> AsyncIterator[EgressReplica]:
+    async with egress_replica(plane, cut=2) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def path(plane: World, replica: EgressReplica) -> str:
+    del replica
+    return f"/v1/sandboxes/{(await plane.create(OWNER, SPEC)).sandbox.id}"
+
+
+async def test_a_sandbox_is_offline_until_it_is_switched(plane: World, path: str) -> None:
+    offline = {
+        "policy": "offline",
+        "revision": 0,
+        "applied": True,
+        "cut": 0,
+        "link": {"state": "none", "detail": ""},
+        "rules": {"mode": "offline", "allow": [], "deny": [], "limits": {}},
+    }
+    answer = await plane.api("GET", f"{path}/egress")
+    assert (answer.status, answer.json) == (200, offline)
+    policy = {"mode": "allow", "allow": [{"host": "trainer.example", "ports": [8443], "name": "trainer"}]}
+    put = await plane.api("PUT", f"{path}/egress", body={"policy": policy})
+    assert put.status == 200
+    assert put.json == (await plane.api("GET", f"{path}/egress")).json
+    assert put.json["revision"] > 0
+    assert {**put.json, "revision": 0} == {
+        "policy": "custom",
+        "revision": 0,
+        "applied": True,
+        "cut": 2,
+        "link": {"state": "up", "detail": ""},
+        "rules": {
+            "mode": "rules",
+            "allow": [{"id": "custom/trainer", "host": "trainer.example", "cidr": None, "ports": [[8443, 8443]]}],
+            "deny": [],
+            "limits": {},
+        },
+    }
+    assert (await plane.api("GET", path)).json["egress"] == "custom"
+
+
+async def test_a_create_takes_a_preset_or_a_policy_past_fastapi_and_through_it(
+    plane: World, replica: EgressReplica
+) -> None:
+    for wish, name in (("packages", "packages"), ({"mode": "open"}, "custom"), (None, "offline")):
+        for headers in ({}, {"content-type": "application/json; charset=utf-8"}):
+            body = {"image": SPEC.image, "egress": wish}
+            answer = await plane.api("POST", "/v1/sandboxes", body=body, headers=headers)
+            assert (answer.status, answer.json["egress"]) == (201, name), answer.json
+    assert len(replica.serves) == 4
+
+
+async def test_a_group_has_its_policy_in_every_member(plane: World, replica: EgressReplica) -> None:
+    body = {"count": 3, "sandbox": {"image": SPEC.image, "egress": "packages"}}
+    answer = await plane.api("PUT", "/v1/groups/g", body=body)
+    assert [one["sandbox"]["egress"] for one in answer.json["members"]] == ["packages"] * 3
+    assert len(replica.serves) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "words"),
+    [
+        ("nothing", "not_found", "no egress preset nothing"),
+        ({"mode": "allow"}, "invalid_argument", "use mode none"),
+        ({"mode": "allow", "include": ["nothing"]}, "invalid_argument", "no preset nothing"),
+        ({"mode": "allow", "allow": ["a.example"], "more": 1}, "invalid_argument", "more"),
+        (None, "invalid_argument", "policy"),
+    ],
+)
+async def test_what_is_refused(plane: World, path: str, policy: object, code: str, words: str) -> None:
+    answer = await plane.api("PUT", f"{path}/egress", body={"policy": policy})
+    assert answer.code == code
+    assert words in answer.json["detail"]
+    assert (await plane.api("GET", f"{path}/egress")).json["policy"] == "offline"
+
+
+async def test_it_is_the_owners_alone(plane: World, path: str) -> None:
+    for method, body in (("GET", None), ("PUT", {"policy": "offline"})):
+        assert (await plane.api(method, f"{path}/egress", body=body, key=OTHER_KEY)).code == "sandbox_not_found"
