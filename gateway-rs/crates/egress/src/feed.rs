@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Status;
 use wire::egress::egress_client::EgressClient;
-use wire::egress::{Update, WatchRequest};
+use wire::egress::{EgressReport, Update, WatchRequest};
 
 use crate::report::Reports;
 use crate::sandboxes::Sandboxes;
@@ -131,17 +131,36 @@ impl Feed {
         loop {
             reports.due().await;
             let Some(report) = reports.take(&self.egress_id) else { continue };
-            let answered = tokio::time::timeout(DEADLINE, client.report(report.clone())).await;
-            let lost = match answered {
-                Ok(Ok(_)) => {
-                    reports.arrived();
-                    continue;
+            // Also where the feed is lost while it is under way.
+            let restored = Restored { reports, report: Some(report.clone()) };
+            match tokio::time::timeout(DEADLINE, client.report(report)).await {
+                Ok(Ok(_)) => restored.arrived(),
+                Ok(Err(status)) => return Box::new(status).into(),
+                Err(_) => {
+                    return Lost::Connect(format!("a report was not taken within {} s", DEADLINE.as_secs()));
                 }
-                Ok(Err(status)) => Box::new(status).into(),
-                Err(_) => Lost::Connect(format!("a report was not taken within {} s", DEADLINE.as_secs())),
-            };
-            reports.restore(report);
-            return lost;
+            }
+        }
+    }
+}
+
+/// A report that is put back when this is dropped, unless it has arrived.
+struct Restored<'a> {
+    reports: &'a Reports,
+    report: Option<EgressReport>,
+}
+
+impl Restored<'_> {
+    fn arrived(mut self) {
+        self.report = None;
+        self.reports.arrived();
+    }
+}
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        if let Some(report) = self.report.take() {
+            self.reports.restore(report);
         }
     }
 }

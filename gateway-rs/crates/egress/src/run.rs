@@ -101,7 +101,6 @@ pub struct Running {
     connections: TaskTracker,
     common: Arc<Common>,
     draining: watch::Sender<bool>,
-    closing: watch::Sender<bool>,
     drain_time: Duration,
 }
 
@@ -113,8 +112,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let Settings { feed: address, id, listen, blocked, dns_servers, limits, max_connections, drain, .. } =
         settings;
     let names = NameServers::full_names(&dns_servers)?;
-    let (draining, closing, connected) =
-        (watch::Sender::new(false), watch::Sender::new(false), watch::Sender::new(false));
+    let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
     let admin = Admin::bind(&listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
     let listen = admin.address();
     let common = Arc::new(Common { blocked, limits, max_connections, ..Common::default() });
@@ -138,19 +136,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
         connected,
         draining: draining.subscribe(),
     };
-    let sandboxes = Sandboxes::new(Arc::clone(&common), opening, links.clone());
-    tasks.spawn(follow(feed, sandboxes, closing.subscribe()));
-    Ok(Running { listen, tasks, links, connections, common, draining, closing, drain_time: drain })
-}
-
-/// Follows the feed until the process closes; then closes every sandbox, and goes on reporting.
-async fn follow(feed: Feed, mut sandboxes: Sandboxes, mut closing: watch::Receiver<bool>) {
-    tokio::select! {
-        never = feed.follow(&mut sandboxes) => match never {},
-        _ = closing.wait_for(|closing| *closing) => {}
-    }
-    sandboxes.close();
-    match feed.follow(&mut sandboxes).await {}
+    let mut sandboxes = Sandboxes::new(Arc::clone(&common), opening, links.clone());
+    tasks.spawn(async move { match feed.follow(&mut sandboxes).await {} });
+    Ok(Running { listen, tasks, links, connections, common, draining, drain_time: drain })
 }
 
 impl Running {
@@ -186,7 +174,7 @@ impl Running {
                 tracing::warn!(connections = self.connections.len(), "drain time is over, cutting what is open");
             }
         }
-        self.closing.send_replace(true);
+        self.common.closing.cancel();
         let told = async {
             self.links.wait().await;
             self.connections.wait().await;

@@ -70,13 +70,6 @@ impl Sandboxes {
         }
     }
 
-    /// Closes all links and connections.
-    pub(crate) fn close(&mut self) {
-        for (_, sandbox) in self.sandboxes.drain() {
-            sandbox.close();
-        }
-    }
-
     fn read(&mut self, policies: &[egress::Policy]) {
         for policy in policies {
             let read = Policy::read(policy).unwrap_or_else(|broken| {

@@ -50,7 +50,9 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// `cut` closes it when it is cancelled, by a switch or with the sandbox.
     pub(super) fn new(
+        cut: CancellationToken,
         target: Target,
         address: IpAddr,
         protocol: Protocol,
@@ -67,7 +69,7 @@ impl Open {
             policy: policy.name().into(),
             rule,
             server_name: Mutex::default(),
-            cut: CancellationToken::new(),
+            cut,
             ended: CancellationToken::new(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -100,7 +102,6 @@ impl Open {
 
     /// Tells it to close; returns what is cancelled when it has.
     pub(super) fn cut(&self) -> CancellationToken {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(Verdict::Cut);
         self.cut.cancel();
         self.ended.clone()
     }

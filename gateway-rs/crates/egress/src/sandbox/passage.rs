@@ -39,7 +39,8 @@ impl Passage {
         }
         let key = state.next;
         state.next += 1;
-        let open = Arc::new(Open::new(target, address, protocol, rule, &policy));
+        let open =
+            Arc::new(Open::new(sandbox.closed.child_token(), target, address, protocol, rule, &policy));
         state.open.insert(key, Arc::clone(&open));
         drop(state);
         sandbox.common.reports.attempt(open.attempt(&sandbox.id, Verdict::Allowed));
@@ -100,8 +101,11 @@ impl Passage {
         self.sandbox.moved(bytes)
     }
 
-    /// Says why it ends; the first reason counts.
+    /// Says why it ends; the first reason counts, and a cut before it.
     pub(crate) fn ends(&self, why: &Refusal) {
+        if self.is_cut() {
+            return;
+        }
         self.open.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why.verdict);
     }
 }
@@ -110,13 +114,14 @@ impl Drop for Passage {
     fn drop(&mut self) {
         self.sandbox.lock().open.remove(&self.key);
         let why = *self.open.why.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = self.open.is_cut().then_some(Verdict::Cut);
         let ran_ms = u64::try_from(self.open.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.sandbox.common.reports.attempt(Attempt {
             sent_bytes: self.open.sent.load(Ordering::Relaxed),
             received_bytes: self.open.received.load(Ordering::Relaxed),
             // An end, however soon it comes, is no begin.
             duration_ms: ran_ms.max(1),
-            ..self.open.attempt(&self.sandbox.id, why.unwrap_or(Verdict::Allowed))
+            ..self.open.attempt(&self.sandbox.id, why.or(cut).unwrap_or(Verdict::Allowed))
         });
         self.open.ended.cancel();
     }

@@ -35,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) max_connections: usize,
     /// Of all sandboxes.
     pub(crate) connections: AtomicUsize,
+    /// When cancelled, no sandbox is served any more.
+    pub(crate) closing: CancellationToken,
 }
 
 /// One sandbox.
@@ -43,7 +45,7 @@ pub(crate) struct Sandbox {
     pub(crate) id: String,
     pub(super) common: Arc<Common>,
     place: watch::Sender<Place>,
-    /// When cancelled, the sandbox is not served any more.
+    /// When cancelled, the sandbox is not served any more: its link and its connections are closed.
     pub(super) closed: CancellationToken,
     link_over: CancellationToken,
     /// Open connections of all sandboxes of its owner.
@@ -115,7 +117,7 @@ impl Sandbox {
         let sandbox = Self {
             id,
             place: watch::Sender::new(place),
-            closed: CancellationToken::new(),
+            closed: common.closing.child_token(),
             link_over: CancellationToken::new(),
             owned,
             moved_bytes: AtomicU64::new(0),
@@ -183,9 +185,6 @@ impl Sandbox {
     /// Serves it no more: its link and its connections are closed.
     pub(crate) fn close(&self) {
         self.closed.cancel();
-        for open in self.lock().open.values() {
-            open.cut();
-        }
     }
 
     /// Its link has ended for good.

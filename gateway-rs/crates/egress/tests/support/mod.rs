@@ -1,7 +1,7 @@
 //! An egress replica between fakes, all over real sockets: a feed, relays, a name server, servers outside.
 //!
 //! `Rig::start().await` is a replica that reaches the loopback addresses of 127.0.0.0/8, but those of 127.9.0.0/16.
-#![allow(dead_code, reason = "each test crate uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test crate uses its own part")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,6 +15,7 @@ pub mod outside;
 pub mod relay;
 #[path = "../../../gateway/tests/support/serve.rs"]
 pub mod serve;
+pub mod tls;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use wire::egress::{Assignment, Limits, Mode, Policy, PortRange, Rule};
 
 pub use feed::Feed;
 pub use names::Names;
-pub use relay::Relay;
+pub use relay::{Program, Relay};
 
 /// A directory of its own for each rig; removed with it.
 #[derive(Debug)]

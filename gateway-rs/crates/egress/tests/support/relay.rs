@@ -1,6 +1,8 @@
 //! A fake sidecar with its relay: it takes links, and sends connections of programs up the latest one.
 
 use std::convert::Infallible;
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -13,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use socket2::Socket;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -30,6 +33,8 @@ pub struct Relay {
     legs: mpsc::UnboundedReceiver<Leg>,
     link: Option<Sender>,
     links: JoinSet<()>,
+    /// The socket of the link.
+    socket: Option<Socket>,
 }
 
 /// The token and the ticket of a call.
@@ -47,13 +52,14 @@ impl Relay {
         let (legs, coming) = mpsc::unbounded_channel();
         let calls = Calls::default();
         let served = Served::grpc_and_legs(path, calls.clone(), legs);
-        Self { served, calls, legs: coming, link: None, links: JoinSet::new() }
+        Self { served, calls, legs: coming, link: None, links: JoinSet::new(), socket: None }
     }
 
     /// Takes the next link.
     pub async fn linked(&mut self) {
         let (ticket, stream) = self.legs.recv().await.unwrap();
         assert!(self.calls.came.lock().unwrap().iter().any(|(_, known)| *known == ticket));
+        self.socket = Some(stream.as_fd().try_clone_to_owned().unwrap().into());
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         self.links.spawn(async move { drop(connection.await) });
@@ -62,6 +68,7 @@ impl Relay {
 
     /// Closes the link, as a relay that is killed does.
     pub async fn lose_link(&mut self) {
+        self.socket.take().unwrap().shutdown(Shutdown::Both).unwrap();
         self.link = None;
         self.links.shutdown().await;
     }
