@@ -11,7 +11,7 @@ from rollbox.errors import BY_CODE
 HTTP = {"unauthenticated": 401, "sandbox_not_found": 404, "exec_not_found": 404, "conflict": 409, "deleted": 410}
 HTTP |= {"invalid_argument": 400, "capacity_unavailable": 503, "draining": 503, "upstream_timeout": 504}
 HTTP |= {"stream_interrupted": 502, "internal": 500, "quota_exceeded": 429, "image_not_found": 422, "sandbox_lost": 410}
-HTTP |= {"disk_full": 410, "node_lost": 410, "unsupported": 422}
+HTTP |= {"disk_full": 410, "node_lost": 410, "unsupported": 422, "egress_unavailable": 503}
 HTTP |= {"not_found": 404, "file_not_found": 404, "permission_denied": 403, "no_space": 507}
 
 

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from rollbox.errors import BY_CODE
 from tests.support import fake_groups, fake_pools, fake_ports
+from tests.support.fake_egress import FakeEgress
 from tests.support.fake_files import FakeFiles, Refused
 from tests.support.fake_images import FakeImages
 from tests.support.fake_problems import problem
@@ -29,7 +30,9 @@ from tests.support.fake_quotas import FakeQuotas
 
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
-_OF_OWNERS = "info create list delete_many get delete extend token set_port lease renew timeline group quota pool"
+_OF_OWNERS = (
+    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress"
+)
 _OF_IMAGES = ("images", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
 
@@ -88,6 +91,7 @@ class FakeGateway:
     files: FakeFiles = field(default_factory=FakeFiles)
     quotas: FakeQuotas = field(default_factory=FakeQuotas)
     images: FakeImages = field(default_factory=FakeImages)
+    egress: FakeEgress = field(default_factory=FakeEgress)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -129,6 +133,7 @@ class FakeGateway:
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),
                 web.post(f"{box}/checkpoint", self._route("commit", self.images.checkpoint)),
+                web.route("*", f"{box}/egress", self._route("egress", partial(self.egress.one, self))),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),
                 web.route("*", "/v1/pools/{name}", self._route("pool", partial(fake_pools.pool, self))),
                 web.put("/v1/groups/{name}", self._route("group", partial(fake_groups.create, self))),

@@ -4,10 +4,10 @@
         result = await sandbox.exec("pytest -q", timeout=120)
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
-All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, options, record,
-result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing < retry < leases <
-transport < gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub, lazy <
-group < batch, run, health < client < sync, cli.
+All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, egress, options,
+record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing < retry <
+leases < transport < gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub,
+lazy < group < batch, run, health < client < sync, cli.
 """
 
 import importlib
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
+    from rollbox.egress import EgressPolicy, EgressRule, EgressState
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
@@ -74,6 +75,9 @@ __all__ = [
     "CreateOptions",
     "DeleteReport",
     "Drain",
+    "EgressPolicy",
+    "EgressRule",
+    "EgressState",
     "End",
     "ErrorContext",
     "ExecOptions",
@@ -148,6 +152,9 @@ _MODULES = {
     "CreateOptions": "options",
     "DeleteReport": "record",
     "Drain": "node",
+    "EgressPolicy": "egress",
+    "EgressRule": "egress",
+    "EgressState": "egress",
     "End": "record",
     "ErrorContext": "timeline",
     "ExecOptions": "request",

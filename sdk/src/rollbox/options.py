@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, get_args
 
 from rollbox import labels as label_rules
 from rollbox import request
+from rollbox.egress import Egress, wish_to_json
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
 from rollbox.request import InitialFiles, milliseconds
@@ -44,6 +45,7 @@ class GroupOptions(ResourceOptions, total=False):
     ttl: float
     idle_timeout: float | None
     lease: float | None
+    egress: Egress | None
     start_timeout: float
 
 
@@ -182,6 +184,7 @@ class CreateSpec:
         image: name of a container image.
         resources, commands, lifetime: see there.
         labels: names and values to list and delete the sandbox by.
+        egress: what it may reach: a preset or a policy; None is the installation's default.
         files: initial files by absolute path, which the client writes after the create (`files.initial` checks them).
         start_timeout: seconds that the whole call may take.
         idempotency_key: the same key with the same options gives the same sandbox; None: a random key.
@@ -196,6 +199,7 @@ class CreateSpec:
     lifetime: Lifetime = Lifetime()
     labels: Mapping[str, str] | None = None
     files: InitialFiles | None = field(default=None, repr=False)
+    egress: Egress | None = None
     start_timeout: float = 120
     idempotency_key: str | None = None
 
@@ -223,6 +227,7 @@ class CreateSpec:
             **self.commands.to_json(),
             **({"labels": label_rules.checked(self.labels)} if self.labels else {}),
             **self.lifetime.to_json(),
+            **({} if self.egress is None else {"egress": wish_to_json(self.egress)}),
             "start_timeout_ms": milliseconds("start_timeout", self.start_timeout),
         }
 

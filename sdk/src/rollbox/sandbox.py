@@ -12,6 +12,7 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
+from rollbox.egress import Egress, EgressState, wish_to_json
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
@@ -73,6 +74,7 @@ class Sandbox:
         ttl: float = 3600,
         idle_timeout: float | None = None,
         lease: float | None = 600,
+        egress: Egress | None = None,
         start_timeout: float = 120,
         idempotency_key: str | None = None,
         client: GatewayOwner | None = None,
@@ -108,6 +110,8 @@ class Sandbox:
             lease: seconds that it outlives this client. A separate process renews the lease as long as this program
                 lives, also while the event loop is blocked. When the lease expires, the client's sandboxes end, except
                 those that are still in use. None, or `detach`: it outlives the client.
+            egress: what it may reach: "packages" or another preset, or an `EgressPolicy`; None is the installation's
+                default, usually "offline". The call returns when it is in force; `Sandbox.egress` switches it.
             start_timeout: seconds that the whole call may take: waits for quota, capacity and a start slot, retries and
                 `files`.
             idempotency_key: the same key with the same arguments gives the same sandbox; random when None.
@@ -132,6 +136,7 @@ class Sandbox:
             lifetime=Lifetime(ttl=ttl, idle_timeout=idle_timeout, lease=lease),
             labels=labels,
             files=files,
+            egress=egress,
             start_timeout=start_timeout,
             idempotency_key=idempotency_key,
         )
@@ -354,6 +359,40 @@ class Sandbox:
     def ports(self) -> Ports:
         """Its ports."""
         return Ports(self._gateway, self._access)
+
+    async def egress(self, policy: Egress | None = None, *, timeout: float = 10) -> EgressState:  # noqa: ASYNC109
+        """Switch what the sandbox may reach, and return once that is in force; without a policy, only tell it.
+
+            await sandbox.egress("packages")   # set-up
+            await sandbox.exec("pip install -r requirements.txt")
+            await sandbox.egress("offline")    # rollout
+
+        Open connections that the new policy does not allow are closed by then. Programs that run already find the
+        network by the proxy that every command's environment names, whatever the policy was when they started.
+
+        Args:
+            policy: a preset ("offline", "packages", "swe-eval", your own), or an `EgressPolicy`.
+            timeout: seconds that the switch may take.
+
+        Raises:
+            EgressUnavailable: the switch is on record, but nobody has confirmed within `timeout` that it is in force.
+            InvalidArgument: the policy contradicts itself, or includes what there is not; the detail says what.
+            NotFound: there is no such preset.
+            Unsupported: egress is not installed.
+        Cost: one request; a switch takes some milliseconds.
+        """
+        self._refuse_deleted()
+        if policy is None:
+            told = await self._gateway.call_api("GET", "sandboxes", self.id, "egress", sandbox_id=self.id)
+            return EgressState.from_json(told)
+        wait_ms = request.milliseconds("timeout", timeout)
+        body, deadline = {"policy": wish_to_json(policy), "wait_ms": wait_ms}, Deadline(wait_ms / 1000)
+        answer = await self._gateway.call_api(
+            "PUT", "sandboxes", self.id, "egress", body=body, deadline=deadline, sandbox_id=self.id
+        )
+        state = EgressState.from_json(answer)
+        self._record = replace(self._record, egress=state.policy)
+        return state
 
     async def usage(self) -> Usage:
         """Return what it uses: cpu time, memory, disk, processes. Cost: one request."""

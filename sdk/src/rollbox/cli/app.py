@@ -32,6 +32,7 @@ _COMMANDS = {
     "mv": "paths:mv",
     "rm": "paths:rm",
     "watch": "paths:watch",
+    "egress": "egress:app",
     "expose": "ports:expose",
     "unexpose": "ports:unexpose",
     "port-forward": "port_forward:port_forward",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_type_hints
 
 import typer
@@ -14,6 +17,7 @@ from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 
 if TYPE_CHECKING:
+    from rollbox.egress import Egress
     from rollbox.options import Pull, ResourceOptions
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -23,6 +27,7 @@ Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
 ]
 WaitTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long --wait waits at most (60).")]
+POLICY_HELP = "A preset (offline, packages, swe-eval, your own), or @FILE with a policy in JSON; @- reads stdin."
 
 
 class ResourceArguments(NamedTuple):
@@ -76,6 +81,25 @@ def _parameters(command: Callable[..., None]) -> Iterator[inspect.Parameter]:
             continue
         for name, default in ResourceArguments._field_defaults.items():
             yield inspect.Parameter(name, parameter.kind, default=default, annotation=hints[name])
+
+
+def policy_of(text: str) -> Egress:
+    """Read a POLICY as it is typed: a name, or @FILE.
+
+    Raises:
+        InvalidArgument: the file cannot be read, or holds no policy.
+    """
+    if not text.startswith("@"):
+        return text
+    from rollbox.egress import EgressPolicy
+
+    try:
+        written = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text()
+        return EgressPolicy.from_json(json.loads(written))
+    except OSError as error:
+        raise InvalidArgument(f"{text[1:]} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidArgument(f"{text[1:]} is not JSON: {error}") from error
 
 
 def _pair(text: str) -> str | tuple[str, str]:

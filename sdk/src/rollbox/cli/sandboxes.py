@@ -12,7 +12,17 @@ import typer
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.options import Json, Labels, ResourceArguments, Wait, WaitTimeout, Watch, with_resources
+from rollbox.cli.options import (
+    POLICY_HELP,
+    Json,
+    Labels,
+    ResourceArguments,
+    Wait,
+    WaitTimeout,
+    Watch,
+    policy_of,
+    with_resources,
+)
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ def create(
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
     idle_timeout: Annotated[float | None, typer.Option(help="Seconds to live without being used.")] = None,
+    egress: Annotated[str | None, typer.Option(metavar="POLICY", help=POLICY_HELP)] = None,
     start_timeout: Annotated[float, typer.Option(help="Seconds until it must be ready.")] = 120,
     json: Json = False,
 ) -> None:
@@ -57,6 +68,7 @@ def create(
             ttl=ttl,
             idle_timeout=idle_timeout,
             lease=None,
+            egress=None if egress is None else policy_of(egress),
             start_timeout=start_timeout,
         )
         return sandbox.record

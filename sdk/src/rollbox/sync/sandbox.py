@@ -8,6 +8,7 @@ from typing import Literal, Unpack, overload
 
 import rollbox
 from rollbox import request
+from rollbox.egress import Egress, EgressState
 from rollbox.git_scrub import ScrubReport
 from rollbox.image import Checkpoint, CommittedImage
 from rollbox.options import CommitOptions, CreateOptions
@@ -87,6 +88,10 @@ class Sandbox:
     def ports(self) -> Ports:
         """As `rollbox.Sandbox.ports`."""
         return Ports(self.inner.ports)
+
+    def egress(self, policy: Egress | None = None, *, timeout: float = 10) -> EgressState:
+        """As `rollbox.Sandbox.egress`."""
+        return run(self.inner.egress(policy, timeout=timeout))
 
     def usage(self) -> Usage:
         """As `rollbox.Sandbox.usage`."""

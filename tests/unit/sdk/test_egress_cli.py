@@ -1,0 +1,41 @@
+"""`rollbox egress`: what it prints, and which policies it takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway_fake import FakeGateway
+from tests.unit.sdk.test_cli import made, rollbox
+from tests.unit.sdk.test_egress import WRITTEN, written
+
+
+def test_a_policy_is_shown_and_switched(apart: FakeGateway, tmp_path: Path) -> None:
+    sandbox_id = made(apart)
+    assert rollbox("egress", "show", sandbox_id).stdout.startswith("offline: in force; link none")
+    apart.egress.cut = 3
+    told = rollbox("egress", "set", sandbox_id, "packages")
+    assert "packages: in force, 3 open connections were closed; link up" in told.stdout
+    shown = rollbox("egress", "show", sandbox_id).stdout
+    assert "pypi.org" in shown
+    assert "80, 443" in shown
+    told = rollbox("egress", "set", sandbox_id, written(tmp_path), "--json")
+    assert json.loads(told.stdout)["policy"] == "custom"
+    assert apart.egress.asked[-1] == {"policy": WRITTEN, "wait_ms": 10_000}
+
+
+def test_a_create_takes_one(apart: FakeGateway, tmp_path: Path) -> None:
+    for policy, sent in (("packages", "packages"), (written(tmp_path), WRITTEN)):
+        assert rollbox("create", "python:3.12-slim", "--egress", policy).exit_code == 0
+        assert apart.bodies[-1]["egress"] == sent
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "cannot be read"), ("{", "is not JSON"), ("[]", "JSON object")])
+def test_a_file_that_is_no_policy(apart: FakeGateway, tmp_path: Path, content: str | None, words: str) -> None:
+    file = tmp_path / "policy.json"
+    if content is not None:
+        file.write_text(content)
+    told = rollbox("egress", "set", made(apart), f"@{file}")
+    assert (told.exit_code, words in told.stderr) == (2, True), told.stderr
