@@ -1,12 +1,14 @@
 """The routes of ``/v1/sandboxes/{id}/egress``: the network policy of a sandbox."""
 
+from dataclasses import asdict
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from controlplane.api.context import Owner, Service
-from controlplane.egress import Compiled, CompiledRule, PolicyOrPreset
+from controlplane.egress import Compiled, CompiledRule, EgressAttempt, EgressVerdict, PolicyOrPreset
+from controlplane.lifecycle.egress.log import MOST_ATTEMPTS
 from controlplane.lifecycle.service.egress_calls import EgressView
 from controlplane.model.spec import Closed
 
@@ -111,6 +113,45 @@ class EgressBody(BaseModel):
         )
 
 
+class AttemptBody(BaseModel):
+    """A connection that a program asked for, or several equal ones of one second.
+
+    Attributes:
+        host: as it was asked for.
+        address: that was dialled; empty: none was.
+        verdict: an allowed connection is there when it begins (without bytes), and when it ends; ``cut``: it was
+            allowed, and closed by a switch.
+        policy, rule: that decided; an empty rule: none did.
+        protocol: http, connect, socks5 or dns.
+        sent_bytes, received_bytes: seen from the sandbox.
+        count: how many of them.
+    """
+
+    at_ms: int
+    host: str
+    port: int
+    address: str
+    verdict: EgressVerdict
+    policy: str
+    rule: str
+    protocol: str
+    sent_bytes: int
+    received_bytes: int
+    duration_ms: int
+    count: int
+
+    @classmethod
+    def of(cls, attempt: EgressAttempt) -> Self:
+        """From the log."""
+        return cls(**asdict(attempt))
+
+
+class LogBody(BaseModel):
+    """The newest attempts, oldest of them first."""
+
+    attempts: list[AttemptBody]
+
+
 @router.get("/sandboxes/{sandbox_id}/egress", summary="The network policy of a sandbox")
 async def get(sandbox_id: str, service: Service, owner: Owner) -> EgressBody:
     """With its rules, and whether its last switch is in force."""
@@ -122,6 +163,17 @@ async def put(sandbox_id: str, wish: EgressRequest, service: Service, owner: Own
     """Open connections that it does not allow are closed by then. Repeating it is success."""
     view = await service.egress.switch(owner, sandbox_id, wish.policy, wish.wait_ms / 1000)
     return EgressBody.of(view)
+
+
+@router.get("/sandboxes/{sandbox_id}/egress/log", summary="What a sandbox tried to reach, also after its end")
+async def log(
+    sandbox_id: str,
+    service: Service,
+    owner: Owner,
+    most: Annotated[int, Query(ge=1, le=MOST_ATTEMPTS, description="so many of the newest ones")] = MOST_ATTEMPTS,
+) -> LogBody:
+    """A second late; the newest 500 are kept for two days after the last one, if the store lasts."""
+    return LogBody(attempts=[AttemptBody.of(one) for one in await service.egress.log(owner, sandbox_id, most)])
 
 
 def _link(view: EgressView) -> LinkBody:

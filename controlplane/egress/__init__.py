@@ -1,5 +1,6 @@
 """Network policies of sandboxes: what owners and operators write, presets, the rules that follow. Pure."""
 
+from controlplane.egress.attempts import VERDICTS, EgressAttempt, EgressVerdict, read_attempt
 from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fact
 from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
 from controlplane.egress.compiling import compiled
@@ -15,17 +16,21 @@ __all__ = [
     "OFFLINE",
     "OFFLINE_NAME",
     "UNBOUND",
+    "VERDICTS",
     "Binding",
     "Compiled",
     "CompiledRule",
+    "EgressAttempt",
     "EgressLimits",
     "EgressOptions",
     "EgressPolicy",
     "EgressRule",
+    "EgressVerdict",
     "PolicyOrPreset",
     "chosen",
     "compiled",
     "load_binding",
+    "read_attempt",
     "read_compiled",
     "read_fact",
     "read_presets",

@@ -1,7 +1,7 @@
 """The store of a single process, in dictionaries. A step is atomic because it never awaits."""
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -66,6 +66,7 @@ class MemoryStore:
         self._withdrawn: OrderedDict[CallKey, int] = OrderedDict()  # key -> when it was withdrawn
         self._slots = Slots()
         self._leases: dict[str, tuple[str, int]] = {}
+        self._lists: dict[str, tuple[deque[str], int]] = {}  # lines, and until when they are kept
         self._notes: dict[str, tuple[str, int]] = {}  # text, and until when it is kept
         self._intact = False
 
@@ -243,6 +244,19 @@ class MemoryStore:
         if text:
             self._notes[name] = (text, now_ms + ttl_ms)
         return True
+
+    async def append(self, name: str, lines: Sequence[str], most: int, ttl_ms: int) -> None:
+        """See ``Store.append``. Cost: O(n) in the lists that are kept."""
+        now_ms = self._clock.now_ms()
+        kept = [*(await self.lines(name, most)), *lines]
+        for gone in [one for one, (_, until_ms) in self._lists.items() if until_ms <= now_ms]:
+            del self._lists[gone]
+        self._lists[name] = (deque(kept, most), now_ms + ttl_ms)
+
+    async def lines(self, name: str, most: int) -> Sequence[str]:
+        """See ``Store.lines``."""
+        kept, until_ms = self._lists.get(name, (deque[str](), 0))
+        return [*kept][-most:] if self._clock.now_ms() < until_ms else []
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``. Cost: O(n) in all records."""

@@ -374,6 +374,21 @@ class Store(Protocol):
         """
         ...
 
+    async def append(self, name: str, lines: Sequence[str], most: int, ttl_ms: int) -> None:
+        """Adds lines to the list of a name, which is kept for ``ttl_ms`` from now on; never read by another name.
+
+        Args:
+            name: of the list.
+            lines: oldest first; none has a line feed, none is empty. A call that is repeated adds them again.
+            most: so many of the newest lines are kept.
+            ttl_ms: how long the whole list is kept.
+        """
+        ...
+
+    async def lines(self, name: str, most: int) -> Sequence[str]:
+        """The newest lines of a list, at most so many, oldest first; none where there is no such list."""
+        ...
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """The sandboxes that have to be ended, reclaimed or taken over. Cost: bounded, independent of the records."""
         ...

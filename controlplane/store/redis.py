@@ -265,6 +265,16 @@ class RedisStore:
         now_ms = self._clock.now_ms()
         return bool(await self._calls.run("write_note", now=now_ms, name=name, before=before, text=text, ttl=ttl_ms))
 
+    async def append(self, name: str, lines: Sequence[str], most: int, ttl_ms: int) -> None:
+        """See ``Store.append``."""
+        await self._calls.run(
+            "append", now=self._clock.now_ms(), name=name, lines="\n".join(lines), most=most, ttl=ttl_ms
+        )
+
+    async def lines(self, name: str, most: int) -> Sequence[str]:
+        """See ``Store.lines``."""
+        return [str(line) for line in await self._calls.run("lines", now=self._clock.now_ms(), name=name, most=most)]
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``; unreadable records are left to replicas of a version that can read them."""
         due = await self._calls.run("due", now=now_ms, unconfirmed_before=unconfirmed_before_ms, most=MOST_DUE)

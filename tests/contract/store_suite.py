@@ -278,6 +278,22 @@ class StoreSuite(ClaimsSuite, SlotsSuite):
         assert await store.write_note("a", "", 0, before="four")
         assert await store.note("a") == ""
 
+    async def test_a_list_keeps_its_newest_lines_for_its_time(self, store: Store, advance: Advance) -> None:
+        assert await store.lines("a", 10) == []
+        await store.append("a", ["1", "2 x", "3"], 4, 100_000)
+        await store.append("b", ["other"], 4, 100_000)
+        await store.append("a", ['{"four": "\u00e4"}', "5"], 4, 100_000)
+        assert await store.lines("a", 10) == ["2 x", "3", '{"four": "\u00e4"}', "5"]
+        assert await store.lines("a", 2) == ['{"four": "\u00e4"}', "5"]
+        assert await store.lines("b", 2) == ["other"]
+        await advance(80)
+        await store.append("a", ["6"], 1, 100_000)
+        await advance(80)
+        assert await store.lines("a", 10) == ["6"]
+        assert await store.lines("b", 10) == []
+        await advance(30)
+        assert await store.lines("a", 10) == []
+
     async def test_what_is_due_is_told(self, store: Store, now_ms: Now) -> None:
         at_ms = now_ms()
         await store.lease(f"replica:{store.replica}", store.replica, 3_600_000)

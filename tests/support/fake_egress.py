@@ -24,6 +24,11 @@ class FakeEgress:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     cut: int = 0
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+
+    async def log(self, request: web.Request) -> web.Response:
+        """Show the attempts that a test has set, of every sandbox."""
+        return web.json_response({"attempts": self.attempts})
 
     async def one(self, gateway: FakeGateway, request: web.Request) -> web.Response:
         """Show or switch the policy of one sandbox."""

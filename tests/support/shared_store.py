@@ -39,6 +39,10 @@ ASKED = (
     "recount",
     "warm",
     "lease",
+    "note",
+    "write_note",
+    "append",
+    "lines",
 )
 
 

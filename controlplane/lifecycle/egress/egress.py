@@ -10,6 +10,7 @@ from controlplane.egress import EgressOptions, read_fact
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress.board import EgressBoard
 from controlplane.lifecycle.egress.facts import Facts
+from controlplane.lifecycle.egress.log import AttemptLog
 from controlplane.lifecycle.egress.replicas import LiveReplicas
 from controlplane.lifecycle.egress.reports import Reports
 from controlplane.lifecycle.egress.shelf import Shelf
@@ -33,6 +34,7 @@ class Egress:
         board: which replica serves which sandbox.
         replicas: which replicas there are.
         reports: takes what these report.
+        log: what was attempted.
     """
 
     def __init__(
@@ -50,11 +52,12 @@ class Egress:
         self.shelf = Shelf(store, clock, options.presets)
         self.board = EgressBoard(key, self.shelf)
         self.replicas = LiveReplicas(self.board, store, clock, replica)
-        self.reports = Reports(self.board, ledger)
+        self.log = AttemptLog(store)
+        self.reports = Reports(self.board, ledger, self.log)
         self._facts = Facts(self.shelf, annotations)
         self._waits = Waits()
         self._ledger = ledger
-        self._log = structlog.get_logger("egress")
+        self._logger = structlog.get_logger("egress")
 
     def on(self, transition: Transition) -> None:
         """Does what follows from a transition."""
@@ -114,4 +117,4 @@ class Egress:
             try:
                 await self.shelf.refresh(self.board.digests)
             except Problem as away:
-                self._log.warning("network policies not refreshed in the store", detail=away.detail)
+                self._logger.warning("network policies not refreshed in the store", detail=away.detail)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from controlplane.egress import Compiled, CompiledRule
+from controlplane.egress import VERDICTS, Compiled, CompiledRule, EgressAttempt
 from controlplane.model import Sandbox
 from controlplane.wire import egress_pb2 as wire
 
@@ -32,6 +32,27 @@ def assignment(sandbox: Sandbox, token: str) -> wire.Assignment:
         token=token,
         policy_digest=sandbox.egress.digest,
         revision=sandbox.egress.revision,
+    )
+
+
+def attempt(told: wire.Attempt) -> EgressAttempt | None:
+    """An attempt as the log keeps it; None: its verdict is one that this version does not know."""
+    # The wire has the verdicts in the same order, from 1 on.
+    if not 1 <= told.verdict <= len(VERDICTS):
+        return None
+    return EgressAttempt.made(
+        at_ms=told.at_ms,
+        host=told.host,
+        port=told.port,
+        address=told.address,
+        verdict=VERDICTS[told.verdict - 1],
+        policy=told.policy,
+        rule=told.rule,
+        protocol=told.protocol,
+        sent_bytes=told.sent_bytes,
+        received_bytes=told.received_bytes,
+        duration_ms=told.duration_ms,
+        count=max(1, told.count),
     )
 
 

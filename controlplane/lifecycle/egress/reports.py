@@ -9,6 +9,7 @@ import structlog
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress.board import EgressBoard
+from controlplane.lifecycle.egress.log import AttemptLog
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.retry import retried_while_away
@@ -34,8 +35,9 @@ class Reports:
     A policy that allows something is in force only when the sandbox has its link: without it nothing gets out.
     """
 
-    def __init__(self, board: EgressBoard, ledger: Ledger) -> None:
+    def __init__(self, board: EgressBoard, ledger: Ledger, log: AttemptLog) -> None:
         self._board = board
+        self._attempts = log
         self._ledger = ledger
         self._links: dict[str, Link] = {}
         self._early: dict[str, tuple[int, int]] = {}  # applied before there was a link: revision and cut
@@ -56,6 +58,15 @@ class Reports:
         Raises:
             Problem: the store does not answer; the report may be repeated.
         """
+        if report.dropped_attempts:
+            self._log.warning(
+                "an egress replica has dropped attempts", replica=report.egress_id, attempts=report.dropped_attempts
+            )
+        # First what callers wait for.
+        await self._take_applied(report)
+        await self._attempts.take(report.attempts)
+
+    async def _take_applied(self, report: wire.EgressReport) -> None:
         in_force: dict[str, tuple[int, int]] = {}
         for linked in report.links:
             if linked.sandbox_id in self._board.sandboxes:

@@ -175,6 +175,14 @@ class RecoveringStore:
         """See ``Store.write_note``."""
         return await self._asked(lambda: self._store.write_note(name, text, ttl_ms, before=before))
 
+    async def append(self, name: str, lines: Sequence[str], most: int, ttl_ms: int) -> None:
+        """See ``Store.append``."""
+        await self._asked(lambda: self._store.append(name, lines, most, ttl_ms))
+
+    async def lines(self, name: str, most: int) -> Sequence[str]:
+        """See ``Store.lines``."""
+        return await self._asked(lambda: self._store.lines(name, most))
+
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         """See ``Store.due``."""
         return await self._asked(lambda: self._store.due(now_ms, unconfirmed_before_ms))

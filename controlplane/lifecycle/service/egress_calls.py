@@ -1,11 +1,11 @@
 """What owners do with network policies: bind one at a create, read it, switch it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.egress import CUSTOM, OFFLINE, UNBOUND, Binding, Compiled, EgressPolicy, compiled
+from controlplane.egress import CUSTOM, OFFLINE, UNBOUND, Binding, Compiled, EgressAttempt, EgressPolicy, compiled
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.egress.reports import Link
@@ -80,6 +80,16 @@ class EgressCalls:
             Problem: unsupported, sandbox_not_found, the end's cause.
         """
         return await self._view(self._installed(), await self._owner_calls.alive(owner, sandbox_id))
+
+    async def log(self, owner: str, sandbox_id: str, most: int) -> Sequence[EgressAttempt]:
+        """The newest attempts of a sandbox, ended or not, oldest of them first.
+
+        Raises:
+            Problem: unsupported, sandbox_not_found; the store's.
+        """
+        egress = self._installed()
+        await self._owner_calls.get(owner, sandbox_id)
+        return await egress.log.newest(sandbox_id, most)
 
     async def switch(
         self, owner: str, sandbox_id: str, wish: str | EgressPolicy, within_s: float = IN_FORCE_WITHIN_S

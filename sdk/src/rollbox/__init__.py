@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
-    from rollbox.egress import EgressPolicy, EgressRule, EgressState
+    from rollbox.egress import EgressAttempt, EgressPolicy, EgressRule, EgressState
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
@@ -75,6 +75,7 @@ __all__ = [
     "CreateOptions",
     "DeleteReport",
     "Drain",
+    "EgressAttempt",
     "EgressPolicy",
     "EgressRule",
     "EgressState",
@@ -152,6 +153,7 @@ _MODULES = {
     "CreateOptions": "options",
     "DeleteReport": "record",
     "Drain": "node",
+    "EgressAttempt": "egress",
     "EgressPolicy": "egress",
     "EgressRule": "egress",
     "EgressState": "egress",

@@ -12,6 +12,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.conversion import Conversion, ConvertOptions
+from rollbox.egress import EgressAttempt, EgressLog
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
@@ -210,6 +211,12 @@ class Client:
             Conflict: something else than `drain_node` has the node emptied, such as a cloud that takes it away.
         """
         return Node.from_json(await self.gateway.call_api("DELETE", "nodes", _named("node", name), "drain"))
+
+    async def egress_log(self, sandbox_id: str) -> EgressLog:
+        """Return what programs in a sandbox tried to reach, also after its end; see `Sandbox.egress_log`."""
+        parts = ("sandboxes", _named("sandbox", sandbox_id), "egress", "log")
+        told = await self.gateway.call_api("GET", *parts, sandbox_id=sandbox_id)
+        return [EgressAttempt.from_json(one) for one in told["attempts"]]
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.

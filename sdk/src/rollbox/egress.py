@@ -145,6 +145,50 @@ class EgressState:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class EgressAttempt:
+    """A connection that a program in a sandbox asked for, or several equal ones of one second.
+
+    Attributes:
+        at_ms: Unix time.
+        host: as it was asked for.
+        address: that was dialled; empty: none was.
+        verdict: "allowed" (when the connection begins, and when it ends, with its bytes), "denied_name",
+            "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut".
+        policy, rule: that decided.
+        protocol: http, connect, socks5 or dns.
+        sent_bytes, received_bytes: seen from the sandbox.
+        count: how many of them.
+    """
+
+    at_ms: int
+    host: str
+    port: int
+    verdict: str
+    address: str = ""
+    policy: str = ""
+    rule: str = ""
+    protocol: str = ""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    duration_ms: int = 0
+    count: int = 1
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> EgressAttempt:
+        """Read the wire form; fields that this version does not know are left out."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in body.items() if name in known})
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the fields, for `--json`."""
+        return asdict(self)
+
+
+EgressLog: TypeAlias = list[EgressAttempt]
+"""What `Sandbox.egress_log()` returns."""
+
+
 def wish_to_json(wish: Egress) -> str | dict[str, Any]:
     """Write the wire form of a preset's name or a policy.
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from rollbox import request, shared
 from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
-from rollbox.egress import Egress, EgressState, wish_to_json
+from rollbox.egress import Egress, EgressAttempt, EgressLog, EgressState, wish_to_json
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
@@ -393,6 +393,14 @@ class Sandbox:
         state = EgressState.from_json(answer)
         self._record = replace(self._record, egress=state.policy)
         return state
+
+    async def egress_log(self) -> EgressLog:
+        """Return what programs in the sandbox tried to reach, oldest first: the newest 500 attempts, allowed or not.
+
+        Also after its end. Cost: one request.
+        """
+        told = await self._gateway.call_api("GET", "sandboxes", self.id, "egress", "log", sandbox_id=self.id)
+        return [EgressAttempt.from_json(one) for one in told["attempts"]]
 
     async def usage(self) -> Usage:
         """Return what it uses: cpu time, memory, disk, processes. Cost: one request."""

@@ -114,6 +114,24 @@ async def test_a_deleted_sandbox_is_not_switched(client: Client) -> None:
         await sandbox.egress("offline")
 
 
+ATTEMPT = {"at_ms": 1_800_000_000_000, "host": "github.com", "port": 443, "verdict": "denied_name", "count": 2}
+ATTEMPT |= {"policy": "swe-eval", "rule": "swe-eval/github", "protocol": "connect", "later": 1}
+
+
+async def test_what_was_attempted_is_told(client: Client, fake: FakeGateway) -> None:
+    fake.egress.attempts = [ATTEMPT]
+    async with await client.create("python:3.12-slim") as sandbox:
+        (one,) = await sandbox.egress_log()
+    assert (one.host, one.port, one.verdict, one.rule, one.count) == (
+        "github.com",
+        443,
+        "denied_name",
+        ATTEMPT["rule"],
+        2,
+    )
+    assert [one] == await sandbox.egress_log(), "also after its end"
+
+
 def written(folder: Path) -> str:
     file = folder / "policy.json"
     file.write_text(json.dumps(WRITTEN))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.gateway_fake import FakeGateway
 from tests.unit.sdk.test_cli import made, rollbox
-from tests.unit.sdk.test_egress import WRITTEN, written
+from tests.unit.sdk.test_egress import ATTEMPT, WRITTEN, written
 
 
 def test_a_policy_is_shown_and_switched(apart: FakeGateway, tmp_path: Path) -> None:
@@ -39,3 +39,16 @@ def test_a_file_that_is_no_policy(apart: FakeGateway, tmp_path: Path, content: s
         file.write_text(content)
     told = rollbox("egress", "set", made(apart), f"@{file}")
     assert (told.exit_code, words in told.stderr) == (2, True), told.stderr
+
+
+def test_attempts_are_shown(apart: FakeGateway) -> None:
+    sandbox_id = made(apart)
+    assert "no attempts" in rollbox("egress", "log", sandbox_id).stderr
+    allowed = {**ATTEMPT, "host": "pypi.org", "verdict": "allowed", "count": 1, "sent_bytes": 7, "received_bytes": 9}
+    apart.egress.attempts = [allowed, ATTEMPT]
+    shown = rollbox("egress", "log", sandbox_id).stdout
+    assert "pypi.org:443" in shown
+    assert "7/9" in shown
+    assert "github.com:443 x2" in shown
+    told = json.loads(rollbox("egress", "log", sandbox_id, "--denied", "--json").stdout)
+    assert [one["host"] for one in told] == ["github.com"]

@@ -22,6 +22,7 @@ def test_the_door_lists_exactly_these_names() -> None:
         "CreateOptions",
         "DeleteReport",
         "Drain",
+        "EgressAttempt",
         "EgressPolicy",
         "EgressRule",
         "EgressState",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +12,12 @@ from rollbox.cli.options import POLICY_HELP, Json, policy_of
 
 if TYPE_CHECKING:
     from rollbox.client import Client
-    from rollbox.egress import EgressState
+    from rollbox.egress import EgressAttempt, EgressState
 
 app = typer.Typer(help="Network policies: what a sandbox may reach, and switching that while it runs.")
 
 SandboxId = Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")]
+_ATTEMPTS = ("at", "by", "host", "verdict", "rule", "address", "sent/received")
 _RULES = ("", "rule", "host or network", "ports")
 
 
@@ -45,6 +47,34 @@ def set_(
 
     state = output.run(call, what=f"switching the network policy of {sandbox_id}", as_json=json)
     _print(state, as_json=json, rules=False)
+
+
+@app.command("log")
+def log(
+    sandbox_id: SandboxId,
+    denied: Annotated[bool, typer.Option("--denied", help="Only what was not allowed.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what programs in a sandbox tried to reach, oldest first, also after its end."""
+
+    async def call(client: Client) -> list[EgressAttempt]:
+        return await client.egress_log(sandbox_id)
+
+    attempts = output.run(call, what=f"fetching the attempts of {sandbox_id}", as_json=json)
+    shown = [one for one in attempts if not denied or one.verdict != "allowed"]
+    if json:
+        output.data([one.to_json() for one in shown])
+    elif shown:
+        output.table(_ATTEMPTS, [_attempt(one) for one in shown])
+    else:
+        output.message("no attempts")
+
+
+def _attempt(one: EgressAttempt) -> tuple[str, ...]:
+    at = time.strftime("%H:%M:%S", time.localtime(one.at_ms / 1000))
+    host = f"{one.host}:{one.port}" + (f" x{one.count}" if one.count > 1 else "")
+    moved = f"{one.sent_bytes}/{one.received_bytes}" if one.sent_bytes or one.received_bytes else ""
+    return at, one.protocol, host, one.verdict, one.rule or one.policy, one.address, moved
 
 
 def _print(state: EgressState, *, as_json: bool, rules: bool) -> None:

@@ -12,6 +12,7 @@ from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
+from rollbox.egress import EgressLog
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.node import Node, NodeList
@@ -105,6 +106,10 @@ class Client:
     def remove_quota(self, owner: str) -> Quota:
         """As `rollbox.Client.remove_quota`."""
         return run(self.inner.remove_quota(owner))
+
+    def egress_log(self, sandbox_id: str) -> EgressLog:
+        """As `rollbox.Client.egress_log`."""
+        return run(self.inner.egress_log(sandbox_id))
 
     def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """As `rollbox.Client.preflight`."""

@@ -8,7 +8,7 @@ from typing import Literal, Unpack, overload
 
 import rollbox
 from rollbox import request
-from rollbox.egress import Egress, EgressState
+from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.git_scrub import ScrubReport
 from rollbox.image import Checkpoint, CommittedImage
 from rollbox.options import CommitOptions, CreateOptions
@@ -92,6 +92,10 @@ class Sandbox:
     def egress(self, policy: Egress | None = None, *, timeout: float = 10) -> EgressState:
         """As `rollbox.Sandbox.egress`."""
         return run(self.inner.egress(policy, timeout=timeout))
+
+    def egress_log(self) -> EgressLog:
+        """As `rollbox.Sandbox.egress_log`."""
+        return run(self.inner.egress_log())
 
     def usage(self) -> Usage:
         """As `rollbox.Sandbox.usage`."""

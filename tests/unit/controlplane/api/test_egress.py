@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controlplane.egress import EgressOptions
+from controlplane.egress import VERDICTS, EgressOptions
 from controlplane.lifecycle import Options
+from controlplane.wire import egress_pb2 as wire
 from tests.support.egress_replica import EgressReplica, egress_replica
 from tests.support.world import OTHER_KEY, OWNER, SPEC, World, world
 
@@ -98,3 +99,48 @@ async def test_what_is_refused(plane: World, path: str, policy: object, code: st
 async def test_it_is_the_owners_alone(plane: World, path: str) -> None:
     for method, body in (("GET", None), ("PUT", {"policy": "offline"})):
         assert (await plane.api(method, f"{path}/egress", body=body, key=OTHER_KEY)).code == "sandbox_not_found"
+
+
+async def test_what_was_attempted_is_kept_also_after_the_end(plane: World, replica: EgressReplica, path: str) -> None:
+    sandbox_id = path.rpartition("/")[2]
+    assert (await plane.api("GET", f"{path}/egress/log")).json == {"attempts": []}
+    told = wire.Attempt(
+        sandbox_id=sandbox_id,
+        at_ms=5,
+        host="git\x1b[31m.example",
+        port=443,
+        verdict=wire.DENIED_NAME,
+        policy="swe-eval",
+        rule="swe-eval/github",
+        protocol="connect",
+        count=2,
+    )
+    cut = wire.Attempt(sandbox_id=sandbox_id, at_ms=6, host="a.example", port=80, verdict=wire.CUT, sent_bytes=3)
+    odd = [wire.Attempt(sandbox_id="../x", verdict=wire.CUT), wire.Attempt(sandbox_id=sandbox_id)]
+    await replica.report(attempts=[told, *odd])
+    await plane.service.delete(OWNER, sandbox_id)
+    await replica.report(attempts=[cut])
+    first, last = (await plane.api("GET", f"{path}/egress/log")).json["attempts"]
+    assert first == {
+        "at_ms": 5,
+        "host": "git?[31m.example",
+        "port": 443,
+        "address": "",
+        "verdict": "denied_name",
+        "policy": "swe-eval",
+        "rule": "swe-eval/github",
+        "protocol": "connect",
+        "sent_bytes": 0,
+        "received_bytes": 0,
+        "duration_ms": 0,
+        "count": 2,
+    }
+    assert (last["verdict"], last["count"], last["sent_bytes"]) == ("cut", 1, 3)
+    newest = await plane.api("GET", f"{path}/egress/log", query={"most": "1"})
+    assert newest.json == {"attempts": [last]}
+    assert (await plane.api("GET", f"{path}/egress/log", key=OTHER_KEY)).code == "sandbox_not_found"
+
+
+def test_every_verdict_of_the_wire_has_its_word() -> None:
+    known = [name.lower() for name, number in sorted(wire.Verdict.items(), key=lambda one: one[1]) if number]
+    assert known == list(VERDICTS)
