@@ -334,7 +334,12 @@ def copies() -> dict[Path, str]:
         CONTRACT / "vectors/errors.json": error_vectors(table),
         ROOT / "docs/faults.md": faults_page(table, read_ends(table)),
         ROOT / "controlplane/telemetry/table.py": ruff(metric_copies.python_metrics(metrics)),
-        ROOT / "gateway-rs/crates/gateway/src/telemetry/table.rs": rustfmt(metric_copies.rust_metrics(metrics)),
+        ROOT / "gateway-rs/crates/gateway/src/telemetry/table.rs": rustfmt(
+            metric_copies.rust_metrics(metrics, "gateway")
+        ),
+        ROOT / "gateway-rs/crates/egress/src/telemetry/table.rs": rustfmt(
+            metric_copies.rust_metrics(metrics, "egress")
+        ),
         ROOT / "docs/metrics.md": metric_copies.metrics_page(metrics),
         **python_protocol(),
         **go(table, metrics),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).parent / "metrics.toml"
-PARTS = ("controlplane", "gateway", "mirror", "snapshotter", "mounts", "node", "peers")
+PARTS = ("controlplane", "gateway", "egress", "mirror", "snapshotter", "mounts", "node", "peers")
 TYPES = ("counter", "gauge", "histogram")
 UNITS = ("", "seconds", "bytes")
 # What declared names are told as that are too many.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from boards.egress import EGRESS
 from boards.gateway import GATEWAY
 from boards.images import IMAGES
 from boards.model import Board
@@ -10,4 +11,4 @@ from boards.pools import POOLS
 from boards.slow import SLOW
 from boards.tenants import TENANTS
 
-BOARDS: tuple[Board, ...] = (OVERVIEW, SLOW, POOLS, GATEWAY, IMAGES, TENANTS)
+BOARDS: tuple[Board, ...] = (OVERVIEW, SLOW, POOLS, GATEWAY, EGRESS, IMAGES, TENANTS)

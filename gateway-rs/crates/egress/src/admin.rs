@@ -2,19 +2,26 @@
 
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+use crate::sandbox::Common;
 use crate::settings::Listen;
+use crate::telemetry::Gauges;
 
 /// What the probes look at.
 #[derive(Debug, Clone)]
 pub(crate) struct Health {
+    pub(crate) common: Arc<Common>,
     pub(crate) connected: watch::Receiver<bool>,
     pub(crate) draining: watch::Receiver<bool>,
 }
@@ -59,6 +66,7 @@ impl Admin {
         let router = Router::new()
             .route("/healthz", get(|| async { "ok" }))
             .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
             .with_state(health);
         let served = match self {
             Self::Tcp(listener, _) => axum::serve(listener, router).await,
@@ -77,4 +85,14 @@ async fn ready(State(health): State<Health>) -> (StatusCode, &'static str) {
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "the feed is not connected"),
         (false, true) => (StatusCode::OK, "ok"),
     }
+}
+
+/// The metrics as OpenMetrics.
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    let text = health.common.metrics.render(Gauges {
+        connections: health.common.connections.load(Ordering::Relaxed),
+        feed_connected: *health.connected.borrow(),
+        draining: *health.draining.borrow(),
+    });
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

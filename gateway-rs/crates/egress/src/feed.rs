@@ -15,6 +15,7 @@ use wire::egress::egress_client::EgressClient;
 use wire::egress::{EgressReport, Update, WatchRequest};
 
 use crate::report::Reports;
+use crate::sandbox::Common;
 use crate::sandboxes::Sandboxes;
 
 /// Three heartbeats (egress.proto): a feed that is silent for longer counts as dead, even if its socket is open.
@@ -38,7 +39,7 @@ pub(crate) struct Feed {
     pub(crate) address: Address,
     pub(crate) egress_id: String,
     pub(crate) dialer: Dialer,
-    pub(crate) reports: Arc<crate::sandbox::Common>,
+    pub(crate) common: Arc<Common>,
     /// Whether it is connected: a snapshot has come over the present connection.
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) draining: watch::Receiver<bool>,
@@ -66,6 +67,7 @@ impl Feed {
             let opened = Instant::now();
             let lost = self.watch(sandboxes).await;
             self.connected.send_replace(false);
+            self.common.metrics.feed_reconnects.inc();
             tracing::warn!(address = %self.address, reason = %lost, "egress feed lost, reconnecting");
             backoff = if opened.elapsed() > MAX_BACKOFF { BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
             tokio::time::sleep(backoff.mul_f64(jitter())).await;
@@ -127,14 +129,18 @@ impl Feed {
 
     /// Reports what waits, at once or every second, until a report is not taken.
     async fn report(&self, mut client: Client) -> Lost {
-        let reports: &Reports = &self.reports.reports;
+        let reports: &Reports = &self.common.reports;
         loop {
             reports.due().await;
             let Some(report) = reports.take(&self.egress_id) else { continue };
             // Also where the feed is lost while it is under way.
             let restored = Restored { reports, report: Some(report.clone()) };
+            let dropped = report.dropped_attempts;
             match tokio::time::timeout(DEADLINE, client.report(report)).await {
-                Ok(Ok(_)) => restored.arrived(),
+                Ok(Ok(_)) => {
+                    restored.arrived();
+                    self.common.metrics.attempts_unreported.inc_by(dropped);
+                }
                 Ok(Err(status)) => return Box::new(status).into(),
                 Err(_) => {
                     return Lost::Connect(format!("a report was not taken within {} s", DEADLINE.as_secs()));

@@ -11,6 +11,7 @@
 //! - `outside`: look-ups and connections to servers. `gate`, `watched`: the two sides of a tunnel. `stream`: a stream of
 //!   the link as bytes.
 //! - `sandbox`: one sandbox: its policy in force, its open connections, its limits. `report`: what waits to be told.
+//!   `telemetry`: metrics.
 //! - `policy`, `socks5`, `client_hello`, `limits`: pure.
 
 mod admin;
@@ -29,6 +30,7 @@ mod sandboxes;
 mod settings;
 pub mod socks5;
 mod stream;
+mod telemetry;
 mod watched;
 
 pub use run::{Running, StartFailed, run_from_environment, start};

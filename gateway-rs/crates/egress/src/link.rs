@@ -102,7 +102,9 @@ async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible
             std::future::pending::<()>().await;
         }
         let (began, now) = (Instant::now(), place.borrow_and_update().clone());
-        let ended = match open(&opening.dialer, &now).await {
+        let opened = open(&opening.dialer, &now).await;
+        sandbox.common().metrics.link_open(opened.is_ok());
+        let ended = match opened {
             Ok(link) => {
                 sandbox.tell_linked(true, "");
                 serve(link, sandbox, opening, &now, &mut place).await

@@ -5,9 +5,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use prometheus_client::metrics::histogram::Histogram;
 use resolve::Lookup;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
 use wire::egress::Verdict;
 
 use crate::policy::{Blocked, Host, Policy, Refusal, Target};
@@ -30,6 +32,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(20);
 /// What is outside of the platform.
 pub(crate) struct Outside {
     lookup: Box<dyn Lookup>,
+    /// How long look-ups take.
+    took: Histogram,
 }
 
 impl fmt::Debug for Outside {
@@ -46,8 +50,8 @@ pub(crate) struct Reached {
 }
 
 impl Outside {
-    pub(crate) fn new(lookup: Box<dyn Lookup>) -> Self {
-        Self { lookup }
+    pub(crate) fn new(lookup: Box<dyn Lookup>, took: Histogram) -> Self {
+        Self { lookup, took }
     }
 
     /// Decides on `target` by `policy`, and connects to it.
@@ -74,7 +78,10 @@ impl Outside {
 
     async fn resolve(&self, name: &str, target: &Target, policy: &Policy) -> Result<Vec<IpAddr>, Refusal> {
         let unresolved = |why: &str| policy.refusal(Verdict::Unresolved, "", format!("{target}: {why}"));
-        match tokio::time::timeout(LOOKUP_DEADLINE, self.lookup.lookup(name)).await {
+        let began = Instant::now();
+        let answered = tokio::time::timeout(LOOKUP_DEADLINE, self.lookup.lookup(name)).await;
+        self.took.observe(began.elapsed().as_secs_f64());
+        match answered {
             Ok(Ok(addresses)) => Ok(addresses.into_iter().take(MAX_ADDRESSES).collect()),
             Ok(Err(failed)) if failed.absent => Err(unresolved("the name has no address")),
             Ok(Err(_)) => Err(unresolved("no name server answers for the name")),
@@ -177,7 +184,8 @@ mod tests {
 
     fn outside(answers: &[&[&str]]) -> Outside {
         let parsed = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
-        Outside::new(Box::new(Names(Mutex::new(answers.iter().rev().map(parsed).collect()))))
+        let names = Names(Mutex::new(answers.iter().rev().map(parsed).collect()));
+        Outside::new(Box::new(names), Histogram::new([1.0]))
     }
 
     fn open() -> Policy {

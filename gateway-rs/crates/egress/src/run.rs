@@ -119,20 +119,21 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let (links, connections) = (TaskTracker::new(), TaskTracker::new());
     let opening = Arc::new(Opening {
         dialer: Dialer::default(),
-        outside: Arc::new(Outside::new(Box::new(names))),
+        outside: Arc::new(Outside::new(Box::new(names), common.metrics.lookup.clone())),
         connected: connected.subscribe(),
         draining: draining.subscribe(),
         connections: connections.clone(),
     });
     let mut tasks = JoinSet::new();
-    let health = Health { connected: connected.subscribe(), draining: draining.subscribe() };
+    let (feed_up, drains) = (connected.subscribe(), draining.subscribe());
+    let health = Health { common: Arc::clone(&common), connected: feed_up, draining: drains };
     tasks.spawn(admin.serve(health));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?listen, feed = %address, egress_id = id, "egress started");
     let feed = Feed {
         address,
         egress_id: id,
         dialer: Dialer::default(),
-        reports: Arc::clone(&common),
+        common: Arc::clone(&common),
         connected,
         draining: draining.subscribe(),
     };

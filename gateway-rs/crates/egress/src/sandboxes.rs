@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use wire::egress::update::Body;
 use wire::egress::{self, Assignment, Update};
@@ -43,7 +44,13 @@ impl Sandboxes {
     /// Takes in a message of the feed; returns whether it was a snapshot. What it says is in force on the return, and
     /// is reported as soon as what it forbids is closed.
     pub(crate) fn take(&mut self, message: Update) -> bool {
-        match message.body {
+        let snapshot = self.take_body(message.body);
+        self.common.metrics.sandboxes.set(i64::try_from(self.sandboxes.len()).unwrap_or(i64::MAX));
+        snapshot
+    }
+
+    fn take_body(&mut self, body: Option<Body>) -> bool {
+        match body {
             Some(Body::Snapshot(snapshot)) => {
                 self.policies.clear();
                 self.read(&snapshot.policies);
@@ -130,10 +137,15 @@ impl Sandboxes {
     /// Reports a switch, at once where nothing was cut.
     fn tell(&self, sandbox: Arc<Sandbox>, cut: Cut) {
         let revision = cut.revision;
+        let began = Instant::now();
+        let tell = move |closed| {
+            sandbox.common().metrics.switched(began.elapsed());
+            sandbox.tell_applied(revision, closed);
+        };
         if cut.is_empty() {
-            sandbox.tell_applied(revision, 0);
+            tell(0);
         } else {
-            self.tasks.spawn(async move { sandbox.tell_applied(revision, cut.closed().await) });
+            self.tasks.spawn(async move { tell(cut.closed().await) });
         }
     }
 

@@ -3,6 +3,7 @@
 //! - `settings`: readers of environment variables. `log`: lines on stderr. `memory`: settings of the allocator;
 //!   `descriptors`: how many files may be open.
 //! - `transport`: sockets to other parts. `grpc`: a gRPC connection over one. `replayed`: a stream that was looked at.
+//! - `metrics`: what generated tables of metrics are registered with.
 //! - `hop_by_hop`: the headers that a proxy must not forward.
 
 pub mod descriptors;
@@ -10,6 +11,7 @@ pub mod grpc;
 pub mod hop_by_hop;
 pub mod log;
 pub mod memory;
+pub mod metrics;
 pub mod replayed;
 pub mod settings;
 pub mod transport;

@@ -2,6 +2,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::outside::{Outside, Reached};
 use crate::policy::{Refusal, Target};
 use crate::sandbox::{Passage, Protocol, Sandbox, Seat};
@@ -25,7 +27,11 @@ impl Asking {
         target: &Target,
         protocol: Protocol,
     ) -> Result<(Reached, Passage), Refusal> {
+        let began = Instant::now();
         let opened = self.try_open(target, protocol).await;
+        if opened.is_ok() {
+            self.sandbox.common().metrics.set_up(began.elapsed());
+        }
         opened.inspect_err(|refusal| self.tell(&target.host.to_string(), target.port, protocol, refusal))
     }
 

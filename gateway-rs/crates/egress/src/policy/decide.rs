@@ -234,3 +234,6 @@ impl Refusal {
         problem
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use wire::egress::{Attempt, Verdict};
 
@@ -85,7 +86,7 @@ impl Passage {
     /// # Errors
     /// A limit is reached.
     pub(crate) fn sent(&self, bytes: usize) -> Result<Duration, Refusal> {
-        self.count(&self.open.sent, bytes)
+        self.count(&self.open.sent, &self.sandbox.common.metrics.sent_bytes, bytes)
     }
 
     /// The same for data to the sandbox.
@@ -93,11 +94,13 @@ impl Passage {
     /// # Errors
     /// A limit is reached.
     pub(crate) fn received(&self, bytes: usize) -> Result<Duration, Refusal> {
-        self.count(&self.open.received, bytes)
+        self.count(&self.open.received, &self.sandbox.common.metrics.received_bytes, bytes)
     }
 
-    fn count(&self, count: &AtomicU64, bytes: usize) -> Result<Duration, Refusal> {
-        count.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    fn count(&self, count: &AtomicU64, all: &Counter, bytes: usize) -> Result<Duration, Refusal> {
+        let more = u64::try_from(bytes).unwrap_or(u64::MAX);
+        count.fetch_add(more, Ordering::Relaxed);
+        all.inc_by(more);
         self.sandbox.moved(bytes)
     }
 
@@ -115,13 +118,15 @@ impl Drop for Passage {
         self.sandbox.lock().open.remove(&self.key);
         let why = *self.open.why.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = self.open.is_cut().then_some(Verdict::Cut);
+        let verdict = why.or(cut).unwrap_or(Verdict::Allowed);
+        self.sandbox.common.metrics.attempt(verdict, self.open.protocol.name());
         let ran_ms = u64::try_from(self.open.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.sandbox.common.reports.attempt(Attempt {
             sent_bytes: self.open.sent.load(Ordering::Relaxed),
             received_bytes: self.open.received.load(Ordering::Relaxed),
             // An end, however soon it comes, is no begin.
             duration_ms: ran_ms.max(1),
-            ..self.open.attempt(&self.sandbox.id, why.or(cut).unwrap_or(Verdict::Allowed))
+            ..self.open.attempt(&self.sandbox.id, verdict)
         });
         self.open.ended.cancel();
     }

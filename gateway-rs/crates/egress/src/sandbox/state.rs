@@ -13,6 +13,7 @@ use super::open::{Open, Protocol};
 use crate::limits::Bucket;
 use crate::policy::{Blocked, Limits, Policy, Refusal};
 use crate::report::{Reports, now_ms};
+use crate::telemetry::Metrics;
 
 /// Longest host in a report (egress.proto).
 const MAX_HOST_BYTES: usize = 255;
@@ -29,6 +30,7 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) reports: Reports,
+    pub(crate) metrics: Metrics,
     pub(crate) blocked: Blocked,
     /// Where a policy has none.
     pub(crate) limits: Limits,
@@ -219,9 +221,14 @@ impl Sandbox {
     pub(crate) fn tell_linked(&self, up: bool, detail: &str) {
         let mut state = self.lock();
         state.link_tried = true;
-        let (changed, untold) = (state.link_up.replace(up) != Some(up), state.untold.take());
+        let (before, untold) = (state.link_up.replace(up), state.untold.take());
         drop(state);
-        if changed {
+        if up && before != Some(true) {
+            self.common.metrics.links.inc();
+        } else if !up && before == Some(true) {
+            self.common.metrics.links.dec();
+        }
+        if before != Some(up) {
             self.common.reports.linked(Linked { sandbox_id: self.id.clone(), up, detail: detail.to_owned() });
         }
         if let Some(untold) = untold {
@@ -231,6 +238,7 @@ impl Sandbox {
 
     /// Puts a refused attempt on record; `target` as it was asked for.
     pub(crate) fn tell_refused(&self, host: &str, port: u16, protocol: Protocol, refusal: &Refusal) {
+        self.common.metrics.attempt(refusal.verdict, protocol.name());
         let host: String = host.chars().filter(|c| !c.is_control()).take(MAX_HOST_BYTES).collect();
         self.common.reports.attempt(Attempt {
             sandbox_id: self.id.clone(),

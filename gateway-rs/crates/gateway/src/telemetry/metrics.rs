@@ -1,20 +1,17 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use program::metrics::{CounterBy, Labels, counters, crossed, gauges, register};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use resolve::Source;
 use wire::{Code, agent};
 
-use super::table::{self, Family as Row};
-
-/// Labels from fixed sets of values; never an id.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
-type CounterBy<const N: usize = 1> = Family<Labels<N>, Counter>;
+use super::table;
 
 /// Times and end of one exec.
 #[derive(Debug, Clone, Copy)]
@@ -429,13 +426,6 @@ fn end_name(end: agent::End) -> &'static str {
     wire::end_name(end).unwrap_or("unspecified")
 }
 
-fn register(registry: &mut Registry, row: Row, metric: impl Metric) {
-    match row.unit {
-        Some(unit) => registry.register_with_unit(row.name, row.help, unit, metric),
-        None => registry.register(row.name, row.help, metric),
-    }
-}
-
 fn labels_of(code: Code) -> Labels<3> {
     let masked = if code.mask_sample() { "true" } else { "false" };
     [("code", code.name()), ("fault", code.fault().name()), ("masked", masked)]
@@ -445,37 +435,6 @@ fn errors() -> CounterBy<3> {
     let family = CounterBy::default();
     for code in Code::ALL {
         drop(family.get_or_create(&labels_of(code)));
-    }
-    family
-}
-
-fn counters<const N: usize>(label: &'static str, values: [&'static str; N]) -> CounterBy {
-    let family = CounterBy::default();
-    for value in values {
-        drop(family.get_or_create(&[(label, value)]));
-    }
-    family
-}
-
-fn crossed<const N: usize, const M: usize>(
-    first: &'static str,
-    values: [&'static str; N],
-    second: &'static str,
-    others: [&'static str; M],
-) -> CounterBy<2> {
-    let family = CounterBy::default();
-    for value in values {
-        for other in others {
-            drop(family.get_or_create(&[(first, value), (second, other)]));
-        }
-    }
-    family
-}
-
-fn gauges<const N: usize>(label: &'static str, values: [&'static str; N]) -> Family<Labels<1>, Gauge> {
-    let family = Family::default();
-    for value in values {
-        drop(family.get_or_create(&[(label, value)]));
     }
     family
 }

@@ -1,0 +1,71 @@
+"""The part that reaches the network for sandboxes."""
+
+from __future__ import annotations
+
+from boards.model import Board, Panel, Query, Row
+from boards.queries import quantiles, rate
+
+ATTEMPTS, OPENS = "rollbox_egress_attempts_total", "rollbox_egress_link_opens_total"
+
+EGRESS = Board(
+    "egress",
+    "rollbox: egress",
+    "Links to sandboxes, what their programs try to reach, and how soon a policy is in force.",
+    (
+        Row(
+            "Connections",
+            (
+                Panel(
+                    "Attempts by verdict",
+                    [Query(rate(ATTEMPTS, by="verdict"), "{{verdict}}")],
+                    "ops",
+                    stacked=True,
+                    what="What a sandbox tried, and by which rule it was decided: `rollbox egress log ID`.",
+                ),
+                Panel(
+                    "Attempts by protocol", [Query(rate(ATTEMPTS, by="protocol"), "{{protocol}}")], "ops", stacked=True
+                ),
+                Panel(
+                    "Bytes", [Query(rate("rollbox_egress_moved_bytes_total", by="direction"), "{{direction}}")], "Bps"
+                ),
+                Panel(
+                    "Open connections",
+                    [Query("sum by (instance) (rollbox_egress_connections_open{$N})", "{{instance}}")],
+                ),
+                Panel("Set-up of a connection", quantiles("rollbox_egress_setup_seconds"), "s"),
+                Panel("Look-ups of names", quantiles("rollbox_egress_lookup_seconds"), "s"),
+            ),
+        ),
+        Row(
+            "Sandboxes",
+            (
+                Panel(
+                    "Links",
+                    [
+                        Query("sum(rollbox_egress_links{$N})", "up"),
+                        Query("sum(rollbox_egress_sandboxes{$N})", "wanted"),
+                    ],
+                    what="Both should be the same: a sandbox without its link has no network, whatever its policy says.",
+                ),
+                Panel("Attempts to open a link", [Query(rate(OPENS, by="outcome"), "{{outcome}}")], "ops"),
+                Panel("From a new policy until it is in force", quantiles("rollbox_egress_switch_seconds"), "s"),
+                Panel(
+                    "Replicas",
+                    [
+                        Query("sum(rollbox_egress_feed_connected{$N})", "with a feed"),
+                        Query("sum(rollbox_egress_draining{$N})", "draining"),
+                    ],
+                ),
+                Panel(
+                    "Losses",
+                    [
+                        Query(rate("rollbox_egress_feed_reconnects_total"), "feeds"),
+                        Query(rate("rollbox_egress_attempts_unreported_total"), "attempts that are not on record"),
+                    ],
+                    "ops",
+                    what="Both should be 0.",
+                ),
+            ),
+        ),
+    ),
+)

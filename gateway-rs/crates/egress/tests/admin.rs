@@ -1,0 +1,52 @@
+//! Probes and metrics.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where its set-up fails")]
+
+mod support;
+
+use support::{Rig, denies};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+async fn get(rig: &Rig, path: &str) -> String {
+    let mut stream = UnixStream::connect(rig.folder.socket("admin")).await.unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn probes_and_metrics_say_what_is() {
+    let rig = Rig::start().await;
+    let relay = rig.sandbox("sb-1", &denies(&["evil.test"])).await;
+    relay.connect("evil.test:443").await;
+    assert!(get(&rig, "/healthz").await.starts_with("HTTP/1.1 200"));
+    assert!(get(&rig, "/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(get(&rig, "/other").await.starts_with("HTTP/1.1 404"));
+    let metrics = get(&rig, "/metrics").await;
+    for line in [
+        "application/openmetrics-text",
+        "rollbox_egress_attempts_total{verdict=\"denied_name\",protocol=\"connect\"} 1",
+        "rollbox_egress_links 1",
+        "rollbox_egress_sandboxes 1",
+        "rollbox_egress_feed_connected 1",
+        "rollbox_egress_link_opens_total{outcome=\"connected\"} 1",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_not_ready_without_its_feed() {
+    let mut rig = Rig::start().await;
+    rig.feed.watched_by(1).await;
+    drop(std::mem::replace(&mut rig.feed, support::Feed::listen(&rig.folder.socket("nobody"))));
+    while !get(&rig, "/readyz").await.starts_with("HTTP/1.1 503") {
+        tokio::task::yield_now().await;
+    }
+    assert!(get(&rig, "/healthz").await.starts_with("HTTP/1.1 200"));
+}
