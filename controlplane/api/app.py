@@ -11,6 +11,7 @@ from controlplane.api import (
     checkpoints,
     console,
     egress,
+    egress_presets,
     groups,
     images,
     leases,
@@ -67,6 +68,7 @@ def bare_app() -> FastAPI:
     app.include_router(checkpoints.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(egress.router, prefix="/v1", dependencies=closed)
+    app.include_router(egress_presets.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)
     app.include_router(preflight.router, prefix="/v1", dependencies=closed)

@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways
 from controlplane.cluster.by_gateway import HttpGateways, NoGateways
-from controlplane.cluster.documents import Documents
+from controlplane.cluster.documents import KINDS, Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.cluster.node_pools import NodePools
@@ -160,9 +160,11 @@ async def opened_documents(settings: Settings) -> AsyncIterator[Documents]:
         return
     from controlplane.cluster.kubernetes import KubernetesClient, KubernetesDocuments  # noqa: PLC0415
 
+    # Where egress is not installed nobody reads its presets, and the cluster may have no definition of them.
+    kinds = KINDS if settings.egress is not None else [kind for kind in KINDS if kind != "egress"]
     async with (
         KubernetesClient.connect(backend.kubeconfig) as client,
-        KubernetesDocuments.open(client, backend.namespace, adopt=backend.agent_sandbox) as documents,
+        KubernetesDocuments.open(client, backend.namespace, adopt=backend.agent_sandbox, kinds=kinds) as documents,
     ):
         yield documents
 

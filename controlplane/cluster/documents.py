@@ -1,4 +1,4 @@
-"""Declared objects: pools and quotas as operators declare them. The cluster is the source of truth.
+"""Declared objects: pools, quotas, presets of network policies. The cluster is the source of truth.
 
 A document has a name, a body with what was declared, and a status that the platform writes. Readers must validate the
 body: on Kubernetes it can be written with kubectl, past the API's validation. Every implementation passes
@@ -11,10 +11,12 @@ from typing import Any, Final, Literal, Protocol
 
 from controlplane.errors import Problem
 
-Kind = Literal["pools", "quotas"]
+Kind = Literal["pools", "quotas", "egress"]
 Body = Mapping[str, Any]
 
-KINDS: Final[tuple[Kind, ...]] = ("pools", "quotas")
+KINDS: Final[tuple[Kind, ...]] = ("pools", "quotas", "egress")
+# One of a kind, for people.
+WORDS: Final[dict[Kind, str]] = {"pools": "pool", "quotas": "quota", "egress": "egress preset"}
 # A value of ``expected``: the document must not exist yet.
 NONE_YET: Final = ""
 
@@ -44,7 +46,7 @@ class Documents(Protocol):
         """Creates a document, or replaces the body of an existing one; returns the new version.
 
         Args:
-            kind: pools or quotas.
+            kind: pools, quotas or presets of network policies (egress).
             name: the document's name.
             body: JSON values.
             expected: the version that the writer has read, or ``NONE_YET``; None: overwrites any version.
@@ -91,5 +93,5 @@ def conflict(kind: Kind, name: str, expected: str, found: str | None) -> Problem
         a ``conflict`` with these as details.
     """
     there = "there is none" if found is None else "there is one already" if not expected else f"it is {found} now"
-    detail = f"{kind[:-1]} {name!r} was changed meanwhile: {there}; read it again and repeat"
+    detail = f"{WORDS[kind]} {name!r} was changed meanwhile: {there}; read it again and repeat"
     return Problem("conflict", detail, name=name, expected=expected, found=found)

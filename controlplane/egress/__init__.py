@@ -4,7 +4,15 @@ from controlplane.egress.attempts import VERDICTS, EgressAttempt, EgressVerdict,
 from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fact
 from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
 from controlplane.egress.compiling import compiled
-from controlplane.egress.policy import MOST_RULES, NAME, EgressLimits, EgressPolicy, EgressRule, PolicyOrPreset
+from controlplane.egress.policy import (
+    MOST_RULES,
+    NAME,
+    EgressLimits,
+    EgressPolicy,
+    EgressRule,
+    PolicyOrPreset,
+    PresetName,
+)
 from controlplane.egress.presets import BUILT_IN, CUSTOM, EgressOptions, read_presets
 from controlplane.egress.rendezvous import chosen
 
@@ -27,6 +35,7 @@ __all__ = [
     "EgressRule",
     "EgressVerdict",
     "PolicyOrPreset",
+    "PresetName",
     "chosen",
     "compiled",
     "load_binding",

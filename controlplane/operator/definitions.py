@@ -14,12 +14,13 @@ from controlplane.cluster.kubernetes.documents import NAMES, VERSION, remedy, re
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
+from controlplane.lifecycle.egress.presets import DeclaredPreset
 from controlplane.model.pool import PoolSpec
 
 # Definitions change only with upgrades; at this interval, a problem is logged some hundred times a day at most.
 EVERY_S: Final = 600.0
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_BODIES: Final[Mapping[Kind, type[BaseModel]]] = {"pools": PoolSpec, "quotas": DeclaredQuota}
+_BODIES: Final[Mapping[Kind, type[BaseModel]]] = {"pools": PoolSpec, "quotas": DeclaredQuota, "egress": DeclaredPreset}
 
 
 def trouble(kind: Kind, definition: Json | None) -> str:

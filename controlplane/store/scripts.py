@@ -14,7 +14,7 @@ from typing import Final
 _HEAD: Final = "head"
 _NUMBER: Final = ":number"
 # When Redis is out of memory only these scripts are refused; ends, slots and leases still work, and free memory.
-_GROWING: Final = ("admit", "claim")
+_GROWING: Final = ("admit", "claim", "append")
 
 # What a script may be given: a text or a whole number.
 Value = str | int

@@ -26,8 +26,8 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
         ("Role", "rollbox-sandboxes", "rollbox-controlplane"): {
             "pods": ["create", *change],
             "events": look[1:],
-            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas")},
-            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas")},
+            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
+            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
         },
         # To empty one: it is marked and cordoned; its kubelet's lease tells first that it is silent.
         ("Role", "kube-node-lease", "rollbox-rollbox-controlplane"): {"leases": look[1:]},

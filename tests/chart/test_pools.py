@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.cluster.documents import KINDS
 from controlplane.cluster.kubernetes.documents import GROUP, NAMES, PLURALS, VERSION
+from controlplane.egress import EgressLimits, EgressRule
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
+from controlplane.lifecycle.egress.presets import DeclaredPreset
 from controlplane.model.pool import PoolSpec
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
 
@@ -27,6 +30,7 @@ KNOWN = {
     "pattern",
     "maxProperties",
     "x-kubernetes-validations",
+    "x-kubernetes-int-or-string",
 }
 
 
@@ -42,7 +46,7 @@ def schema(plural: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["pools", "quotas"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_definition_is_what_the_control_plane_asks_for(kind: Any) -> None:
     found = definition(PLURALS[kind])
     assert found["metadata"]["name"] == f"{PLURALS[kind]}.{GROUP}"
@@ -56,7 +60,7 @@ def _keywords(node: dict[str, Any]) -> set[str]:
     return set(node).union(*(_keywords(one) for one in below))
 
 
-@pytest.mark.parametrize("kind", ["pools", "quotas"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_has_a_type_everywhere_and_nothing_unknown(kind: Any) -> None:
     for part in ("spec", "status"):
         assert _keywords(schema(PLURALS[kind])[part]) <= KNOWN
@@ -77,6 +81,14 @@ def test_a_pool_has_the_same_fields_here_and_in_the_api() -> None:
 
 def test_a_quota_has_the_same_fields_here_and_in_the_api() -> None:
     assert set(schema("sandboxquotas")["spec"]["properties"]) == set(DeclaredQuota.model_fields)
+
+
+def test_an_egress_preset_has_the_same_fields_here_and_in_the_api() -> None:
+    properties = schema("egresspresets")["spec"]["properties"]
+    assert set(properties) == set(DeclaredPreset.model_fields)
+    assert set(properties["limits"]["properties"]) == set(EgressLimits.model_fields)
+    for side in ("allow", "deny"):
+        assert set(properties[side]["items"]["properties"]) == set(EgressRule.model_fields)
 
 
 def test_contradictory_sizes_are_refused_by_the_api_server() -> None:

@@ -31,6 +31,7 @@ KINDS: Final = {
     "priorityclasses": ("/apis/scheduling.k8s.io/v1", "PriorityClass"),
     "runtimeclasses": ("/apis/node.k8s.io/v1", "RuntimeClass"),
     "sandboxpools": ("/apis/rollbox.dev/v1alpha1", "SandboxPool"),
+    "egresspresets": ("/apis/rollbox.dev/v1alpha1", "EgressPreset"),
     "sandboxquotas": ("/apis/rollbox.dev/v1alpha1", "SandboxQuota"),
     "secrets": (_CORE, "Secret"),
     "serviceaccounts": (_CORE, "ServiceAccount"),

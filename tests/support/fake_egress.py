@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from tests.support.fake_problems import problem
+
 if TYPE_CHECKING:
     from tests.support.gateway_fake import FakeGateway
 
+_INSTALLATION: dict[str, dict[str, Any]] = {
+    "offline": {"mode": "none"},
+    "packages": {"mode": "allow", "allow": [{"host": "pypi.org", "cidr": None, "ports": [], "name": "pypi"}]},
+}
 _MODES = {"none": "offline", "allow": "rules", "deny": "open", "open": "open"}
 
 
@@ -24,11 +30,38 @@ class FakeEgress:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     cut: int = 0
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
     attempts: list[dict[str, Any]] = field(default_factory=list)
 
     async def log(self, request: web.Request) -> web.Response:
         """Show the attempts that a test has set, of every sandbox."""
         return web.json_response({"attempts": self.attempts})
+
+    async def presets(self, request: web.Request) -> web.Response:
+        """List the installation's presets and the owner's."""
+        return web.json_response({"presets": [self._preset(name) for name in sorted({*_INSTALLATION, *self.own})]})
+
+    async def preset(self, request: web.Request) -> web.Response:
+        """Show, declare or remove one."""
+        name = request.match_info["name"]
+        if request.method == "DELETE":
+            return web.json_response({"name": name, "removed": self.own.pop(name, None) is not None})
+        if request.method == "PUT":
+            if name in _INSTALLATION:
+                return problem("conflict", f"{name} is a preset of this installation: choose another name")
+            self.own[name] = await request.json()
+        if name not in _INSTALLATION and name not in self.own:
+            return problem("not_found", f"there is no egress preset {name}")
+        return web.json_response(self._preset(name))
+
+    def _preset(self, name: str) -> dict[str, Any]:
+        policy = {"include": [], "allow": [], "deny": [], **(self.own.get(name) or _INSTALLATION[name])}
+        limits = {"connections": None, **policy.get("limits", {})}
+        return {
+            "name": name,
+            "source": "own" if name in self.own else "installation",
+            "policy": policy | {"limits": limits},
+        }
 
     async def one(self, gateway: FakeGateway, request: web.Request) -> web.Response:
         """Show or switch the policy of one sandbox."""

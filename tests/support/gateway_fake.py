@@ -133,6 +133,8 @@ class FakeGateway:
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),
                 web.post(f"{box}/checkpoint", self._route("commit", self.images.checkpoint)),
+                web.get("/v1/egress/presets", self._route("egress", self.egress.presets)),
+                web.route("*", "/v1/egress/presets/{name}", self._route("egress", self.egress.preset)),
                 web.get(f"{box}/egress/log", self._route("egress", self.egress.log)),
                 web.route("*", f"{box}/egress", self._route("egress", partial(self.egress.one, self))),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),

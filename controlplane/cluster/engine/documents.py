@@ -1,4 +1,4 @@
-"""Declared pools and quotas on one machine: in a JSON file in the state directory, or in memory only."""
+"""Declared objects on one machine: in a JSON file in the state directory, or in memory only."""
 
 import asyncio
 import json

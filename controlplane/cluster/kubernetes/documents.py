@@ -1,4 +1,4 @@
-"""Declared pools and quotas on Kubernetes: custom resources in the sandboxes' namespace, one per document.
+"""Declared objects on Kubernetes: custom resources in the sandboxes' namespace, one per document.
 
 A document's version is the object's uid and generation. The API server increments the generation when the spec changes
 and not when the status does, so a status update does not cause conflicts for writers of the spec.
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import structlog
 
-from controlplane.cluster.documents import KINDS, Body, Document, Kind, conflict
+from controlplane.cluster.documents import KINDS, WORDS, Body, Document, Kind, conflict
 from controlplane.cluster.kubernetes.adopting import Adopting
 from controlplane.cluster.kubernetes.client import JSON_PATCH, Changes, KubernetesClient
 from controlplane.cluster.kubernetes.document_cache import AgentSandboxPools, DocumentCache, document
@@ -23,8 +23,8 @@ from controlplane.errors import Problem
 
 GROUP: Final = "rollbox.dev"
 VERSION: Final = "v1alpha1"
-PLURALS: Final[dict[Kind, str]] = {"pools": "sandboxpools", "quotas": "sandboxquotas"}
-NAMES: Final[dict[Kind, str]] = {"pools": "SandboxPool", "quotas": "SandboxQuota"}
+PLURALS: Final[dict[Kind, str]] = {"pools": "sandboxpools", "quotas": "sandboxquotas", "egress": "egresspresets"}
+NAMES: Final[dict[Kind, str]] = {"pools": "SandboxPool", "quotas": "SandboxQuota", "egress": "EgressPreset"}
 # Attempts of a write that conflicts with other writers; after more conflicts than this in a row it is refused.
 TRIES: Final = 5
 # Deadline for writing a status: one that is written late has no use.
@@ -44,22 +44,27 @@ class KubernetesDocuments:
         self._namespace = namespace
         self._base = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}"
         self._adopted = adopted
-        self._caches: dict[Kind, DocumentCache] = {"pools": DocumentCache(self._adopted), "quotas": DocumentCache()}
+        self._caches: dict[Kind, DocumentCache] = {
+            kind: DocumentCache(self._adopted) if kind == "pools" else DocumentCache() for kind in KINDS
+        }
         self._log = structlog.get_logger("documents")
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, client: KubernetesClient, namespace: str, *, adopt: bool = False) -> AsyncIterator[Self]:
+    async def open(
+        cls, client: KubernetesClient, namespace: str, *, adopt: bool = False, kinds: Sequence[Kind] = KINDS
+    ) -> AsyncIterator[Self]:
         """The documents in a namespace, watched while the block runs; does not wait for the first list.
 
         Args:
             client: the client of the API server.
             namespace: the sandboxes' namespace.
+            kinds: which are watched; of another one, ``watch`` yields nothing.
             adopt: whether each ``SandboxWarmPool`` of kubernetes-sigs/agent-sandbox is a pool too.
         """
         documents = cls(client, namespace, AgentSandboxPools() if adopt else None)
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(one.run()) for one in documents._watches()]
+            watches = [group.create_task(one.run()) for one in documents._watches(kinds)]
             try:
                 yield documents
             finally:
@@ -84,7 +89,7 @@ class KubernetesDocuments:
                     return now.version
                 if (None if now is None else now.version) == found:
                     raise _without_resource(kind, refused) from refused
-        raise Problem("conflict", f"{kind[:-1]} {name!r} changes faster than it can be written", name=name)
+        raise Problem("conflict", f"{WORDS[kind]} {name!r} changes faster than it can be written", name=name)
 
     async def get(self, kind: Kind, name: str) -> Document | None:
         """See ``Documents.get``."""
@@ -123,8 +128,8 @@ class KubernetesDocuments:
         except Problem as problem:
             self._log.debug("status not written, skipped", path=path, code=problem.code, detail=problem.detail)
 
-    def _watches(self) -> Sequence[Reflector | Adopting]:
-        ours = [Reflector(self._client, self._of(kind), {}, self._caches[kind].ours) for kind in KINDS]
+    def _watches(self, kinds: Sequence[Kind]) -> Sequence[Reflector | Adopting]:
+        ours = [Reflector(self._client, self._of(kind), {}, self._caches[kind].ours) for kind in kinds]
         if self._adopted is None:
             return ours
         return [*ours, Adopting(self._client, self._namespace, self._adopted)]

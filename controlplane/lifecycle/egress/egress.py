@@ -6,11 +6,13 @@ from typing import Final
 import structlog
 
 from controlplane.clock import Clock
+from controlplane.cluster.documents import Documents
 from controlplane.egress import EgressOptions, read_fact
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress.board import EgressBoard
 from controlplane.lifecycle.egress.facts import Facts
 from controlplane.lifecycle.egress.log import AttemptLog
+from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.replicas import LiveReplicas
 from controlplane.lifecycle.egress.reports import Reports
 from controlplane.lifecycle.egress.shelf import Shelf
@@ -31,6 +33,7 @@ class Egress:
     Attributes:
         options: how it is set up.
         shelf: policies by digest.
+        presets: the installation's, everybody's and owners'.
         board: which replica serves which sandbox.
         replicas: which replicas there are.
         reports: takes what these report.
@@ -44,12 +47,14 @@ class Egress:
         ledger: Ledger,
         annotations: Annotations,
         *,
+        documents: Documents,
         key: SigningKey,
         clock: Clock,
         replica: str,
     ) -> None:
         self.options = options
         self.shelf = Shelf(store, clock, options.presets)
+        self.presets = Presets(documents, options.presets)
         self.board = EgressBoard(key, self.shelf)
         self.replicas = LiveReplicas(self.board, store, clock, replica)
         self.log = AttemptLog(store)
@@ -101,13 +106,18 @@ class Egress:
         return now
 
     async def open(self) -> None:
-        """Finds out which replicas there are elsewhere; before that, all sandboxes would be the first one's here."""
+        """Reads presets, and finds out which replicas there are elsewhere.
+
+        Before that, all sandboxes would be the first one's that connects here.
+        """
+        await self.presets.open()
         await self.replicas.look()
 
     async def run(self) -> None:
         """Runs the loops until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.replicas.run(), name="egress replicas")
+            group.create_task(self.presets.run(), name="egress presets")
             group.create_task(self._facts.run(), name="egress facts")
             group.create_task(self._tend(), name="egress policies")
 

@@ -442,7 +442,14 @@ def _egress(
     if options.egress is None:
         return None
     return Egress(
-        options.egress, store, ledger, annotations, key=deps.key, clock=deps.clock, replica=deps.store.replica
+        options.egress,
+        store,
+        ledger,
+        annotations,
+        documents=deps.documents,
+        key=deps.key,
+        clock=deps.clock,
+        replica=deps.store.replica,
     )
 
 

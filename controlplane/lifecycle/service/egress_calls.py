@@ -1,6 +1,6 @@
 """What owners do with network policies: bind one at a create, read it, switch it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +8,7 @@ from controlplane.clock import Clock
 from controlplane.egress import CUSTOM, OFFLINE, UNBOUND, Binding, Compiled, EgressAttempt, EgressPolicy, compiled
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress import Egress
+from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.reports import Link
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.ledger import Ledger
@@ -55,7 +56,7 @@ class EgressCalls:
             if spec.egress is None:
                 return UNBOUND
             raise _unsupported()
-        policy = await self._compiled(owner, self._egress.options.default if spec.egress is None else spec.egress)
+        policy = self._compiled(owner, self._egress.options.default if spec.egress is None else spec.egress)
         if policy.digest == OFFLINE.digest:
             return UNBOUND
         await self._egress.shelf.keep(policy)
@@ -72,6 +73,15 @@ class EgressCalls:
         if (now := await self._egress.in_force(sandbox, within_s)) is None:
             raise self._not_in_force(sandbox, within_s)
         return now
+
+    @property
+    def presets(self) -> Presets:
+        """The presets.
+
+        Raises:
+            Problem: unsupported, egress is not installed.
+        """
+        return self._installed().presets
 
     async def view(self, owner: str, sandbox_id: str) -> EgressView:
         """The policy of a sandbox.
@@ -108,7 +118,7 @@ class EgressCalls:
         """
         egress = self._installed()
         before = await self._owner_calls.alive(owner, sandbox_id)
-        policy = await self._compiled(owner, wish)
+        policy = self._compiled(owner, wish)
         if policy.digest == OFFLINE.digest and not before.egress.bound:
             return await self._view(egress, before)
         await egress.shelf.keep(policy)
@@ -122,8 +132,8 @@ class EgressCalls:
         policy = await egress.shelf.get(sandbox.egress.digest) if sandbox.egress.bound else OFFLINE
         return EgressView(sandbox, policy, egress.reports.link(sandbox.id))
 
-    async def _compiled(self, owner: str, wish: str | EgressPolicy) -> Compiled:
-        presets = await self._presets(owner)
+    def _compiled(self, owner: str, wish: str | EgressPolicy) -> Compiled:
+        presets = self._installed().presets.of(owner)
         name, policy = (wish, presets(wish)) if isinstance(wish, str) else (CUSTOM, wish)
         if policy is None:
             raise Problem("not_found", f"there is no egress preset {name}", preset=name)
@@ -133,10 +143,6 @@ class EgressCalls:
             return compiled(name, policy, presets)
         except ValueError as error:
             raise Problem("invalid_argument", f"the network policy: {error}", field="egress") from error
-
-    async def _presets(self, owner: str) -> Callable[[str], EgressPolicy | None]:
-        del owner
-        return self._installed().options.presets.get
 
     def _installed(self) -> Egress:
         if self._egress is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
-    from rollbox.egress import EgressAttempt, EgressPolicy, EgressRule, EgressState
+    from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressRule, EgressState
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.group import SandboxGroup
@@ -77,6 +77,7 @@ __all__ = [
     "Drain",
     "EgressAttempt",
     "EgressPolicy",
+    "EgressPreset",
     "EgressRule",
     "EgressState",
     "End",
@@ -155,6 +156,7 @@ _MODULES = {
     "Drain": "node",
     "EgressAttempt": "egress",
     "EgressPolicy": "egress",
+    "EgressPreset": "egress",
     "EgressRule": "egress",
     "EgressState": "egress",
     "End": "record",

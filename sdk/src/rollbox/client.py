@@ -12,7 +12,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.conversion import Conversion, ConvertOptions
-from rollbox.egress import EgressAttempt, EgressLog
+from rollbox.egress import EgressAttempt, EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
@@ -217,6 +217,38 @@ class Client:
         parts = ("sandboxes", _named("sandbox", sandbox_id), "egress", "log")
         told = await self.gateway.call_api("GET", *parts, sandbox_id=sandbox_id)
         return [EgressAttempt.from_json(one) for one in told["attempts"]]
+
+    async def egress_presets(self) -> EgressPresets:
+        """Return the presets of network policies that you may ask for, by name.
+
+        Raises:
+            Unsupported: egress is not installed.
+        """
+        told = await self.gateway.call_api("GET", "egress", "presets")
+        return [EgressPreset.from_json(one) for one in told["presets"]]
+
+    async def egress_preset(self, name: str) -> EgressPreset:
+        """Return one preset; NotFound when there is none."""
+        return EgressPreset.from_json(await self.gateway.call_api("GET", "egress", "presets", _named("preset", name)))
+
+    async def set_egress_preset(self, name: str, policy: EgressPolicy) -> EgressPreset:
+        """Declare a preset of yours, in the place of the one before. Sandboxes keep the rules that they got.
+
+        Args:
+            name: 1 to 40 of a-z, 0-9 and "-".
+            policy: what a sandbox with it may reach.
+
+        Raises:
+            Conflict: the installation has a preset of this name.
+            InvalidArgument: the policy is not sound; the detail says why.
+        """
+        parts, body = ("egress", "presets", _named("preset", name)), policy.to_json()
+        return EgressPreset.from_json(await self.gateway.call_api("PUT", *parts, body=body))
+
+    async def remove_egress_preset(self, name: str) -> bool:
+        """Remove a preset of yours; returns whether there was one. Sandboxes that have it keep it. Idempotent."""
+        parts = ("egress", "presets", _named("preset", name))
+        return bool((await self.gateway.call_api("DELETE", *parts))["removed"])
 
     async def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """Check a run of `n` sandboxes at the same time against quota, capacity, image and policies.

@@ -185,6 +185,32 @@ class EgressAttempt:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class EgressPreset:
+    """A network policy with a name.
+
+    Attributes:
+        source: "installation" (of its settings), "operators" (an object of the cluster for everybody), or "own".
+        policy: as it was written.
+    """
+
+    name: str
+    source: str
+    policy: EgressPolicy
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> EgressPreset:
+        """Read the wire form."""
+        return cls(body["name"], body["source"], EgressPolicy.from_json(_without_nulls(body["policy"])))
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the fields, for `--json`."""
+        return {"name": self.name, "source": self.source, "policy": self.policy.to_json()}
+
+
+EgressPresets: TypeAlias = list[EgressPreset]
+"""What `Client.egress_presets()` returns."""
+
 EgressLog: TypeAlias = list[EgressAttempt]
 """What `Sandbox.egress_log()` returns."""
 
@@ -200,6 +226,12 @@ def wish_to_json(wish: Egress) -> str | dict[str, Any]:
     if not isinstance(wish, str) or not wish:
         raise InvalidArgument(f"egress {wish!r} is neither the name of a preset nor an EgressPolicy")
     return wish
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _known(kind: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 import rollbox.sync
 from rollbox import Client, EgressPolicy, EgressRule, Sandbox, SandboxGroup
-from rollbox.errors import EgressUnavailable, InvalidArgument
+from rollbox.errors import Conflict, EgressUnavailable, InvalidArgument, NotFound
 from tests.support.gateway_fake import FakeGateway, Fault
 
 TRAINER = EgressPolicy(
@@ -130,6 +130,25 @@ async def test_what_was_attempted_is_told(client: Client, fake: FakeGateway) -> 
         2,
     )
     assert [one] == await sandbox.egress_log(), "also after its end"
+
+
+async def test_presets_are_listed_declared_and_removed(client: Client, fake: FakeGateway) -> None:
+    assert [(one.name, one.source) for one in await client.egress_presets()] == [
+        ("offline", "installation"),
+        ("packages", "installation"),
+    ]
+    assert (await client.egress_preset("packages")).policy.to_json() == {
+        "mode": "allow",
+        "allow": [{"host": "pypi.org", "name": "pypi"}],
+    }
+    made = await client.set_egress_preset("mine", TRAINER)
+    assert (made.source, made.policy.to_json(), fake.egress.own["mine"]) == ("own", WRITTEN, WRITTEN)
+    with pytest.raises(Conflict):
+        await client.set_egress_preset("packages", TRAINER)
+    assert await client.remove_egress_preset("mine")
+    assert not await client.remove_egress_preset("mine")
+    with pytest.raises(NotFound):
+        await client.egress_preset("mine")
 
 
 def written(folder: Path) -> str:

@@ -52,3 +52,22 @@ def test_attempts_are_shown(apart: FakeGateway) -> None:
     assert "github.com:443 x2" in shown
     told = json.loads(rollbox("egress", "log", sandbox_id, "--denied", "--json").stdout)
     assert [one["host"] for one in told] == ["github.com"]
+
+
+def test_presets_are_listed_shown_declared_and_removed(apart: FakeGateway, tmp_path: Path) -> None:
+    assert (
+        rollbox("egress", "preset", "set", "mine", written(tmp_path)).stdout
+        == "mine: mode allow, 3 and packages rules\n"
+    )
+    assert "packages  installation  allow  1" in " ".join(
+        rollbox("egress", "preset", "list").stdout.split("\n")
+    ).replace("   ", "  ")
+    assert json.loads(rollbox("egress", "preset", "show", "mine").stdout) == WRITTEN
+    told = rollbox("egress", "preset", "set", "mine", "packages")
+    assert (told.exit_code, "is no policy" in told.stderr) == (2, True)
+    assert "removed" in rollbox("egress", "preset", "delete", "mine").stderr
+    assert json.loads(rollbox("egress", "preset", "delete", "mine", "--json").stdout) == {
+        "name": "mine",
+        "removed": False,
+    }
+    assert rollbox("egress", "preset", "show", "mine").exit_code != 0

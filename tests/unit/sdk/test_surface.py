@@ -24,6 +24,7 @@ def test_the_door_lists_exactly_these_names() -> None:
         "Drain",
         "EgressAttempt",
         "EgressPolicy",
+        "EgressPreset",
         "EgressRule",
         "EgressState",
         "End",

@@ -9,14 +9,18 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.options import POLICY_HELP, Json, policy_of
+from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rollbox.client import Client
-    from rollbox.egress import EgressAttempt, EgressState
+    from rollbox.egress import EgressAttempt, EgressPreset, EgressState
 
 app = typer.Typer(help="Network policies: what a sandbox may reach, and switching that while it runs.")
+presets = typer.Typer(help="Network policies with a name: the installation's, and your own.")
+app.add_typer(presets, name="preset")
 
 SandboxId = Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the preset.")]
 _ATTEMPTS = ("at", "by", "host", "verdict", "rule", "address", "sent/received")
 _RULES = ("", "rule", "host or network", "ports")
 
@@ -68,6 +72,66 @@ def log(
         output.table(_ATTEMPTS, [_attempt(one) for one in shown])
     else:
         output.message("no attempts")
+
+
+@presets.command("list")
+def list_(json: Json = False) -> None:
+    """List the presets that you may ask for."""
+
+    async def call(client: Client) -> list[EgressPreset]:
+        return await client.egress_presets()
+
+    told = output.run(call, what="listing egress presets", as_json=json)
+    if json:
+        output.data([one.to_json() for one in told])
+        return
+    rows: list[tuple[str, ...]] = [(one.name, one.source, one.policy.mode, _size(one)) for one in told]
+    output.table(("name", "source", "mode", "rules"), rows)
+
+
+@presets.command("show")
+def show_preset(name: Name, json: Json = False) -> None:
+    """Print a preset as JSON, as `set` takes it from a file."""
+    told = output.run(lambda client: client.egress_preset(name), what=f"fetching the preset {name}", as_json=json)
+    output.data(told.to_json() if json else told.policy.to_json())
+
+
+@presets.command("set")
+def set_preset(
+    name: Name,
+    policy: Annotated[str, typer.Argument(metavar="@FILE", help="A policy in JSON; @- reads stdin.")],
+    json: Json = False,
+) -> None:
+    """Declare a preset of yours, in the place of the one before; sandboxes keep the rules that they got."""
+
+    async def call(client: Client) -> EgressPreset:
+        given = policy_of(policy)
+        if isinstance(given, str):
+            raise InvalidArgument(f"{given!r} is no policy: give @FILE with a policy in JSON")
+        return await client.set_egress_preset(name, given)
+
+    told = output.run(call, what=f"declaring the preset {name}", as_json=json)
+    if json:
+        output.data(told.to_json())
+    else:
+        output.line(f"{told.name}: mode {told.policy.mode}, {_size(told)} rules")
+
+
+@presets.command("delete")
+def delete_preset(name: Name, json: Json = False) -> None:
+    """Remove a preset of yours; sandboxes that have it keep it. None of that name is a success."""
+    told = output.run(
+        lambda client: client.remove_egress_preset(name), what=f"removing the preset {name}", as_json=json
+    )
+    if json:
+        output.data({"name": name, "removed": told})
+    else:
+        output.message(f"{name} was {'removed' if told else 'not there'}")
+
+
+def _size(preset: EgressPreset) -> str:
+    included = f" and {', '.join(preset.policy.include)}" if preset.policy.include else ""
+    return f"{len(preset.policy.allow) + len(preset.policy.deny)}{included}"
 
 
 def _attempt(one: EgressAttempt) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
-from rollbox.egress import EgressLog
+from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
 from rollbox.node import Node, NodeList
@@ -110,6 +110,22 @@ class Client:
     def egress_log(self, sandbox_id: str) -> EgressLog:
         """As `rollbox.Client.egress_log`."""
         return run(self.inner.egress_log(sandbox_id))
+
+    def egress_presets(self) -> EgressPresets:
+        """As `rollbox.Client.egress_presets`."""
+        return run(self.inner.egress_presets())
+
+    def egress_preset(self, name: str) -> EgressPreset:
+        """As `rollbox.Client.egress_preset`."""
+        return run(self.inner.egress_preset(name))
+
+    def set_egress_preset(self, name: str, policy: EgressPolicy) -> EgressPreset:
+        """As `rollbox.Client.set_egress_preset`."""
+        return run(self.inner.set_egress_preset(name, policy))
+
+    def remove_egress_preset(self, name: str) -> bool:
+        """As `rollbox.Client.remove_egress_preset`."""
+        return run(self.inner.remove_egress_preset(name))
 
     def preflight(self, image: str, n: int = 1, **options: Unpack[CreateOptions]) -> Preflight:
         """As `rollbox.Client.preflight`."""

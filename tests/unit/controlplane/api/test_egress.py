@@ -1,5 +1,6 @@
 """The HTTP API of network policies: what is answered, and what is refused in which words."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -144,3 +145,84 @@ async def test_what_was_attempted_is_kept_also_after_the_end(plane: World, repli
 def test_every_verdict_of_the_wire_has_its_word() -> None:
     known = [name.lower() for name, number in sorted(wire.Verdict.items(), key=lambda one: one[1]) if number]
     assert known == list(VERDICTS)
+
+
+async def test_an_owner_declares_presets_of_its_own(plane: World, path: str, replica: EgressReplica) -> None:
+    mine = {"mode": "allow", "include": ["packages"], "allow": [{"host": "trainer.example", "ports": [8443]}]}
+    made = await plane.api("PUT", "/v1/egress/presets/mine", body=mine)
+    assert (made.status, made.json["source"], made.json["policy"]["include"]) == (201, "own", ["packages"])
+    listed = (await plane.api("GET", "/v1/egress/presets")).json["presets"]
+    assert [(one["name"], one["source"]) for one in listed] == [
+        ("mine", "own"),
+        ("offline", "installation"),
+        ("packages", "installation"),
+        ("swe-eval", "installation"),
+    ]
+    put = await plane.api("PUT", f"{path}/egress", body={"policy": "mine"})
+    assert (put.json["policy"], put.json["rules"]["allow"][0]["id"]) == ("mine", "mine/allow 1")
+    changed = await plane.api("PUT", "/v1/egress/presets/mine", body={"mode": "open"})
+    assert changed.status == 200
+    assert (await plane.api("GET", f"{path}/egress")).json["rules"] == put.json["rules"], "it keeps what it got"
+    others = await plane.api("GET", "/v1/egress/presets", key=OTHER_KEY)
+    assert "mine" not in [one["name"] for one in others.json["presets"]]
+    assert (await plane.api("GET", "/v1/egress/presets/mine", key=OTHER_KEY)).code == "not_found"
+    removed = await plane.api("DELETE", "/v1/egress/presets/mine")
+    assert removed.json == {"name": "mine", "removed": True}
+    assert (await plane.api("DELETE", "/v1/egress/presets/mine")).json["removed"] is False
+    assert (await plane.api("PUT", f"{path}/egress", body={"policy": "mine"})).code == "not_found"
+    assert replica.policy(path.rpartition("/")[2]).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "code"),
+    [
+        ("packages", {"mode": "open"}, "conflict"),
+        ("custom", {"mode": "open"}, "conflict"),
+        ("Mine", {"mode": "open"}, "invalid_argument"),
+        ("mine", {"mode": "allow"}, "invalid_argument"),
+        ("mine", {"mode": "allow", "include": ["nothing"]}, "invalid_argument"),
+        ("mine", {"mode": "allow", "include": ["mine"]}, "invalid_argument"),
+    ],
+)
+async def test_presets_that_are_refused(plane: World, name: str, body: dict[str, object], code: str) -> None:
+    assert (await plane.api("PUT", f"/v1/egress/presets/{name}", body=body)).code == code
+
+
+async def test_operators_declare_presets_for_everybody_as_objects(plane: World, path: str) -> None:
+    put = plane.deps.documents.put
+    await put("egress", "web", {"mode": "open"})
+    await put("egress", "packages", {"mode": "allow", "allow": [{"host": "index.inside.example"}]})
+    await put("egress", "odd", {"mode": "allow"})
+    await put("egress", "offline", {"mode": "open"})
+    await put("egress", "for-bob", {"owner": "bob", "name": "web", "mode": "none"})
+    await asyncio.sleep(0.1)
+    listed = (await plane.api("GET", "/v1/egress/presets")).json["presets"]
+    assert {one["name"]: one["source"] for one in listed} == {
+        "offline": "installation",
+        "packages": "operators",
+        "swe-eval": "installation",
+        "web": "operators",
+    }
+    switched = await plane.api("PUT", f"{path}/egress", body={"policy": "packages"})
+    assert [one["host"] for one in switched.json["rules"]["allow"]] == ["index.inside.example"]
+    bobs = (await plane.api("GET", "/v1/egress/presets/web", key=OTHER_KEY)).json
+    assert (bobs["source"], bobs["policy"]["mode"]) == ("own", "none")
+    assert (await plane.api("PUT", "/v1/egress/presets/web", body={"mode": "open"})).code == "conflict"
+    for name, words in (("odd", "use mode none"), ("offline", "has its meaning")):
+        document = await plane.deps.documents.get("egress", name)
+        assert document is not None
+        assert words in str(document.status["invalid"])
+
+
+async def test_where_egress_is_not_installed_nothing_of_it_answers() -> None:
+    async with world() as plane:
+        for method, where, body in (
+            ("GET", "/v1/egress/presets", None),
+            ("GET", "/v1/egress/presets/packages", None),
+            ("PUT", "/v1/egress/presets/mine", {"mode": "open"}),
+            ("DELETE", "/v1/egress/presets/mine", None),
+            ("GET", "/v1/sandboxes/sb-1/egress", None),
+            ("GET", "/v1/sandboxes/sb-1/egress/log", None),
+            ("PUT", "/v1/sandboxes/sb-1/egress", {"policy": "offline"}),
+        ):
+            assert (await plane.api(method, where, body=body)).code == "unsupported", where

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from controlplane.cluster.documents import KINDS, Kind
+from controlplane.cluster.kubernetes.documents import PLURALS
 from controlplane.operator.definitions import trouble
 from tests.support.helm import CHART
 
@@ -18,7 +19,7 @@ def shipped(plural: str = "sandboxpools") -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_charts_own_definition_is_of_this_version(kind: Kind) -> None:
-    assert trouble(kind, shipped(f"sandbox{kind}")) == ""
+    assert trouble(kind, shipped(PLURALS[kind])) == ""
 
 
 def test_one_that_is_not_there_is_named_with_the_command_that_brings_it() -> None:
