@@ -90,7 +90,7 @@ def test_each_dashboard_is_a_config_map_that_grafanas_sidecar_finds() -> None:
     made = render("metrics.dashboards.enabled=true", "metrics.dashboards.annotations.grafana_folder=rollbox")
     maps = [one for one in of_kind(made, "ConfigMap") if "dashboard" in one["metadata"]["name"]]
     files = {path.stem: path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
-    assert len(files) == 6
+    assert len(files) == 7
     assert {one["metadata"]["name"] for one in maps} == {f"rollbox-dashboard-{name}" for name in files}
     for one in maps:
         assert one["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -21,7 +21,7 @@ WITHOUT = {
     "pools: Nodes by pool: {{node_pool}} {{what}}": "a scaler",
     "pools: Steps: {{node_pool}} {{step}}": "a scaler",
     "pools: Failures of node providers: {{node_pool}} {{cause}}": "a scaler",
-    **{f"egress: {one.title}: {legend}": "egress" for one in panels(documents()["egress"]) for _, legend in one.queries},
+    **{f"egress: {one.title}: {name}": "egress" for one in panels(documents()["egress"]) for _, name in one.queries},
 }
 
 
