@@ -135,3 +135,18 @@ def test_the_examples_of_the_surface_say_what_they_show(
     said = done.stdout.splitlines()
     assert [line for line in said if line in lines] == lines
     assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
+
+
+def test_the_example_of_two_phases_switches_between_them(apart: FakeGateway) -> None:
+    fetch = "import urllib.request as u; print(u.urlopen('https://pypi.org/simple/toposort/', timeout=20).status)"
+    apart.results[f"python3 -c {fetch}"] = {"stdout": "200\n"}
+    denied = {"host": "pypi.org", "port": 443, "verdict": "denied_name", "policy": "offline", "rule": ""}
+    apart.egress.attempts = [{"at_ms": 1, **denied}]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rollbox.__file__).parents[1])}
+    started = [sys.executable, str(EXAMPLES / "phases.py"), "python"]
+    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = ["set-up: 200", "offline is in force: True", "rollout: 200", "pypi.org:443 denied_name by offline"]
+    assert done.stdout.splitlines() == said, "what the network does is scripted here"
+    assert [body["egress"] for body in apart.bodies if "egress" in body] == ["packages"]
+    assert [asked["policy"] for asked in apart.egress.asked] == ["offline"]
