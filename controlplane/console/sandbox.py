@@ -149,6 +149,7 @@ def _facts(one: Sandbox, now_ms: int) -> list[tuple[str, str]]:
         ("lease", "" if spec.lease is None else spec.lease.name),
         ("drained by", "" if one.drained_by_ms is None else moment(one.drained_by_ms)),
         ("public ports", ", ".join(map(str, one.public_ports))),
+        ("network policy", _egress(one)),
     ]
     if one.end is not None:
         told += [
@@ -156,6 +157,13 @@ def _facts(one: Sandbox, now_ms: int) -> list[tuple[str, str]]:
             ("cause", f"{one.end.cause} (fault: {one.end.fault}, by {one.end.by})"),
         ]
     return [(name, text) for name, text in told if text]
+
+
+def _egress(one: Sandbox) -> str:
+    """The name of its policy, and whether that is in force; empty where it reaches nothing and never did."""
+    if not one.egress.bound:
+        return ""
+    return one.egress.name if one.egress.in_force else f"{one.egress.name}, not known to be in force yet"
 
 
 def _phases(one: Sandbox) -> list[PhaseRow]:

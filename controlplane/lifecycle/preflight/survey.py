@@ -74,7 +74,12 @@ class Preflight:
             self._starts_ms.append(max(0, after.timings_ms["total"] - after.timings_ms.get("queue", 0)))
 
     async def forecast(
-        self, owner: str, spec: SandboxSpec, count: int, may_come: Sequence[Prospect] = ()
+        self,
+        owner: str,
+        spec: SandboxSpec,
+        count: int,
+        may_come: Sequence[Prospect] = (),
+        refused_first: Sequence[Problem] = (),
     ) -> tuple[Forecast, ImageState]:
         """The preflight of a run, and where its image is.
 
@@ -83,12 +88,14 @@ class Preflight:
             spec: the spec of each of its sandboxes.
             count: how many run at the same time.
             may_come: the nodes that node pools may bring for them.
+            refused_first: why a create would be refused, as others have found.
 
         Raises:
             Problem: upstream_timeout, the store does not answer.
         Cost: four calls to the store; up to three to the cluster, and to the image's registry.
         """
-        refused, image = await self._refused(owner, spec)
+        found, image = await self._refused(owner, spec)
+        refused = [*refused_first, *found]
         in_use = await self._store.usage(None)
         warm = await self._store.warm(spec.template_hash())
         room, request, selector = self._room(), self._cluster.request(spec), spec.node_selector

@@ -62,6 +62,16 @@ class EgressCalls:
         await self._egress.shelf.keep(policy)
         return UNBOUND.switched(policy, self._clock.now_ms())
 
+    def refused(self, owner: str, spec: SandboxSpec) -> Sequence[Problem]:
+        """Why a create of this owner would be refused for its policy; empty: it would not."""
+        if spec.egress is None:
+            return ()
+        try:
+            self._compiled(owner, spec.egress)
+        except Problem as problem:
+            return (problem,)
+        return ()
+
     async def begun(self, sandbox: Sandbox, within_s: float = IN_FORCE_WITHIN_S) -> Sandbox:
         """Waits until the policy of a sandbox that was created a moment ago is in force; its record then.
 
@@ -130,7 +140,9 @@ class EgressCalls:
 
     async def _view(self, egress: Egress, sandbox: Sandbox) -> EgressView:
         policy = await egress.shelf.get(sandbox.egress.digest) if sandbox.egress.bound else OFFLINE
-        return EgressView(sandbox, policy, egress.reports.link(sandbox.id))
+        # Where another control plane hears of its replica, what was heard here is old.
+        here = egress.board.replica(sandbox.id) in egress.board.connected
+        return EgressView(sandbox, policy, egress.reports.link(sandbox.id) if here else None)
 
     def _compiled(self, owner: str, wish: str | EgressPolicy) -> Compiled:
         presets = self._installed().presets.of(owner)

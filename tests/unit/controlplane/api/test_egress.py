@@ -226,3 +226,13 @@ async def test_where_egress_is_not_installed_nothing_of_it_answers() -> None:
             ("PUT", "/v1/sandboxes/sb-1/egress", {"policy": "offline"}),
         ):
             assert (await plane.api(method, where, body=body)).code == "unsupported", where
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"), [("packages", None), ("nothing", "not_found"), (None, None), ({"mode": "open"}, None)]
+)
+async def test_a_preflight_says_what_a_create_would(plane: World, wish: object, code: str | None) -> None:
+    body = {"count": 1, "sandbox": {"image": SPEC.image, "egress": wish}}
+    told = (await plane.api("POST", "/v1/preflight", body=body)).json
+    assert [one["code"] for one in told["blockers"]] == ([] if code is None else [code])
+    assert told["fits"] is (code is None)
