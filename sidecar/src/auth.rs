@@ -1,5 +1,5 @@
-//! Authentication of calls: a token of this sandbox opens every call, a token for a port opens connections to that port
-//! only.
+//! Authentication of calls: a token of this sandbox opens every call but one, a token for a port opens connections to
+//! that port only, and the token of egress opens the link.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,10 +13,13 @@ use wire::Problem;
 use crate::bound::Bound;
 use crate::problem::status;
 
-/// The scope that opens every call.
+/// The scope that opens every call but that of egress.
 const SCOPE: &str = "exec";
 /// Prefix of the scope for one port (`port:8000`), which opens connections to that port and nothing else.
 const PORT_SCOPE: &str = "port:";
+/// The scope of the token that egress has, which opens that one call alone; and the call, which no other token opens.
+const EGRESS_SCOPE: &str = "egress";
+const EGRESS_CALL: &str = "/rollbox.agent.v1.Agent/OpenEgress";
 /// The calls that a token for a port opens.
 const PORT_CALLS: [&str; 2] = ["/rollbox.agent.v1.Agent/Connect", "/rollbox.agent.v1.Agent/WaitPort"];
 
@@ -89,6 +92,10 @@ impl Auth {
         now_unix_s: u64,
     ) -> Result<Option<PortScope>, Problem> {
         let claims = self.verifier.verify(bearer(header)?, now_unix_s)?;
+        if path == EGRESS_CALL {
+            // The sandbox's settings make no difference to it.
+            return claims.allow(&self.sandbox_id, EGRESS_SCOPE).map(|()| None);
+        }
         let allowed = claims.allow(&self.sandbox_id, SCOPE);
         let ours = *claims.sandbox_id == *self.sandbox_id;
         match allowed {
@@ -153,6 +160,19 @@ mod tests {
         assert_eq!(check("sb-1", "exec", 1001, 2), Err(Code::Unauthenticated));
         assert_eq!(check("sb-2", "exec", 1001, 1), Err(Code::PermissionDenied));
         assert_eq!(check("sb-1", "ready", 1001, 1), Err(Code::PermissionDenied));
+    }
+
+    #[test]
+    fn the_token_of_egress_opens_its_one_call_and_no_other_token_does() {
+        assert_eq!(called(EGRESS_CALL, "sb-1", "egress", 1001, 1).map(|scope| scope.is_none()), Ok(true));
+        for scope in ["exec", "ready", "port:3128"] {
+            assert_eq!(called(EGRESS_CALL, "sb-1", scope, 1001, 1).map(drop), Err(Code::PermissionDenied));
+        }
+        assert_eq!(called(EGRESS_CALL, "sb-2", "egress", 1001, 1).map(drop), Err(Code::PermissionDenied));
+        assert_eq!(called(EGRESS_CALL, "sb-1", "egress", 1000, 1).map(drop), Err(Code::Unauthenticated));
+        assert_eq!(check("sb-1", "egress", 1001, 1), Err(Code::PermissionDenied));
+        let ports = called(PORT_CALLS[0], "sb-1", "egress", 1001, 1).unwrap().unwrap();
+        assert!(!ports.holds(3128) && !ports.holds(80));
     }
 
     #[test]

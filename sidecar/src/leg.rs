@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,9 +25,13 @@ type Ticket = [u8; TICKET_BYTES];
 type Waiting = HashMap<Ticket, (Way, oneshot::Sender<Leg>)>;
 
 /// A connection of bytes.
-pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
+pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Gives the socket itself, which is not watched any more and does not block.
+    ///
+    /// # Errors
+    /// There is none, or the runtime does not let go of it.
+    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd>;
+}
 
 /// A connection that carries the rest of a transfer.
 pub type Leg = Box<dyn Connection>;
@@ -131,6 +136,12 @@ mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream};
 
     use super::*;
+
+    impl Connection for DuplexStream {
+        fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
 
     const TICKET: Ticket = [7; TICKET_BYTES];
     const NO_MARK: [u8; MARK.len()] = [0; MARK.len()];

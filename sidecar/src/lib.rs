@@ -14,6 +14,7 @@
 //! - `process`, `ring`, `records`, `oom`: a command's life cycle, its output, the records of execs, OOM kills.
 //! - `files`: operations on the sandbox's files, by file workers inside it.
 //! - `ports`: connections to servers that listen in the sandbox.
+//! - `relay`: the process that takes the connections of the sandbox's programs to the network.
 //! - `leg`: connections that carry the bytes of large transfers beside a call.
 //! - `problem`: problems as they are sent.
 //! - `bound`: which late settings the sandbox has; calls are refused until it has those that were promised.
@@ -34,6 +35,7 @@ pub mod problem;
 pub mod process;
 pub mod readiness;
 pub mod records;
+pub mod relay;
 pub mod request;
 pub mod ring;
 pub mod run;

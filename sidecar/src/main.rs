@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sidecar::relay::sockets::Sockets;
 use sidecar::settings::Settings;
 use sidecar::spawner::{self, SpawnerConfig};
 use sidecar::sys::SingleThread;
-use sidecar::{files, install, log, run, sys};
+use sidecar::{files, install, log, relay, run, sys};
 use wire::Problem;
 
 /// Exit code when a setting is invalid.
@@ -16,6 +17,9 @@ const EXIT_USAGE: u8 = 64;
 const EXIT_SOFTWARE: u8 = 70;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == relay::ARGUMENT) {
+        return relay::child::main();
+    }
     let started = Instant::now();
     let settings = match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => settings,
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
 
 /// The order matters: the environment variables are wiped before another process exists that could read them, the fork
 /// comes before the runtime and its threads, and the capabilities are given up once the spawner, which needs them, is a
-/// process of its own.
+/// process of its own, and the ports for the relay are bound.
 fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let internal =
         |err: std::io::Error| Problem::new(wire::Code::Internal, format!("the sidecar cannot start: {err}"));
@@ -52,6 +56,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         start_timeout: settings.start_timeout,
         processes: settings.limits.pids,
         file_worker: files::worker::run,
+        proxy_port: settings.egress.map(|egress| egress.port),
         started,
     };
     let (socket, child) = {
@@ -60,9 +65,12 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         alone.scrub_environment();
         spawner::begin(&config, &alone).map_err(internal)?
     };
+    // While a low port can be bound, and before the runtime, on whose orders alone user code runs.
+    let sockets = settings.egress.map(Sockets::bind).transpose();
+    let sockets = sockets.map_err(|err| report(&settings, internal(err)))?;
     spawner::drop_capabilities().map_err(internal)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(internal)?;
-    runtime.block_on(run::run(settings, socket, child, started))
+    runtime.block_on(run::run(settings, sockets, socket, child, started))
 }
 
 /// Raises the limit of open files to its maximum: calls, pipes and legs need descriptors, and services are often

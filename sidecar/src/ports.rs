@@ -40,7 +40,7 @@ pub type Answers = mpsc::Sender<Result<PortFrame, Status>>;
 /// Which ports may be dialled, and how many connections there may be. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    own: Option<u16>,
+    own: Arc<[u16]>,
     places: Arc<Semaphore>,
     flows: Arc<Semaphore>,
 }
@@ -68,22 +68,22 @@ impl Place {
 }
 
 impl Ports {
-    /// Allows all ports but `own`, which is the sidecar's if it listens on one.
-    pub fn new(own: Option<u16>) -> Self {
+    /// Allows all ports but `own`: the platform's own, on which sidecar and relay listen.
+    pub fn new(own: &[u16]) -> Self {
         let [places, flows] = [MAX_CONNECTIONS, MAX_FLOWS].map(|most| Arc::new(Semaphore::new(most)));
-        Self { own, places, flows }
+        Self { own: own.into(), places, flows }
     }
 
     /// Returns the port as a number if it may be dialled.
     ///
     /// # Errors
-    /// `invalid_argument`: the port is out of range. `permission_denied`: it is the sidecar's own.
+    /// `invalid_argument`: the port is out of range. `permission_denied`: it is the platform's own.
     pub fn check(&self, port: u32) -> Result<u16, Problem> {
         let number = u16::try_from(port).ok().filter(|number| *number != 0).ok_or_else(|| {
             let detail = format!("port {port} is not within 1 and 65535");
             Problem::new(Code::InvalidArgument, detail).with("field", "port")
         })?;
-        if self.own == Some(number) {
+        if self.own.contains(&number) {
             let detail = format!("port {port} is the platform's own");
             return Err(Problem::new(Code::PermissionDenied, detail).with("port", port));
         }
@@ -118,23 +118,24 @@ mod tests {
 
     #[test]
     fn every_port_but_nought_the_own_one_and_those_beyond_the_last_may_be_dialled() {
-        let ports = Ports::new(Some(7070));
+        let ports = Ports::new(&[7070, 3128]);
         for (port, expected) in [
             (0, Err(Code::InvalidArgument)),
             (1, Ok(1)),
             (7070, Err(Code::PermissionDenied)),
+            (3128, Err(Code::PermissionDenied)),
             (65_535, Ok(65_535)),
             (65_536, Err(Code::InvalidArgument)),
             (u32::MAX, Err(Code::InvalidArgument)),
         ] {
             assert_eq!(ports.check(port).map_err(|problem| problem.code), expected, "{port}");
         }
-        assert_eq!(Ports::new(None).check(7070), Ok(7070));
+        assert_eq!(Ports::new(&[]).check(7070), Ok(7070));
     }
 
     #[test]
     fn places_are_bounded_and_come_back() {
-        let ports = Ports::new(None);
+        let ports = Ports::new(&[]);
         let mut held: Vec<_> = (0..MAX_FLOWS).map(|_| ports.place(true).unwrap()).collect();
         assert_eq!(ports.place(true).unwrap_err().code, Code::CapacityUnavailable);
         held.extend((MAX_FLOWS..MAX_CONNECTIONS).map(|_| ports.place(false).unwrap()));
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_of_many_holds_little_and_all_together_less_than_is_set_aside() {
-        let ports = Ports::new(None);
+        let ports = Ports::new(&[]);
         let mut held: Vec<_> = (0..FEW).map(|_| ports.place(false).unwrap()).collect();
         assert_eq!(held[0].message_bytes(), LARGE_MESSAGE_BYTES);
         held.push(ports.place(false).unwrap());

@@ -16,12 +16,14 @@ use crate::log;
 use crate::oom::OomCounter;
 use crate::process::supervise::Context;
 use crate::readiness::{self, BootTimes};
+use crate::relay::keeper::{Keeper, Relay};
+use crate::relay::sockets::Sockets;
 use crate::request::Defaults;
 use crate::ring::Budget;
 use crate::server::agent::{Identity, Service};
 use crate::server::connections::serve;
 use crate::server::listen::Listener;
-use crate::settings::{Endpoint, Settings};
+use crate::settings::{Egress, Endpoint, NAMES_PORT, Settings};
 use crate::spawner::frame::Report;
 use crate::spawner::link::{self, Connection, lost};
 
@@ -42,15 +44,17 @@ const FAILURE_PATIENCE: Duration = Duration::from_secs(30);
 /// The sandbox cannot be entered, or its init is gone.
 pub async fn run(
     settings: Settings,
+    sockets: Option<Sockets>,
     socket: UnixStream,
     first_fork: Pid,
     started: Instant,
 ) -> Result<(), Problem> {
-    let prepared = prepare(&settings, socket, first_fork, started).await;
+    let (relay, keeper) = sockets.map(Relay::new).unzip();
+    let prepared = prepare(&settings, relay, socket, first_fork, started).await;
     if let Err(problem) = &prepared {
         tell_failure(&settings, problem).await;
     }
-    serve_until_told(settings, prepared?).await
+    serve_until_told(settings, prepared?, keeper).await
 }
 
 /// Reports to the control plane that the sandbox will never be ready; gives up after a while.
@@ -71,6 +75,7 @@ struct Prepared {
 
 async fn prepare(
     settings: &Settings,
+    relay: Option<Relay>,
     socket: UnixStream,
     first_fork: Pid,
     started: Instant,
@@ -93,7 +98,8 @@ async fn prepare(
         kernel: kernel.clone(),
         target_command: settings.target_command.clone(),
         started,
-        own_port: settings.listen.port(),
+        own_ports: own_ports(settings),
+        relay,
         limits: settings.limits,
     };
     let draining = watch::Sender::new(false);
@@ -108,7 +114,11 @@ async fn prepare(
     Ok(Prepared { listener, service, draining, spawner, kernel, boot })
 }
 
-async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), Problem> {
+async fn serve_until_told(
+    settings: Settings,
+    prepared: Prepared,
+    keeper: Option<Keeper>,
+) -> Result<(), Problem> {
     let Prepared { listener, service, draining, spawner, kernel, boot } = prepared;
     log::event(
         "ready",
@@ -133,12 +143,26 @@ async fn serve_until_told(settings: Settings, prepared: Prepared) -> Result<(), 
         }
         std::future::pending::<()>().await;
     };
+    let relayed = async {
+        match keeper {
+            Some(keeper) => keeper.keep().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = serve => Ok(()),
         _ = spawner => Err(lost()),
         () = push => Ok(()),
         () = told => Ok(()),
+        unkept = relayed => unkept.map_err(|err| Problem::new(Code::Internal, format!("no relay can be kept: {err}"))),
     }
+}
+
+/// The ports that are nobody else's, and not to be connected to through `ports`.
+fn own_ports(settings: &Settings) -> Vec<u16> {
+    let egress = settings.egress.into_iter();
+    let relayed = egress.flat_map(|Egress { port, dns }| [Some(port), dns.then_some(NAMES_PORT)]).flatten();
+    settings.listen.port().into_iter().chain(relayed).collect()
 }
 
 fn shutdown_grace(listen: &Endpoint) -> Duration {

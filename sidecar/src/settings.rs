@@ -13,6 +13,8 @@ const PREFIX: &str = "ROLLBOX_SIDECAR_";
 /// `sun_path` of a Unix address, less its final NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 const MAX_WAIT_MS: u64 = 3_600_000;
+/// Where programs look for a resolver.
+pub const NAMES_PORT: u16 = 53;
 
 /// Where to listen, or where to push to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,15 @@ pub struct Limits {
     pub pids: u32,
 }
 
+/// What programs of the sandbox find on their loopback where egress is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Egress {
+    /// The port of the proxy.
+    pub port: u16,
+    /// Whether there is a resolver too, which knows no name.
+    pub dns: bool,
+}
+
 /// Everything that the sidecar gets as configuration.
 #[derive(Debug)]
 pub struct Settings {
@@ -69,6 +80,8 @@ pub struct Settings {
     pub start_timeout: Duration,
     /// The limits that usage is reported against; under gVisor the one for processes is also enforced here.
     pub limits: Limits,
+    /// None where egress is not installed.
+    pub egress: Option<Egress>,
 }
 
 /// A setting that violates its rule.
@@ -125,6 +138,7 @@ impl Settings {
                 disk_bytes: source.limit("DISK_LIMIT_BYTES")?,
                 pids: source.limit("PIDS_LIMIT")?,
             },
+            egress: source.egress()?,
         })
     }
 }
@@ -172,6 +186,18 @@ impl Source<'_> {
 
     fn limit<T: FromStr + Default>(&self, name: &str) -> Result<T, BadSetting> {
         Ok(self.optional(name, "a whole number", |text| text.parse().ok())?.unwrap_or_default())
+    }
+
+    /// A resolver without the port that programs shall use instead is refused.
+    fn egress(&self) -> Result<Option<Egress>, BadSetting> {
+        let port = self.optional("EGRESS_PORT", "a port from 1 to 65535 other than 53", |text| {
+            text.parse().ok().filter(|port| ![0, NAMES_PORT].contains(port))
+        })?;
+        let flag = |text: &str| ["0", "1"].iter().position(|flag| *flag == text);
+        let without = "0 or 1, and 0 without EGRESS_PORT";
+        let dns = self
+            .optional("EGRESS_DNS", without, |text| flag(text).filter(|flag| *flag == 0 || port.is_some()))?;
+        Ok(port.map(|port| Egress { port, dns: dns == Some(1) }))
     }
 
     fn duration_ms(&self, name: &str, default_ms: u64) -> Result<Duration, BadSetting> {
@@ -238,7 +264,7 @@ mod tests {
         assert_eq!(settings.ready_url, Endpoint::Tcp("10.0.0.1:80".parse().unwrap()));
         assert_eq!(settings.target_command, "/.rollbox/target");
         assert_eq!(settings.orphan_grace, Duration::from_secs(30));
-        assert_eq!((settings.advertise, settings.install), (None, None));
+        assert_eq!((settings.advertise, settings.install, settings.egress), (None, None, None));
     }
 
     #[test]
@@ -270,6 +296,11 @@ mod tests {
             ("ORPHAN_GRACE_MS", "3600001"),
             ("PIDS_LIMIT", "-1"),
             ("MEMORY_LIMIT_BYTES", "2Gi"),
+            ("EGRESS_PORT", "0"),
+            ("EGRESS_PORT", "53"),
+            ("EGRESS_PORT", "65536"),
+            ("EGRESS_DNS", "1"),
+            ("EGRESS_DNS", "yes"),
         ] {
             let bad = read_with(name, Some(value)).unwrap_err();
             assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");

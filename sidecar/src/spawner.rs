@@ -7,7 +7,7 @@
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
 //! - `namespaces`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
-//! - `serve`: the main loop; `plan`, `identity`, `terminal`, `clone`, `stall`, `unreported`: start a command;
+//! - `serve`: the main loop; `plan`, `proxies`, `identity`, `terminal`, `clone`, `stall`, `unreported`: start a command;
 //!   `lineage`, `sweep`: kill one.
 
 mod channel;
@@ -19,6 +19,7 @@ pub mod link;
 mod namespaces;
 mod plan;
 mod proc_mount;
+mod proxies;
 mod seccomp;
 mod serve;
 mod setup;
@@ -41,6 +42,7 @@ use crate::target::{self, Target};
 use channel::Channel;
 use frame::Report;
 pub(crate) use identity::Databases;
+pub(crate) use seccomp::allowing_only;
 use serve::Spawner;
 
 /// The bit of `CAP_DAC_OVERRIDE`.
@@ -58,6 +60,8 @@ pub struct SpawnerConfig {
     pub processes: u32,
     /// What a forked process does that is a file worker.
     pub file_worker: extern "C" fn(),
+    /// The port of the proxy on the sandbox's loopback, which commands' variables name; none where there is no proxy.
+    pub proxy_port: Option<u16>,
     /// When the sidecar started; reported times count from there.
     pub started: Instant,
 }
@@ -89,6 +93,14 @@ pub fn drop_capabilities() -> io::Result<()> {
     clone::set_capabilities(own.permitted & DAC_OVERRIDE, 0).map_err(io::Error::from_raw_os_error)
 }
 
+/// Gives up all capabilities of this process. Called in the relay.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn drop_all_capabilities() -> io::Result<()> {
+    clone::set_capabilities(0, 0).map_err(io::Error::from_raw_os_error)
+}
+
 fn run(config: &SpawnerConfig, alone: &SingleThread, mut channel: Channel) -> i32 {
     let outcome = enter(config).and_then(|(target, found_us)| {
         match alone.fork().map_err(|err| failed("fork the sandbox's init", &err))? {
@@ -115,9 +127,10 @@ fn enter(config: &SpawnerConfig) -> Result<(Target, u64), Problem> {
 fn serve(
     config: &SpawnerConfig,
     channel: &mut Channel,
-    target: Target,
+    mut target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
+    target.environ.extend(config.proxy_port.into_iter().flat_map(proxies::variables));
     let setup =
         setup::set_up(target, config.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = setup.kernel.clone();

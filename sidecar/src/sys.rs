@@ -156,6 +156,23 @@ pub fn reap() -> Option<(i32, Ended)> {
     (pid > 0).then_some((pid, ended))
 }
 
+/// Has the kernel send SIGCHLD for a child that is stopped too, which runtimes do not ask for. Called once a handler is
+/// installed.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn hear_of_stops() -> io::Result<()> {
+    // SAFETY: both calls read or write one `sigaction`; the second installs the handler that is there already, with one
+    // flag less.
+    unsafe {
+        let mut handler = std::mem::zeroed::<libc::sigaction>();
+        Errno::result(libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut handler))?;
+        handler.sa_flags &= !libc::SA_NOCLDSTOP;
+        Errno::result(libc::sigaction(libc::SIGCHLD, &raw const handler, std::ptr::null_mut()))?;
+    }
+    Ok(())
+}
+
 /// A type that keeps its descriptor open until it is dropped.
 pub trait Held: AsRawFd {}
 

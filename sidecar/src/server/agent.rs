@@ -10,11 +10,11 @@ use wire::agent::agent_server::Agent;
 use wire::agent::*;
 use wire::{Code, Problem};
 
-use super::answer;
 use super::attach::{Events, attach};
 use super::files::{Answers, Files};
 use super::ports;
 use super::uses::Uses;
+use super::{answer, egress};
 use crate::bound::Bound;
 use crate::files::call::Places;
 use crate::leg::Legs;
@@ -23,6 +23,7 @@ use crate::problem::status;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
+use crate::relay::keeper::Relay;
 use crate::request::{Call, Command, Defaults, check_exec_id, invalid, size};
 use crate::settings::Limits;
 use crate::spawner::frame::Order;
@@ -58,6 +59,7 @@ struct Shared {
     acknowledged: AtomicBool,
     ports: Ports,
     legs: Legs,
+    relay: Option<Relay>,
     places: Places,
     limits: Limits,
     uses: Arc<Uses>,
@@ -74,8 +76,10 @@ pub struct Identity {
     pub target_command: String,
     /// When the sidecar started.
     pub started: Instant,
-    /// The TCP port that the agent itself listens on, if it does.
-    pub own_port: Option<u16>,
+    /// The ports that the platform itself listens on.
+    pub own_ports: Vec<u16>,
+    /// The relay; none where egress is not installed.
+    pub relay: Option<Relay>,
     /// The limits that the sandbox was given.
     pub limits: Limits,
 }
@@ -83,7 +87,7 @@ pub struct Identity {
 impl Service {
     /// An agent that accepts new work until `draining` is true.
     pub fn new(identity: Identity, context: Context, draining: watch::Receiver<bool>) -> Self {
-        let Identity { sandbox_id, kernel, target_command, started, own_port, limits } = identity;
+        let Identity { sandbox_id, kernel, target_command, started, own_ports, relay, limits } = identity;
         let shared = Shared {
             sandbox_id,
             kernel,
@@ -96,8 +100,9 @@ impl Service {
             bound: Bound::default(),
             draining,
             acknowledged: AtomicBool::new(false),
-            ports: Ports::new(own_port),
+            ports: Ports::new(&own_ports),
             legs: Legs::default(),
+            relay,
             places: Places::default(),
             limits,
             uses: Arc::default(),
@@ -430,8 +435,8 @@ impl Agent for Service {
         answered(self.bind(request.into_inner()).await)
     }
 
-    async fn open_egress(&self, _: Request<OpenEgressRequest>) -> Answer<EgressOpened> {
-        Err(status(&Problem::new(Code::Unsupported, "egress is not installed for this sandbox")))
+    async fn open_egress(&self, request: Request<OpenEgressRequest>) -> Answer<EgressOpened> {
+        answered(egress::open(self.shared.relay.as_ref(), &self.shared.legs, &request.into_inner().ticket))
     }
 
     async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {

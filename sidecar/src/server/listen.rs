@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::task::{Context, Poll, ready};
 
@@ -11,6 +11,7 @@ use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
+use crate::leg::Connection;
 use crate::settings::Endpoint;
 
 /// Connections that wait to be accepted; the runtime's usual number.
@@ -37,6 +38,18 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {
     /// # Errors
     /// The peer is gone, or has closed without sending a byte.
     fn poll_first(&self, cx: &mut Context<'_>) -> Poll<io::Result<u8>>;
+
+    /// Gives the socket itself.
+    ///
+    /// # Errors
+    /// The runtime does not let go of it.
+    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd>;
+}
+
+impl Connection for Box<dyn Stream> {
+    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
+        (*self).into_socket()
+    }
 }
 
 impl Stream for TcpStream {
@@ -44,6 +57,10 @@ impl Stream for TcpStream {
         let mut first = [0];
         let count = ready!(self.poll_peek(cx, &mut ReadBuf::new(&mut first)))?;
         Poll::Ready(only(count, first))
+    }
+
+    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
+        self.into_std().map(OwnedFd::from)
     }
 }
 
@@ -58,6 +75,10 @@ impl Stream for UnixStream {
                 count => return Poll::Ready(only(count?, first)),
             }
         }
+    }
+
+    fn into_socket(self: Box<Self>) -> io::Result<OwnedFd> {
+        self.into_std().map(OwnedFd::from)
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod confinement;
+mod egress;
 mod endings;
 mod files;
 mod hostile;

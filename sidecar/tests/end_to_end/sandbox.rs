@@ -93,16 +93,33 @@ impl Sandbox {
         Self::start_after(&[], &format!("ulimit -Sn {most}")).await
     }
 
+    /// With the sidecar in the target's network, as on every backend: commands then share its loopback. What the test
+    /// itself connects to is still its own.
+    pub async fn start_in_one_network(settings: &[(&str, &str)]) -> Self {
+        let directory = TempDir::new().unwrap();
+        Self::start_in(directory, settings, "ip link set lo up", true).await
+    }
+
     /// Runs `prepare` in the target's namespaces before its main process.
     async fn start_after(settings: &[(&str, &str)], prepare: &str) -> Self {
+        Self::start_in(TempDir::new().unwrap(), settings, prepare, false).await
+    }
+
+    async fn start_in(
+        directory: TempDir,
+        settings: &[(&str, &str)],
+        prepare: &str,
+        one_network: bool,
+    ) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
-        let directory = TempDir::new().unwrap();
         open_to_all(directory.path());
         let binary = directory.path().join("target");
         std::fs::copy(env!("CARGO_BIN_EXE_rollbox-target"), &binary).unwrap();
         let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
         let target = target(&binary, directory.path(), prepare);
-        let sidecar = Owned(sidecar(&binary, directory.path(), settings).spawn().unwrap());
+        let network = if one_network { Some(network(&target).await) } else { None };
+        let mut command = sidecar_in(network.as_deref(), &binary, directory.path(), settings);
+        let sidecar = Owned(command.spawn().unwrap());
         let (credential, readiness) = tokio::time::timeout(LIMIT, readiness(&ready)).await.unwrap();
         let listen = settings.iter().find_map(|(name, value)| (*name == "LISTEN").then_some(*value));
         let channel = match listen.and_then(|listen| listen.strip_prefix("tcp:")) {
@@ -192,8 +209,23 @@ fn target(binary: &Path, directory: &Path, prepare: &str) -> Owned {
     Owned(child.unwrap())
 }
 
+/// The target's network, once it has one of its own.
+async fn network(target: &Owned) -> String {
+    let path = format!("/proc/{}/ns/net", target.0.id());
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    while std::fs::read_link(&path).unwrap() == own {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    path
+}
+
 pub fn sidecar(binary: &Path, directory: &Path, settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new("prlimit");
+    sidecar_in(None, binary, directory, settings)
+}
+
+fn sidecar_in(network: Option<&str>, binary: &Path, directory: &Path, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(if network.is_some() { "nsenter" } else { "prlimit" });
+    command.args(network.map(|path| [format!("--net={path}"), "prlimit".to_owned()]).into_iter().flatten());
     // Starts with the limit of open files that services often have.
     command.args(["--nofile=1024:", env!("CARGO_BIN_EXE_rollbox-sidecar")]);
     let unix = |name: &str| format!("unix:{}", directory.join(name).display());
@@ -283,20 +315,25 @@ async fn connect(path: PathBuf) -> Channel {
 }
 
 pub fn token(sandbox_id: &str, lifetime_s: i64) -> String {
-    minted(sandbox_id, lifetime_s, None)
+    minted(sandbox_id, lifetime_s, "exec", None)
+}
+
+/// A token for another scope.
+pub fn scoped(scope: &str) -> String {
+    minted(SANDBOX_ID, 600, scope, None)
 }
 
 /// A token that promises the settings with this digest.
 pub fn promising(digest: &str) -> String {
-    minted(SANDBOX_ID, 600, Some(digest.into()))
+    minted(SANDBOX_ID, 600, "exec", Some(digest.into()))
 }
 
-fn minted(sandbox_id: &str, lifetime_s: i64, settings: Option<std::sync::Arc<str>>) -> String {
+fn minted(sandbox_id: &str, lifetime_s: i64, scope: &str, settings: Option<std::sync::Arc<str>>) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     Signer::from_seed(SEED).sign(&Claims {
         sandbox_id: sandbox_id.into(),
         owner: "tester".into(),
-        scopes: vec!["exec".to_owned()].into(),
+        scopes: vec![scope.to_owned()].into(),
         expires_at_s: now.saturating_add_signed(lifetime_s),
         settings,
     })

@@ -1,0 +1,27 @@
+//! The relay: a child process that takes the connections of the sandbox's programs to the proxy's port, and sends each
+//! one up the link to the egress part of the platform.
+//!
+//! It reads what user code sends, so it is not the process that enforces deadlines: the sidecar's own program, executed
+//! again, without powers and with limits of its own. It parses nothing of a connection that has a link. The sidecar
+//! binds the sockets before user code runs, never accepts from them itself, and starts the relay when the first
+//! connection or the first link comes; a sandbox that uses no network has none.
+//!
+//! # Layout
+//! - `sockets`: what is bound on the sandbox's loopback; `control`: the messages between sidecar and relay.
+//! - `keeper`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
+//! - `child`: the relay's process; `confine`: what it gives up; `links`, `carry`: connections on the link; `refusal`:
+//!   the answers without one; `names`: the resolver that knows no name; `tally`: what it tells the sidecar.
+
+mod carry;
+pub mod child;
+mod confine;
+mod control;
+pub mod keeper;
+mod links;
+mod names;
+mod refusal;
+pub mod sockets;
+mod tally;
+
+/// The argument with which the sidecar executes itself as the relay.
+pub const ARGUMENT: &str = "--relay";

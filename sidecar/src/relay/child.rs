@@ -1,0 +1,112 @@
+//! The relay's process.
+
+use std::io;
+use std::net::{TcpListener as StdListener, UdpSocket as StdUdp};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+
+use super::control::{Control, Order};
+use super::links::{Family, Links, MAX_CONNECTIONS};
+use super::tally::Tally;
+use super::{carry, confine, names, refusal};
+use crate::{log, sys};
+
+/// After a failed accept (out of descriptors) an immediate retry would fail too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Exit code when the relay cannot begin.
+const EXIT_SOFTWARE: u8 = 70;
+
+/// Runs the relay, with its end of the control socket as standard input, until the sidecar is gone.
+pub fn main() -> ExitCode {
+    let run = || {
+        // A copy, since standard input itself would stay open for ever.
+        let control = io::stdin().as_fd().try_clone_to_owned()?;
+        sys::return_memory_early();
+        confine::give_up()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(serve(control))
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            log::event("relay_failed", &[("error", &err)]);
+            ExitCode::from(EXIT_SOFTWARE)
+        }
+    }
+}
+
+async fn serve(control: OwnedFd) -> io::Result<()> {
+    let control = Control::new(control)?;
+    confine::close_in()?;
+    let Some(Order::Begin { port, had_link, proxies, names }) = control.order().await? else {
+        return Err(io::Error::other("the sidecar did not say what to accept from"));
+    };
+    let tally = Arc::new(Tally::default());
+    let links = Arc::new(Links::new(port, had_link));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    for (listener, family) in proxies.into_iter().zip([Family::V4, Family::V6]) {
+        let listener = TcpListener::from_std(StdListener::from(listener))?;
+        let (links, tally, places) = (Arc::clone(&links), Arc::clone(&tally), Arc::clone(&places));
+        tokio::spawn(accept(listener, family, links, tally, places));
+    }
+    let mut names = names.into_iter();
+    if let (Some(datagrams), Some(streams)) = (names.next(), names.next()) {
+        tokio::spawn(names::answer_datagrams(UdpSocket::from_std(StdUdp::from(datagrams))?));
+        tokio::spawn(names::answer_streams(TcpListener::from_std(StdListener::from(streams))?));
+    }
+    tokio::select! {
+        told = follow(&control, &links, &tally) => told,
+        never = tally.report(&control) => match never {},
+    }
+}
+
+/// Takes links until the sidecar is gone.
+async fn follow(control: &Control, links: &Arc<Links>, tally: &Tally) -> io::Result<()> {
+    while let Some(order) = control.order().await? {
+        if let Order::Link(link) = order {
+            links.take(link)?;
+            tally.link();
+        }
+    }
+    Ok(())
+}
+
+async fn accept(
+    listener: TcpListener,
+    family: Family,
+    links: Arc<Links>,
+    tally: Arc<Tally>,
+    places: Arc<Semaphore>,
+) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // One too many is closed at once, and not left in the queue, where it would look like a server that hangs.
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let (links, tally) = (Arc::clone(&links), Arc::clone(&tally));
+        tokio::spawn(async move {
+            program(stream, family, &links, &tally).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves a program's connection to its end.
+async fn program(stream: TcpStream, family: Family, links: &Links, tally: &Tally) {
+    // Small pieces of a program's protocol must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    match links.open(family).await {
+        Ok(opened) => carry::carry(stream, opened).await,
+        Err(refusal) => {
+            tally.refused();
+            refusal::refuse(stream, refusal).await;
+        }
+    }
+}

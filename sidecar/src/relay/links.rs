@@ -1,0 +1,217 @@
+//! The links to egress: HTTP/2 connections on which the relay is the client, of which the latest takes new connections.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::SendStream;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use http::{Method, Request};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::refusal::Refusal;
+
+/// Connections of programs at one time; as many as egress takes of one sandbox.
+pub(super) const MAX_CONNECTIONS: usize = 256;
+/// What one connection may have received that its program did not read yet.
+const STREAM_BYTES: u32 = 128 << 10;
+/// All of them together: so no program that does not read blocks another one.
+const LINK_BYTES: u32 = STREAM_BYTES * MAX_CONNECTIONS as u32;
+/// What of one connection may wait to be sent.
+const SEND_BYTES: usize = 64 << 10;
+const FRAME_BYTES: u32 = 64 << 10;
+const HEADER_BYTES: u32 = 4 << 10;
+/// Links that end with their last connection, while a newer one takes the new ones; an older one is cut.
+const MAX_LINKS: usize = 4;
+/// How long a connection waits for another link when there has been one.
+const LINK_WAIT: Duration = Duration::from_secs(10);
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
+
+/// Which loopback address the program has connected to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Family {
+    /// 127.0.0.1
+    V4,
+    /// ::1
+    V6,
+}
+
+/// A connection's stream on the link: the answer to come, and what is sent.
+pub(super) type Opened = (ResponseFuture, SendStream<Bytes>);
+
+#[derive(Debug, Clone)]
+enum State {
+    /// There has been no link yet.
+    Never,
+    /// This one takes new connections.
+    Up { number: u64, requests: SendRequest<Bytes> },
+    /// There was one, and another one will come.
+    Lost,
+}
+
+/// The links of this process.
+#[derive(Debug)]
+pub(super) struct Links {
+    authority: String,
+    /// Links so far.
+    count: AtomicU64,
+    state: watch::Sender<State>,
+    /// Oldest first.
+    drivers: Mutex<VecDeque<AbortHandle>>,
+}
+
+impl Links {
+    /// Connections to `port` are waited with for a link where an earlier relay had one.
+    pub(super) fn new(port: u16, had_link: bool) -> Self {
+        let state = if had_link { State::Lost } else { State::Never };
+        Self {
+            authority: format!("egress:{port}"),
+            count: AtomicU64::new(0),
+            state: watch::Sender::new(state),
+            drivers: Mutex::default(),
+        }
+    }
+
+    /// Uses `link` for new connections, as soon as egress answers on it.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
+    pub(super) fn take(self: &Arc<Self>, link: OwnedFd) -> io::Result<()> {
+        // Of a TCP socket too: this type reads, writes and shuts down, which is the same for all stream sockets.
+        let stream = UnixStream::from_std(link.into())?;
+        let links = Arc::clone(self);
+        let driver = tokio::spawn(async move {
+            if let Ok(Ok((requests, connection))) = timeout(HANDSHAKE_WAIT, handshake(stream)).await {
+                links.drive(requests, connection).await;
+            }
+        });
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        drivers.retain(|driver| !driver.is_finished());
+        drivers.push_back(driver.abort_handle());
+        while drivers.len() > MAX_LINKS
+            && let Some(oldest) = drivers.pop_front()
+        {
+            oldest.abort();
+        }
+        Ok(())
+    }
+
+    async fn drive(&self, requests: SendRequest<Bytes>, connection: Connection<UnixStream, Bytes>) {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.state.send_replace(State::Up { number, requests });
+        // Why it ended makes no difference here.
+        let _ = connection.await;
+        self.lost(number);
+    }
+
+    fn lost(&self, number: u64) {
+        self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up { number: latest, .. } if *latest == number);
+            if current {
+                *state = State::Lost;
+            }
+            current
+        });
+    }
+
+    /// Opens a stream for a connection; where a link was lost, waits for another one.
+    ///
+    /// # Errors
+    /// There is no link; says how to answer the program.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a stream that was opened and not returned is reset.
+    pub(super) async fn open(&self, family: Family) -> Result<Opened, Refusal> {
+        let deadline = Instant::now() + LINK_WAIT;
+        let late = |_| Refusal::Unavailable;
+        let mut states = self.state.subscribe();
+        loop {
+            let state = states.borrow_and_update().clone();
+            match state {
+                State::Never => return Err(Refusal::Offline),
+                State::Up { number, requests } => {
+                    let asked = self.request(family, requests);
+                    if let Ok(opened) = timeout_at(deadline, asked).await.map_err(late)? {
+                        return Ok(opened);
+                    }
+                    // It closes, or takes no new streams any more (GOAWAY).
+                    self.lost(number);
+                }
+                State::Lost => {}
+            }
+            // An error: this process ends.
+            let _ = timeout_at(deadline, states.changed()).await.map_err(late)?;
+        }
+    }
+
+    async fn request(&self, family: Family, requests: SendRequest<Bytes>) -> Result<Opened, h2::Error> {
+        let mut request = Request::new(());
+        *request.method_mut() = Method::CONNECT;
+        *request.uri_mut() = self.authority.parse().unwrap_or_default();
+        let family = match family {
+            Family::V4 => "4",
+            Family::V6 => "6",
+        };
+        request.headers_mut().insert("rollbox-family", http::HeaderValue::from_static(family));
+        requests.ready().await?.send_request(request, false)
+    }
+}
+
+type Handshaken = (SendRequest<Bytes>, Connection<UnixStream, Bytes>);
+
+async fn handshake(stream: UnixStream) -> Result<Handshaken, h2::Error> {
+    Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_BYTES)
+        .initial_connection_window_size(LINK_BYTES)
+        .max_frame_size(FRAME_BYTES)
+        .max_send_buffer_size(SEND_BYTES)
+        .max_header_list_size(HEADER_BYTES)
+        .handshake(stream)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_never_was_is_not_waited_for_and_one_that_was_is_for_a_while() {
+        let began = Instant::now();
+        assert_eq!(Links::new(3128, false).open(Family::V4).await.err(), Some(Refusal::Offline));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(Links::new(3128, true).open(Family::V6).await.err(), Some(Refusal::Unavailable));
+        assert!(began.elapsed() >= LINK_WAIT);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_gets_the_next_link_and_an_ended_link_is_none() {
+        let links = Arc::new(Links::new(3128, true));
+        for _ in 0..2 {
+            let waiting = tokio::spawn({
+                let links = Arc::clone(&links);
+                async move { links.open(Family::V4).await.is_ok() }
+            });
+            let (ours, egress) = std::os::unix::net::UnixStream::pair().unwrap();
+            for end in [&ours, &egress] {
+                end.set_nonblocking(true).unwrap();
+            }
+            links.take(ours.into()).unwrap();
+            let egress = UnixStream::from_std(egress).unwrap();
+            let mut egress = h2::server::handshake(egress).await.unwrap();
+            let (request, _) = egress.accept().await.unwrap().unwrap();
+            assert_eq!(request.uri().to_string(), "egress:3128");
+            assert!(waiting.await.unwrap());
+            let mut states = links.state.subscribe();
+            drop((request, egress));
+            states.wait_for(|state| matches!(state, State::Lost)).await.unwrap();
+        }
+    }
+}

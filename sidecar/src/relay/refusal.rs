@@ -1,0 +1,112 @@
+//! The answers to programs while there is no link: fixed ones, chosen by the first byte.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wire::{Code, Problem};
+
+/// The first byte of SOCKS5.
+const SOCKS5: u8 = 5;
+/// "None of the methods that you offer."
+const SOCKS5_REFUSED: &[u8] = &[SOCKS5, 0xff];
+/// How long a program may take to send its first byte, and to take its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After its answer a program may send the rest of what it was sending. A socket that is closed over unread bytes
+/// resets the connection, and the answer would be lost.
+const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_BYTES: usize = 64 << 10;
+
+/// Why a connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// No link has ever come: the sandbox's policy is `offline`.
+    Offline,
+    /// There was a link, and no other one came in time.
+    Unavailable,
+}
+
+/// Answers a connection, and closes it.
+pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal) {
+    let mut piece = [0; 4096];
+    let Ok(Ok(1..)) = timeout(PATIENCE, stream.read(&mut piece)).await else { return };
+    let answer = refusal.answer(piece[0]);
+    let answered = async {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await
+    };
+    if !matches!(timeout(PATIENCE, answered).await, Ok(Ok(()))) {
+        return;
+    }
+    let drained = async {
+        let mut left = DRAIN_BYTES;
+        while let Ok(count @ 1..) = stream.read(&mut piece).await
+            && left > count
+        {
+            left -= count;
+        }
+    };
+    // Whatever comes after that is lost on the program.
+    let _ = timeout(DRAIN, drained).await;
+}
+
+impl Refusal {
+    fn answer(self, first: u8) -> Vec<u8> {
+        if first == SOCKS5 { SOCKS5_REFUSED.to_vec() } else { self.http() }
+    }
+
+    fn http(self) -> Vec<u8> {
+        let problem = self.problem();
+        let body = problem.to_json("", None).to_string();
+        let reason = match self {
+            Self::Offline => "Forbidden",
+            Self::Unavailable => "Service Unavailable",
+        };
+        format!(
+            "HTTP/1.1 {} {reason}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            problem.code.http(),
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    fn problem(self) -> Problem {
+        match self {
+            Self::Offline => {
+                let detail = "the network policy of this sandbox is `offline`: no connection is allowed";
+                Problem::new(Code::EgressDenied, detail)
+                    .with("policy", "offline")
+                    .with("rule", "offline")
+                    .with("knob", "await sandbox.egress(NAME)")
+            }
+            Self::Unavailable => {
+                let detail = "the sandbox had a link to the platform's egress and lost it, and no other one came within 10 s";
+                Problem::new(Code::EgressUnavailable, detail)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_chooses_the_answer() {
+        assert_eq!(Refusal::Offline.answer(5), b"\x05\xff");
+        for (refusal, line, code) in [
+            (Refusal::Offline, "HTTP/1.1 403 Forbidden\r\n", "egress_denied"),
+            (Refusal::Unavailable, "HTTP/1.1 503 Service Unavailable\r\n", "egress_unavailable"),
+        ] {
+            for first in [b'C', b'G', 4, 0, 0x16] {
+                let answer = String::from_utf8(refusal.answer(first)).unwrap();
+                assert!(answer.starts_with(line), "{answer}");
+                let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+                assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+                let body: serde_json::Value = serde_json::from_str(body).unwrap();
+                assert_eq!(body["code"], code);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What is told where there is no link, and who may open one.
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::Code;
+use wire::agent::{HealthRequest, WaitPortRequest};
+
+use super::link::{Link, fresh_ticket, relays};
+use super::{Installed, read_to_end};
+use crate::sandbox::{
+    SANDBOX_ID, Sandbox, grows_to, problem, scoped, shell, signed, text, token, with_token,
+};
+
+async fn asked(egress: &Installed, request: &[u8]) -> Vec<u8> {
+    let mut program = egress.program().await;
+    program.write_all(request).await.unwrap();
+    read_to_end(&mut program).await
+}
+
+#[tokio::test]
+async fn without_a_link_programs_are_refused_at_once_and_with_a_sentence() {
+    let egress = Installed::start().await;
+    assert!(relays(egress.sandbox.sidecar.0.id()).is_empty());
+    for request in
+        ["CONNECT example.org:443 HTTP/1.1\r\n\r\n", "GET http://example.org/ HTTP/1.1\r\n\r\n", "\x16\x03"]
+    {
+        let answer = String::from_utf8(asked(&egress, request.as_bytes()).await).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!((&body["code"], &body["details"]["policy"]), (&"egress_denied".into(), &"offline".into()));
+    }
+    assert_eq!(asked(&egress, &[5, 1, 0]).await, [5, 0xff]);
+    // A request that is longer than what the relay reads does not lose the answer.
+    assert!(asked(&egress, &[b'G'; 60_000]).await.starts_with(b"HTTP/1.1 403 "));
+    grows_to(5, async || egress.refused().await).await;
+    let result = egress.sandbox.exec(shell("echo works")).await.unwrap();
+    assert_eq!(text(&result), "works\n");
+}
+
+#[tokio::test]
+async fn only_the_token_of_egress_opens_a_link_and_a_ticket_opens_one_once() {
+    let egress = Installed::start().await;
+    let ticket = fresh_ticket();
+    for (token, expected) in [
+        (token(SANDBOX_ID, 600), Code::PermissionDenied),
+        (scoped(&format!("port:{}", egress.port)), Code::PermissionDenied),
+        (scoped("ready"), Code::PermissionDenied),
+        (token(SANDBOX_ID, -1), Code::Unauthenticated),
+    ] {
+        assert_eq!(egress.open(&ticket, &token).await.unwrap_err().code, expected);
+        let mut leg = egress.leg(&ticket).await;
+        assert_eq!(leg.read(&mut [0]).await.unwrap(), 0);
+    }
+    let ours = scoped("egress");
+    assert_eq!(egress.open(&[], &ours).await.unwrap_err().code, Code::InvalidArgument);
+    let other = egress.sandbox.client.clone().health(with_token(HealthRequest {}, &ours)).await;
+    assert_eq!(problem(&other.unwrap_err()).code, Code::PermissionDenied);
+    egress.open(&ticket, &ours).await.unwrap();
+    let mut link = Link::over(egress.leg(&ticket).await).await;
+    // Whoever has seen the ticket comes too late.
+    let mut replayed = egress.leg(&ticket).await;
+    assert_eq!(replayed.read(&mut [0]).await.unwrap(), 0);
+    let mut program = egress.program().await;
+    program.write_all(b"x").await.unwrap();
+    assert_eq!(link.accept().await.take(1).await, b"x");
+}
+
+#[tokio::test]
+async fn where_egress_is_not_installed_there_is_no_link_and_no_variable() {
+    let sandbox = Sandbox::start().await;
+    let egress = Installed { sandbox, port: 0 };
+    assert_eq!(egress.open(&fresh_ticket(), &scoped("egress")).await.unwrap_err().code, Code::Unsupported);
+    assert_eq!(egress.sandbox.sh("env | grep -ci _proxy; true").await, "0\n");
+}
+
+#[tokio::test]
+async fn commands_find_the_proxy_by_variables_that_the_caller_may_override() {
+    let egress = Installed::start().await;
+    let seen = egress.sandbox.sh("env | grep -i _proxy | sort").await;
+    let proxy = format!("http://127.0.0.1:{}", egress.port);
+    let expected: Vec<String> = ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"]
+        .into_iter()
+        .flat_map(|name| [name.to_owned(), name.to_lowercase()])
+        .map(|name| match name.to_uppercase().as_str() {
+            "NO_PROXY" => format!("{name}=localhost,127.0.0.1,::1"),
+            _ => format!("{name}={proxy}"),
+        })
+        .collect();
+    let mut seen: Vec<&str> = seen.lines().collect();
+    seen.sort_unstable();
+    let mut expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    let mut own = shell("echo $https_proxy $HTTPS_PROXY");
+    own.env = crate::sandbox::env(&[("https_proxy", "http://own:1")]);
+    assert_eq!(text(&egress.sandbox.exec(own).await.unwrap()), format!("http://own:1 {proxy}\n"));
+}
+
+#[tokio::test]
+async fn the_proxys_port_is_none_of_the_sandboxs() {
+    let egress = Installed::start().await;
+    let request = WaitPortRequest { port: egress.port.into(), timeout_ms: 0 };
+    let refused = egress.sandbox.client.clone().wait_port(signed(request)).await.unwrap_err();
+    assert_eq!(problem(&refused).code, Code::PermissionDenied);
+}
