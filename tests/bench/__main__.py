@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import exec_path, gateway_hop, memory, neighbour, surface
+from tests.bench import egress, exec_path, gateway_hop, memory, neighbour, surface
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 from tests.support.containers import engine, engine_command
@@ -22,6 +22,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "exec_path": exec_path.measure,
     "gateway_hop": gateway_hop.measure,
     "memory": memory.measure,
+    "egress": egress.measure,
     "surface": surface.measure,
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
 }

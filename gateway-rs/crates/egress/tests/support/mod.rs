@@ -32,8 +32,9 @@ pub use relay::{Program, Relay};
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
+#[allow(clippy::new_without_default, reason = "each is another")]
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let name = format!("rollbox-eg-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
