@@ -50,6 +50,18 @@ EGRESS = Board(
                 Panel("Attempts to open a link", [Query(rate(OPENS, by="outcome"), "{{outcome}}")], "ops"),
                 Panel("From a new policy until it is in force", quantiles("rollbox_egress_switch_seconds"), "s"),
                 Panel(
+                    "What callers wait for a policy",
+                    quantiles("rollbox_egress_wait_seconds"),
+                    "s",
+                    what="From the control plane's record to the word of the egress replica: creates and switches.",
+                ),
+                Panel(
+                    "Waits for a policy by outcome",
+                    [Query(rate("rollbox_egress_wait_seconds_count", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    what="A caller of one that is late is told `egress_unavailable`.",
+                ),
+                Panel(
                     "Replicas",
                     [
                         Query("sum(rollbox_egress_feed_connected{$N})", "with a feed"),
@@ -61,6 +73,7 @@ EGRESS = Board(
                     [
                         Query(rate("rollbox_egress_feed_reconnects_total"), "feeds"),
                         Query(rate("rollbox_egress_attempts_unreported_total"), "attempts that are not on record"),
+                        Query(rate("rollbox_egress_attempts_lost_total"), "attempts that the store did not take"),
                     ],
                     "ops",
                     what="Both should be 0.",

@@ -9,6 +9,7 @@ from controlplane.telemetry.families import Families
 from controlplane.telemetry.levels import POOLED, Levels
 from controlplane.telemetry.table import (
     Drained,
+    EgressWaited,
     FullReason,
     FullStart,
     GaveRoom,
@@ -44,6 +45,8 @@ class Metrics:
         self._phases = families.histogram("rollbox_create_phase_seconds", PHASES, ("cold", "pool"))
         self._phases.labels("total", "warm")
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
+        self._egress_waits = families.histogram("rollbox_egress_wait_seconds", get_args(EgressWaited))
+        self._egress_lost = families.counter("rollbox_egress_attempts_lost")
         self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
         self._image_pins = families.counter("rollbox_image_pins", get_args(ImagePinned))
@@ -102,6 +105,14 @@ class Metrics:
     def waited(self, room: Room, outcome: Waited, wait_ms: int) -> None:
         """Records the wait of a create for room; ``room``: what was missing last."""
         self._waits.labels(room, outcome).observe(max(0, wait_ms) / 1000)
+
+    def egress_waited(self, outcome: EgressWaited, wait_s: float) -> None:
+        """Records the wait of a caller until a network policy is in force."""
+        self._egress_waits.labels(outcome).observe(max(0.0, wait_s))
+
+    def egress_attempts_lost(self, attempts: int) -> None:
+        """Counts attempts of sandboxes that the store did not take."""
+        self._egress_lost.inc(attempts)
 
     def gave_way(self, room: GaveRoom) -> None:
         """Counts an unclaimed sandbox that was ended for a create; ``room``: what that found no room in."""

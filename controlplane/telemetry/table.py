@@ -30,6 +30,7 @@ PoolNodes = Literal["ready", "coming", "leaving", "wanted", "most"]
 ScalerStep = Literal["ask", "cordon", "uncordon", "empty", "remove"]
 Waited = Literal["admitted", "refused"]
 Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler"]
+EgressWaited = Literal["applied", "late"]
 
 
 class Family(NamedTuple):
@@ -63,6 +64,16 @@ FAMILIES: Final[dict[str, Family]] = {
         "Waits of creates for room, by what was missing last and how they ended.",
         ("room", "outcome"),
         (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+    ),
+    "rollbox_egress_wait_seconds": Family(
+        "histogram",
+        "seconds",
+        "Waits of creates and switches until a network policy is in force.",
+        ("outcome",),
+        (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10),
+    ),
+    "rollbox_egress_attempts_lost": Family(
+        "counter", "", "Attempts that are not on record for their sandbox, since the store did not take them.", (), ()
     ),
     "rollbox_creates_waiting": Family(
         "gauge", "", "Creates that wait at this replica for room under a quota or the installation's limit.", (), ()

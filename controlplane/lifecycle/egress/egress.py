@@ -23,6 +23,7 @@ from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox
+from controlplane.telemetry import Metrics
 
 TEND_EVERY_S: Final = 60.0
 
@@ -51,17 +52,19 @@ class Egress:
         key: SigningKey,
         clock: Clock,
         replica: str,
+        metrics: Metrics,
     ) -> None:
         self.options = options
         self.shelf = Shelf(store, clock, options.presets)
         self.presets = Presets(documents, options.presets)
         self.board = EgressBoard(key, self.shelf)
         self.replicas = LiveReplicas(self.board, store, clock, replica)
-        self.log = AttemptLog(store)
+        self.log = AttemptLog(store, metrics)
         self.reports = Reports(self.board, ledger, self.log)
         self._facts = Facts(self.shelf, annotations)
         self._waits = Waits()
         self._ledger = ledger
+        self._metrics = metrics
         self._logger = structlog.get_logger("egress")
 
     def on(self, transition: Transition) -> None:
@@ -92,6 +95,8 @@ class Egress:
         """
         if sandbox.egress.in_force:
             return sandbox
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         with self._waits.waiting(sandbox.id) as waiting:
             now: Sandbox | None = await self._ledger.refresh(sandbox.id)
             if now is not None and not (now.egress.in_force or now.end is not None):
@@ -99,7 +104,9 @@ class Egress:
                     async with asyncio.timeout(within_s):
                         now = await waiting
                 except TimeoutError:
+                    self._metrics.egress_waited("late", loop.time() - began_s)
                     return None
+        self._metrics.egress_waited("applied", loop.time() - began_s)
         if now is None or now.end is not None:
             gone = Problem("sandbox_not_found", f"there is no sandbox {sandbox.id} any more", sandbox_id=sandbox.id)
             raise gone if now is None or now.end is None else now.end.problem(now)

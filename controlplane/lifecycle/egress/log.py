@@ -12,6 +12,7 @@ from controlplane.egress import EgressAttempt, read_attempt
 from controlplane.errors import Problem
 from controlplane.lifecycle.egress import messages
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.telemetry import Metrics
 from controlplane.wire import egress_pb2 as wire
 
 # Of one sandbox: some 250 bytes each.
@@ -28,10 +29,12 @@ class AttemptLog:
 
     Args:
         store: where they are kept; a store that is lost loses them.
+        metrics: count those that it does not take.
     """
 
-    def __init__(self, store: RecoveringStore) -> None:
+    def __init__(self, store: RecoveringStore, metrics: Metrics) -> None:
         self._store = store
+        self._metrics = metrics
         self._log = structlog.get_logger("egress")
 
     async def take(self, attempts: Iterable[wire.Attempt]) -> None:
@@ -57,6 +60,7 @@ class AttemptLog:
         try:
             await self._store.append(_name(sandbox_id), lines[-MOST_ATTEMPTS:], MOST_ATTEMPTS, KEPT_MS)
         except Problem as away:
+            self._metrics.egress_attempts_lost(len(lines))
             self._log.error("egress attempts lost", sandbox_id=sandbox_id, attempts=len(lines), detail=away.detail)
 
 

@@ -450,6 +450,7 @@ def _egress(
         key=deps.key,
         clock=deps.clock,
         replica=deps.store.replica,
+        metrics=deps.metrics,
     )
 
 
