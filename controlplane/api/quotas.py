@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import WaitingCreate
-from controlplane.lifecycle.admission.quotas import LIMITS, MOST, OWNER, DeclaredQuota, QuotaUse
+from controlplane.lifecycle.admission.quotas import LIMITS, MOST, MOST_CONNECTIONS, OWNER, DeclaredQuota, QuotaUse
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
@@ -29,6 +29,12 @@ class LimitsBody(Closed):
     starting: int | None = Field(default=None, ge=1, le=MOST, description="sandboxes that are not ready yet")
     commit_bytes: int | None = Field(
         default=None, ge=1, le=MOST, description="of images that are made of sandboxes; null: the installation's limit"
+    )
+    egress_connections: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_CONNECTIONS,
+        description="open from all the owner's sandboxes, at each egress replica; null: the replica's own limit",
     )
 
     @classmethod

@@ -23,14 +23,20 @@ _EVERYBODYS_NAME: Final = "everybody"
 TRIES: Final = 4
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MOST: Final = 1 << 50
+# Of one owner at one egress replica.
+MOST_CONNECTIONS: Final = 1_000_000
 OWNER: Final = r"^[^:,/\x00-\x1f\x7f]+$"
 
 # Not 0, which could be read as "none at all" or as "no limit". An owner that may have nothing has its API keys removed.
 _Limit = Annotated[int | None, Field(default=None, ge=1, le=MOST)]
 
 
-# What a quota limits: what sandboxes use, and the bytes of committed images.
-LIMITS: Final = (*RESOURCES, "commit_bytes")
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+# What a quota limits: what sandboxes use, the bytes of committed images, and connections to the network.
+LIMITS: Final = (*RESOURCES, "commit_bytes", "egress_connections")
 
 
 class DeclaredQuota(Closed):
@@ -38,6 +44,8 @@ class DeclaredQuota(Closed):
 
     Attributes:
         commit_bytes: of images that are made of sandboxes; omitted: the installation's limit holds.
+        egress_connections: open at once from all the owner's sandboxes, at each egress replica; omitted: the replica's
+            own limit holds.
     """
 
     owner: Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=OWNER)]
@@ -47,6 +55,9 @@ class DeclaredQuota(Closed):
     gpu: _Limit = None
     starting: _Limit = None
     commit_bytes: _Limit = None
+    egress_connections: Annotated[int | None, Field(default=None, ge=1, le=MOST_CONNECTIONS, exclude_if=_is_none)] = (
+        None
+    )
 
     @property
     def quota(self) -> Quota:
@@ -109,6 +120,11 @@ class Quotas:
     def of(self, owner: str) -> DeclaredQuota | None:
         """The quota of this owner: its own, else the default; pools (owners with a colon) have none."""
         return self._declared.get(owner) or (None if ":" in owner else self._declared.get(EVERYBODY))
+
+    def egress_connections(self, owner: str) -> int:
+        """How many connections the owner's sandboxes may have open at each egress replica; 0: its own limit."""
+        found = self.of(owner)
+        return 0 if found is None else found.egress_connections or 0
 
     def levels(self) -> Mapping[str, QuotaLevels]:
         """What owners with a quota of their own use, as ``report`` has read it, and may use."""

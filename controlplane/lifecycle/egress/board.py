@@ -1,17 +1,16 @@
 """Which egress replica serves which sandbox, and the feeds of those that are connected here."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from controlplane.egress import chosen
 from controlplane.lifecycle.egress import messages
 from controlplane.lifecycle.egress.shelf import Shelf
-from controlplane.lifecycle.egress.subscription import Subscription
+from controlplane.lifecycle.egress.subscription import Assigned, Subscription
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import UP, Sandbox
-from controlplane.wire import egress_pb2 as wire
 
 # Ids of replicas are names of pods.
 MOST_ID_CHARS: Final = 128
@@ -32,6 +31,8 @@ class EgressBoard:
         self._at: dict[str, str | None] = {}
         self._feeds: dict[str, Subscription] = {}
         self._live: frozenset[str] = frozenset()
+        self._limit: Callable[[str], int] = _no_limit
+        self._limits: dict[str, int] = {}  # by owner, as they were told last
         self.version = 0
 
     @property
@@ -72,6 +73,19 @@ class EgressBoard:
         self._live = live
         for sandbox in [*self._bound.values()]:
             self._move(sandbox)
+
+    def limit_owners(self, limit: Callable[[str], int]) -> None:
+        """Says how many connections each owner's sandboxes may have open at one replica; 0: the replica's own limit."""
+        self._limit = limit
+
+    def limits_changed(self) -> None:
+        """Tells the sandboxes of owners whose limit is another one now."""
+        changed = {owner for owner, told in self._limits.items() if self._limit(owner) != told}
+        for sandbox in [*self._bound.values()]:
+            if sandbox.owner in changed:
+                self._tell(self._at[sandbox.id], sandbox.id, sandbox)
+        for owner in changed:
+            self._limits[owner] = self._limit(owner)
 
     @contextmanager
     def subscribe(self, replica: str) -> Iterator[Subscription]:
@@ -119,11 +133,17 @@ class EgressBoard:
             self.version += 1
             feed.push(sandbox_id, None if sandbox is None else self._assignment(sandbox))
 
-    def _assignment(self, sandbox: Sandbox) -> wire.Assignment:
+    def _assignment(self, sandbox: Sandbox) -> Assigned:
         # Signed once: it costs more than the rest, and a switch does not need another one.
         if (token := self._tokens.get(sandbox.id)) is None:
             token = self._tokens[sandbox.id] = self._key.egress_token(sandbox).text
-        return messages.assignment(sandbox, token)
+        limit = self._limits[sandbox.owner] = self._limit(sandbox.owner)
+        return Assigned(messages.assignment(sandbox, token, limit), sandbox.egress.digest, limit)
+
+
+def _no_limit(owner: str) -> int:
+    del owner
+    return 0
 
 
 def _told(sandbox: Sandbox) -> tuple[object, ...]:

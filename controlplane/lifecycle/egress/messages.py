@@ -1,5 +1,6 @@
 """Policies, assignments and attempts as they are on the wire. Pure."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,19 +11,30 @@ from controlplane.wire import egress_pb2 as wire
 _MODES: Final[Mapping[str, wire.Mode]] = {"offline": wire.OFFLINE, "rules": wire.RULES, "open": wire.OPEN}
 
 
-def policy(digest: str, compiled: Compiled) -> wire.Policy:
-    """A policy under the digest by which sandboxes name it; its own, unless it stands for one that is lost."""
+def digest_for(digest: str, owner_connections: int) -> str:
+    """The digest of a policy together with a limit of an owner; its own where there is none (0)."""
+    return hashlib.sha256(f"{digest}/{owner_connections}".encode()).hexdigest() if owner_connections else digest
+
+
+def policy(digest: str, compiled: Compiled, owner_connections: int = 0) -> wire.Policy:
+    """A policy as it is sent.
+
+    Args:
+        digest: by which assignments name it.
+        compiled: its rules.
+        owner_connections: how many its owner's sandboxes may have open at one replica; 0: the replica's own limit.
+    """
     return wire.Policy(
         digest=digest,
         name=compiled.name,
         mode=_MODES[compiled.mode],
         allow=[_rule(one) for one in compiled.allow],
         deny=[_rule(one) for one in compiled.deny],
-        limits=wire.Limits(**compiled.limits),
+        limits=wire.Limits(**compiled.limits, owner_connections=owner_connections),
     )
 
 
-def assignment(sandbox: Sandbox, token: str) -> wire.Assignment:
+def assignment(sandbox: Sandbox, token: str, owner_connections: int) -> wire.Assignment:
     """What an egress replica has to know of a sandbox."""
     return wire.Assignment(
         sandbox_id=sandbox.id,
@@ -30,7 +42,7 @@ def assignment(sandbox: Sandbox, token: str) -> wire.Assignment:
         generation=sandbox.generation,
         owner=sandbox.owner,
         token=token,
-        policy_digest=sandbox.egress.digest,
+        policy_digest=digest_for(sandbox.egress.digest, owner_connections),
         revision=sandbox.egress.revision,
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from controlplane.lifecycle.egress import messages
@@ -10,6 +11,15 @@ from controlplane.wire import egress_pb2 as wire
 
 # The most sandboxes in one delta.
 TOGETHER: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An assignment, and what its policy is made of: the digest of its rules, and the limit of its owner (0: none)."""
+
+    assignment: wire.Assignment
+    digest: str
+    owner_connections: int
 
 
 class Subscription:
@@ -21,19 +31,19 @@ class Subscription:
         shelf: has their policies.
     """
 
-    def __init__(self, replica: str, assigned: Mapping[str, wire.Assignment], shelf: Shelf) -> None:
+    def __init__(self, replica: str, assigned: Mapping[str, Assigned], shelf: Shelf) -> None:
         self.replica = replica
-        self._changed: dict[str, wire.Assignment | None] = dict(assigned)
+        self._changed: dict[str, Assigned | None] = dict(assigned)
         self._shelf = shelf
         self._policies: set[str] = set()
         self._begun = False
         self._more = asyncio.Event()
 
-    def push(self, sandbox_id: str, assignment: wire.Assignment | None) -> None:
+    def push(self, sandbox_id: str, assigned: Assigned | None) -> None:
         """Tells it of one sandbox; None: it does not serve that any more."""
         # To the end: an order in which each sandbox's last word comes last.
         self._changed.pop(sandbox_id, None)
-        self._changed[sandbox_id] = assignment
+        self._changed[sandbox_id] = assigned
         self._more.set()
 
     async def next(self, version: int) -> wire.Update:
@@ -49,14 +59,19 @@ class Subscription:
             await self._more.wait()
         most = TOGETHER if self._begun else len(self._changed)
         batch = dict([*self._changed.items()][:most])
-        assignments = [one for one in batch.values() if one is not None]
-        missing = {one.policy_digest for one in assignments} - self._policies
-        policies = [messages.policy(digest, await self._shelf.get(digest)) for digest in sorted(missing)]
+        served = [one for one in batch.values() if one is not None]
+        assignments = [one.assignment for one in served]
+        named = {one.assignment.policy_digest: one for one in served}
+        missing = {digest: one for digest, one in named.items() if digest not in self._policies}
+        policies = [
+            messages.policy(digest, await self._shelf.get(one.digest), one.owner_connections)
+            for digest, one in sorted(missing.items())
+        ]
         # Nothing is awaited from here on. What has a later word by now is told that.
-        for sandbox_id, assignment in batch.items():
-            if self._changed.get(sandbox_id, 0) is assignment:
+        for sandbox_id, told in batch.items():
+            if self._changed.get(sandbox_id, 0) is told:
                 del self._changed[sandbox_id]
-        self._policies |= missing
+        self._policies |= missing.keys()
         begun, self._begun = self._begun, True
         if not begun:
             return wire.Update(version=version, snapshot=wire.Snapshot(policies=policies, assignments=assignments))

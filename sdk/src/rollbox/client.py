@@ -149,7 +149,8 @@ class Client:
         Args:
             owner: "*" for all owners without a quota of their own.
             **limits: sandboxes, cpu (cores), memory (bytes or "64Gi"), gpu: sums of what is requested, at one time;
-                starting: sandboxes that are not ready yet.
+                starting: sandboxes that are not ready yet; egress_connections: of all the owner's sandboxes, at each
+                egress replica.
 
         Raises:
             InvalidArgument: no limit is given, or one is invalid.
@@ -157,7 +158,9 @@ class Client:
         """
         body = limits_body(limits)
         if not body:
-            raise InvalidArgument("no limit is given: name sandboxes, cpu, memory, gpu or starting")
+            raise InvalidArgument(
+                "no limit is given: name sandboxes, cpu, memory, gpu, starting, commits or egress_connections"
+            )
         return Quota.from_json(await self.gateway.call_api("PATCH", "quotas", _named("owner", owner), body=body))
 
     async def remove_quota(self, owner: str) -> Quota:

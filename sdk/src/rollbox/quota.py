@@ -23,6 +23,7 @@ class QuotaLimits(TypedDict, total=False):
     gpu: int | None
     starting: int | None
     commits: Size | None
+    egress_connections: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Quota:
         declared_for: the owner, or "*" where the default quota applies; None: no quota applies.
         limits: by resource (sandboxes, cpu_millicores, memory_bytes, gpu, starting); None: no limit. `commit_bytes` is
             of images that are made of sandboxes (`Client.commits`); None: the installation's limit.
+            `egress_connections` are open at once from all the owner's sandboxes, at each egress replica.
         used: by resource.
         waiting: creates that wait for quota or capacity, at the control plane that answered.
         max_sandboxes, sandboxes_in_all: limit and number for all owners together; only with the caller's own quota.
@@ -203,7 +205,7 @@ class Preflight:
 def limits_body(limits: QuotaLimits) -> dict[str, int | None]:
     """Build the body that changes a quota; InvalidArgument for an invalid limit."""
     body: dict[str, int | None] = {}
-    for name in ("sandboxes", "gpu", "starting"):
+    for name in ("sandboxes", "gpu", "starting", "egress_connections"):
         if name in limits:
             given = limits[name]
             body[name] = None if given is None else count(name, given)

@@ -74,13 +74,17 @@ def set_(
     commits: Annotated[
         str | None, typer.Option(metavar="SIZE|none", help="Images that are made of sandboxes: 100Gi.")
     ] = None,
+    egress_connections: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Connections of all its sandboxes, at each egress replica.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Change limits of an owner (operators); omitted ones stay, `none` removes one. No sandbox ends."""
 
     async def call(client: Client) -> Quota:
         limits: QuotaLimits = {}
-        for name, given in (("sandboxes", sandboxes), ("gpu", gpu), ("starting", starting)):
+        numbers = {"sandboxes": sandboxes, "gpu": gpu, "starting": starting, "egress_connections": egress_connections}
+        for name, given in numbers.items():
             if given is not None:
                 limits[name] = None if given == _NONE else _number(name, given)  # type: ignore[literal-required]
         if cpu is not None:

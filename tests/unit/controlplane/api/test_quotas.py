@@ -30,7 +30,7 @@ async def preflight(plane: World, count: int, **spec: Any) -> dict[str, Any]:
 async def test_a_quota_is_declared_listed_and_taken_back(plane: World) -> None:
     told = await put(plane, "bob", sandboxes=4, memory_bytes=1 << 33)
     limits = {"sandboxes": 4, "cpu_millicores": None, "memory_bytes": 1 << 33, "gpu": None, "starting": None}
-    limits |= {"commit_bytes": None}
+    limits |= {"commit_bytes": None, "egress_connections": None}
     assert told == {"owner": "bob", "declared_for": "bob", "limits": limits, "used": NOTHING, "waiting": 0}
     assert (await plane.api("GET", "/v1/quotas")).json == {"quotas": [told]}
     assert (await plane.api("GET", "/v1/quotas/bob")).json == told

@@ -10,6 +10,7 @@ import pytest
 from controlplane.egress import EgressOptions, EgressPolicy
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.model import SandboxSpec, State
 from controlplane.model.pool import PoolSpec
 from controlplane.model.spec import Template
@@ -272,3 +273,23 @@ async def test_a_later_word_replaces_one_that_was_not_sent(plane: World) -> None
 def _packages(egress: object) -> str:
     known = vars(egress)["shelf"]._known
     return str(next(digest for digest, one in known.items() if one.name == "packages"))
+
+
+async def test_the_limit_of_an_owner_goes_with_its_policies_also_when_it_is_changed(plane: World) -> None:
+    bobs = DeclaredQuota(owner="bob", egress_connections=7)
+    await plane.service.quotas.declare(bobs)
+    async with egress_replica(plane) as replica:
+        of_alice, of_bob = (await plane.create(OWNER, PACKAGES)).sandbox, (await plane.create("bob", PACKAGES)).sandbox
+
+        def limits() -> list[int]:
+            return [replica.policy(one.id).limits.owner_connections for one in (of_alice, of_bob)]
+
+        assert limits() == [0, 7]
+        assert [replica.policy(one.id).name for one in (of_alice, of_bob)] == ["packages", "packages"]
+        await plane.service.quotas.change("bob", {"egress_connections": 9})
+        await asyncio.sleep(0.1)
+        assert limits() == [0, 9]
+        await plane.service.quotas.take_back("bob")
+        await asyncio.sleep(0.1)
+        assert limits() == [0, 0]
+        assert replica.serves[of_bob.id].revision == of_bob.egress.revision
