@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -70,6 +70,9 @@ coverage: setup ## line and branch coverage of `make test` in both languages; ta
 
 bench: setup ## benchmarks on the engine; records in build/bench, and a table
 	$(BIN)/python -m tests.bench
+
+bench-relay: ## what the relay costs execs and connections, and its memory; as root
+	$(CARGO) bench --locked $(WORKSPACE) --package sidecar --bench relay
 
 figures: venv ## write docs/figures.md and the README's table from the records in build/bench
 	$(BIN)/python -m tests.bench.figures

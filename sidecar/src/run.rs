@@ -154,7 +154,7 @@ async fn serve_until_told(
         _ = spawner => Err(lost()),
         () = push => Ok(()),
         () = told => Ok(()),
-        unkept = relayed => unkept.map_err(|err| Problem::new(Code::Internal, format!("no relay can be kept: {err}"))),
+        unkept = relayed => unkept.map(|never| match never {}).map_err(|err| Problem::new(Code::Internal, format!("no relay can be kept: {err}"))),
     }
 }
 

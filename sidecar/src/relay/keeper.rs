@@ -1,5 +1,6 @@
 //! The sidecar's side of the relay: starts it when it is needed, starts it again when it ends, and hands it links.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -24,8 +25,10 @@ use crate::{log, sys};
 
 /// Links that wait for the relay to start.
 const QUEUE: usize = 4;
-/// Between the end of a relay and the next one, so that one that ends at once costs little.
-const RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// Between the end of a relay and the next one, doubled up to the longest for one that did not live for longer than that:
+/// user code that found a way to end relays shall not keep the sidecar busy.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// A relay that does not take a link within this time hangs, and is killed.
 const TAKE_WITHIN: Duration = Duration::from_secs(5);
 /// A killed process whose end is not seen by then is looked for again.
@@ -72,25 +75,43 @@ impl Keeper {
     /// Keeps the relay until the sidecar ends, with which the relay ends too.
     ///
     /// # Errors
-    /// The kernel refuses what this needs (watches, signals).
-    pub async fn keep(mut self) -> io::Result<()> {
+    /// The end of children cannot be watched for.
+    pub async fn keep(mut self) -> io::Result<Infallible> {
         let mut ends = signal(SignalKind::child())?;
         sys::hear_of_stops()?;
+        let mut pause = PAUSE;
         loop {
-            let first = tokio::select! {
-                link = self.links.recv() => link,
-                wanted = wanted(&self.sockets) => { wanted?; None }
-            };
-            match Running::start(&self.sockets, self.had_link) {
-                Ok(running) => {
-                    let why = self.serve(&running, first, &mut ends).await;
-                    running.end(&mut ends).await;
-                    log::event("relay_ended", &[("why", &why)]);
+            let mut began = Instant::now();
+            let why = match self.needed().await {
+                Ok(first) => {
+                    began = Instant::now();
+                    self.run(first, &mut ends).await
                 }
-                Err(err) => log::event("relay_not_started", &[("error", &err)]),
+                Err(err) => Err(err),
+            };
+            match &why {
+                Ok(why) => log::event("relay_ended", &[("why", why)]),
+                Err(err) => log::event("relay_not_started", &[("error", err)]),
             }
-            sleep(RESTART_PAUSE).await;
+            pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            sleep(pause).await;
         }
+    }
+
+    /// Waits until there is something for a relay to do; returns the link, if that is it.
+    async fn needed(&mut self) -> io::Result<Option<OwnedFd>> {
+        tokio::select! {
+            link = self.links.recv() => Ok(link),
+            wanted = wanted(&self.sockets) => wanted.map(|()| None),
+        }
+    }
+
+    /// Runs a relay until it is of no use any more, and says why.
+    async fn run(&mut self, first: Option<OwnedFd>, ends: &mut Signal) -> io::Result<String> {
+        let running = Running::start(&self.sockets, self.had_link)?;
+        let why = self.serve(&running, first, ends).await;
+        running.end(ends).await;
+        Ok(why)
     }
 
     /// Serves a relay until it ends, stops or hangs; returns why it is of no use any more.

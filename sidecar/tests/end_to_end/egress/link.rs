@@ -83,11 +83,21 @@ impl Installed {
     }
 }
 
-/// A number of a line of `/proc/PID/status`.
+/// The first word of a line of `/proc/PID/status`.
 pub fn status(pid: i32, name: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_start_matches(':').split_whitespace().next().unwrap().to_owned()
+    try_status(pid, name).unwrap()
+}
+
+/// `None`: there is no such process, or no such line.
+pub fn try_status(pid: i32, name: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim_start_matches(':').split_whitespace().next().map(str::to_owned)
+}
+
+/// The peak of a process' memory; gVisor tells only what it holds now.
+pub fn memory_kib(pid: i32) -> u64 {
+    try_status(pid, "VmHWM").unwrap_or_else(|| status(pid, "VmRSS")).parse().unwrap()
 }
 
 /// The relays of a sidecar. The process that was started is the sidecar: `prlimit` executes it.
