@@ -5,6 +5,10 @@ context_gateway() {
   setup/static.sh gateway "$1"
 }
 
+context_egress() {
+  setup/static.sh egress "$1"
+}
+
 context_sidecar() {
   setup/static.sh sidecar "$1"
 }

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 
-echo "== Rust: gateway, sidecar, target, the gateway's Python module"
+echo "== Rust: gateway, egress, sidecar, target, the gateway's Python module"
 began=$SECONDS
 # In parallel with the binaries, whose link-time optimisation uses only one core for minutes. In a process group of its
 # own (set -m), so that all its processes can be killed together.
@@ -14,6 +14,7 @@ module=$!
 set +m
 trap 'kill -- -$module 2>/dev/null || true' EXIT
 setup/static.sh gateway $bin
+setup/static.sh egress $bin
 setup/static.sh sidecar $bin
 wait $module
 trap - EXIT

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the binaries of a package, static so that they run in any image, into a folder:
-# static.sh gateway|sidecar FOLDER.
+# static.sh gateway|egress|sidecar FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source setup/sources.sh
 case $1 in
-  # The gateway serves many callers, so a panic must end only one call.
-  gateway) panic=unwind programs=(rollbox-gateway) ;;
+  # Gateway and egress serve many callers, so a panic must end only one call or connection.
+  gateway | egress) panic=unwind programs=("rollbox-$1") ;;
   # The sidecar serves one sandbox, which a panic ends.
   sidecar) panic=abort programs=(rollbox-sidecar rollbox-target) ;;
 esac

@@ -36,6 +36,7 @@ def _line(options: UpOptions, url: str, api_key: str, what: Description, engine:
             "isolation": what.isolation,
             "isolation_detail": what.isolation_detail,
             "network": what.network,
+            "egress": options.egress,
         }
     )
 
@@ -47,7 +48,7 @@ def _words(options: UpOptions, url: str, api_key: str, what: Description, engine
   key         {api_key}
   engine      {what.engine_name} {what.engine_version} ({engine.origin})
   isolation   {what.isolation_detail}
-  network     sandboxes are offline
+  network     {_network(options)}
   state       {options.state_dir}
 
 {_found(options.state_dir)} Elsewhere:
@@ -55,6 +56,11 @@ def _words(options: UpOptions, url: str, api_key: str, what: Description, engine
 
 Next: rollbox create IMAGE, rollbox exec ID -- COMMAND, rollbox ps.
 Ctrl-C {"stops it; sandboxes run on" if options.keep else "stops it and deletes all sandboxes"}."""
+
+
+def _network(options: UpOptions) -> str:
+    asks = ", and reach what a policy allows (rollbox egress --help)"
+    return f"sandboxes are offline{asks if options.egress else ''}"
 
 
 def _found(state_dir: Path) -> str:

@@ -11,7 +11,7 @@ from controlplane.embedded.trouble import TroubleError
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The path of a binary (``gateway``, ``sidecar``, ``target``), or None.
+    """The path of a binary (``gateway``, ``egress``, ``sidecar``, ``target``), or None.
 
     Looks in the environment variable ``ROLLBOX_NAME_BINARY``, beside this Python interpreter, and in PATH.
     """

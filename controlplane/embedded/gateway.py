@@ -1,21 +1,16 @@
 """Runs the gateway as a child process: its settings, its address and its readiness."""
 
-import asyncio
 import os
 import socket
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Final
-
-import aiohttp
 
 from controlplane.embedded.binaries import gateway_command
 from controlplane.embedded.children import keep_running
+from controlplane.embedded.readiness import ready
 from controlplane.embedded.trouble import TroubleError
 from controlplane.settings import Listen
 
-READY_WITHIN_S: Final = 20.0
-LOOK_EVERY_S: Final = 0.02
 DRAIN_MS: Final = 5_000
 
 
@@ -59,23 +54,7 @@ class Gateway:
         """Returns when the gateway accepts calls.
 
         Raises:
-            TroubleError: it does not within ``READY_WITHIN_S``.
+            TroubleError: it does not in time.
         """
-        last = "nothing listens"
-        try:
-            async with asyncio.timeout(READY_WITHIN_S), aiohttp.ClientSession() as session:
-                # Polled, since the child has no way to report that it is ready.
-                while last := await self._unready(session):  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_EVERY_S)
-        except TimeoutError as error:
-            raise TroubleError(
-                f"the gateway is not ready after {READY_WITHIN_S:.0f} s: {last}", "Look at its log above."
-            ) from error
+        await ready("the gateway", self.url)
         self._was_ready = True
-
-    async def _unready(self, session: aiohttp.ClientSession) -> str:
-        try:
-            async with session.get(f"{self.url}/readyz") as answer:
-                return "" if answer.status == HTTPStatus.OK else f"/readyz answers {answer.status}"
-        except aiohttp.ClientError as error:
-            return str(error)

@@ -25,6 +25,7 @@ class UpOptions:
     starts_in_flight: int
     max_sandboxes: int
     ports_domain: str
+    egress: bool
     keep: bool
     json: bool
 
@@ -50,6 +51,12 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
         default=DEFAULT_PORTS_DOMAIN,
         type=_domain,
         help="sandboxes' ports are served as PORT-ID.DOMAIN; names below it must lead here",
+    )
+    made.add_argument(
+        "--egress",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let sandboxes reach hosts that their policy allows; it is `offline` unless they ask for another",
     )
     made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
     made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")

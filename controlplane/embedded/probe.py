@@ -28,7 +28,7 @@ def _root() -> Finding:
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[Finding]:
-    for name in ("sidecar", "target"):
+    for name in ("egress", "sidecar", "target"):
         found = binaries.find(name, environ)
         ok = found is not None and found.is_file()
         yield finding(

@@ -10,9 +10,11 @@ import structlog
 from controlplane.api.serve import serving
 from controlplane.api.stop import stop_signal
 from controlplane.clock import SystemClock
+from controlplane.egress import EgressOptions
 from controlplane.embedded import state
 from controlplane.embedded.announce import announce
 from controlplane.embedded.binaries import required
+from controlplane.embedded.egress import PORT, Egress
 from controlplane.embedded.engines import Engine, engine, is_root
 from controlplane.embedded.gateway import DRAIN_MS, Gateway
 from controlplane.embedded.options import UpOptions
@@ -43,7 +45,8 @@ async def up(options: UpOptions) -> None:
                 settings = _settings(options, directory, found, api_key)
                 gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
-                async with serving(settings) as service, _running(gateway):
+                egress = Egress(settings.routes, directory.path / "egress.sock") if options.egress else None
+                async with serving(settings) as service, _running(gateway), _running(egress):
                     directory.write_client_settings(gateway.url, api_key)
                     announce(options, gateway.url, api_key, service.description, found)
                     await stop.wait()
@@ -54,11 +57,14 @@ async def up(options: UpOptions) -> None:
 
 
 @asynccontextmanager
-async def _running(gateway: Gateway) -> AsyncIterator[None]:
+async def _running(part: Gateway | Egress | None) -> AsyncIterator[None]:
+    if part is None:
+        yield
+        return
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(gateway.run(), name="gateway")
+        running = group.create_task(part.run(), name=type(part).__name__)
         try:
-            await gateway.ready()
+            await part.ready()
             yield
         finally:
             running.cancel()
@@ -88,6 +94,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,
         ports_domain=options.ports_domain,
+        egress=EgressOptions(PORT) if options.egress else None,
     )
 
 

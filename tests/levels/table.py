@@ -159,7 +159,7 @@ LEVELS = (
             (
                 Pytest(("e2e", "product"), marks=f"not ({' or '.join(ELSEWHERE)})", workers=2, first=WAIT),
                 # Each process has a release of its own. Much of it is waiting for what releases do by themselves.
-                Pytest(("e2e",), marks="disrupts and not alone", workers=3, first=DISRUPT_LONGEST),
+                Pytest(("e2e",), marks="disrupts and not lazily and not alone", workers=3, first=DISRUPT_LONGEST),
                 # One after the other: they count what they have in common, and take it away.
                 Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
                 # Machines that are objects come and go here, which is waiting for the most part.

@@ -110,6 +110,7 @@
 - {name: ROLLBOX_CONTROLPLANE_AGENT_SANDBOX, value: "true"}
 {{- end }}
 {{- include "rollbox.scalingEnv" . }}
+{{- include "rollbox.egressServing" . }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
@@ -140,6 +141,7 @@
 - {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
 {{- end }}
 {{- include "rollbox.scalingMounts" . }}
+{{- include "rollbox.egressMounts" . }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
@@ -156,6 +158,7 @@
 - {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
 {{- end }}
 {{- include "rollbox.scalingVolumes" . }}
+{{- include "rollbox.egressVolumes" . }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
 {{ include "rollbox.operatorVolumes" . }}
@@ -174,6 +177,9 @@ rollbox.dev/api-keys: {{ $secrets.keys | sha256sum | trunc 16 | quote }}
 rollbox.dev/signing-key: {{ $secrets.certificate | sha256sum | trunc 16 | quote }}
 {{- if include "rollbox.registry" . }}
 rollbox.dev/mirror: {{ (include "rollbox.registrySecrets" . | fromYaml).client.certificate | sha256sum | trunc 16 | quote }}
+{{- end }}
+{{- if include "rollbox.egress" . }}
+rollbox.dev/egress: {{ toJson .Values.egress.presets | sha256sum | trunc 16 | quote }}
 {{- end }}
 rollbox.dev/redis: {{ printf "%s%s" .Values.redis.url $secrets.password | sha256sum | trunc 16 | quote }}
 {{- end }}

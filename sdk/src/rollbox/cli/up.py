@@ -24,6 +24,9 @@ def up(
     engine: Annotated[str | None, typer.Option(metavar="URL", help="Docker Engine API, unix:///path.")] = None,
     starts_in_flight: Annotated[int | None, typer.Option(help="Sandboxes that may start at the same time.")] = None,
     max_sandboxes: Annotated[int | None, typer.Option(help="The most sandboxes at a time; 0 is no limit.")] = None,
+    egress: Annotated[
+        bool, typer.Option(help="Let sandboxes reach what their policy allows; it is `offline` by default.")
+    ] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Leave sandboxes running at the end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -35,6 +38,6 @@ def up(
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
-    flags = [name for name, wanted in (("--keep", keep), ("--json", json)) if wanted]
+    flags = [name for name, wanted in (("--no-egress", not egress), ("--keep", keep), ("--json", json)) if wanted]
     # Replaces this process, so that the server gets signals and sets the exit status itself, without a parent process.
     os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.embedded", *options, *flags])  # noqa: S606
