@@ -97,9 +97,9 @@ class Egress:
             return sandbox
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        with self._waits.waiting(sandbox.id) as waiting:
+        with self._waits.waiting(sandbox.id, sandbox.egress.revision) as waiting:
             now: Sandbox | None = await self._ledger.refresh(sandbox.id)
-            if now is not None and not (now.egress.in_force or now.end is not None):
+            if now is not None and not (_applied(now, sandbox) or now.end is not None):
                 try:
                     async with asyncio.timeout(within_s):
                         now = await waiting
@@ -135,3 +135,8 @@ class Egress:
                 await self.shelf.refresh(self.board.digests)
             except Problem as away:
                 self._logger.warning("network policies not refreshed in the store", detail=away.detail)
+
+
+def _applied(now: Sandbox, switched: Sandbox) -> bool:
+    # A replica may still have the record of before the switch.
+    return now.egress.in_force and now.egress.revision >= switched.egress.revision

@@ -9,27 +9,27 @@ from controlplane.model import Sandbox
 
 
 class Waits:
-    """Wakes callers when a switch is in force, or its sandbox has ended."""
+    """Wakes callers when their switch is in force, or its sandbox has ended."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Future[Sandbox]]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[Sandbox], int]] = {}
 
     def on(self, transition: Transition) -> None:
-        """Wakes those that wait for this record."""
+        """Wakes those that wait for this record: an earlier switch that is told late is not theirs."""
         after = transition.after
-        if after.id in self._waiting and (after.end is not None or after.egress.in_force):
-            for future in self._waiting.pop(after.id):
-                if not future.done():
-                    future.set_result(after)
+        for future, revision in self._waiting.get(after.id, {}).items():
+            applied = after.egress.in_force and after.egress.revision >= revision
+            if (applied or after.end is not None) and not future.done():
+                future.set_result(after)
 
     @contextmanager
-    def waiting(self, sandbox_id: str) -> Iterator[asyncio.Future[Sandbox]]:
-        """What will have the record once its last switch is in force, or it has ended; begin before the switch."""
+    def waiting(self, sandbox_id: str, revision: int) -> Iterator[asyncio.Future[Sandbox]]:
+        """What will have the record once this switch or a later one is in force, or it has ended."""
         future: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(sandbox_id, set()).add(future)
+        self._waiting.setdefault(sandbox_id, {})[future] = revision
         try:
             yield future
         finally:
-            self._waiting.get(sandbox_id, set()).discard(future)
-            if not self._waiting.get(sandbox_id, True):
+            del self._waiting[sandbox_id][future]
+            if not self._waiting[sandbox_id]:
                 del self._waiting[sandbox_id]

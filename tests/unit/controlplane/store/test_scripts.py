@@ -39,4 +39,4 @@ def test_only_what_stores_a_new_sandbox_is_refused_when_memory_is_full() -> None
     def refused(script: Script) -> bool:
         return script.source.startswith("#!lua\n")
 
-    assert {name for name, script in ALL.items() if refused(script)} == {"admit", "claim"}
+    assert {name for name, script in ALL.items() if refused(script)} == {"admit", "append", "claim"}
