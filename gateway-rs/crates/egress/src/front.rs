@@ -19,14 +19,19 @@ use tokio::io::AsyncReadExt as _;
 use crate::outside::Outside;
 use crate::sandbox::{Sandbox, Seat};
 use crate::socks5;
-use crate::stream::Carried;
+use crate::stream::{Carried, Rest};
 use asking::{Asking, REQUEST_DEADLINE};
 
 /// Room for an ordinary request.
 const FIRST_READ_BYTES: usize = 2048;
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(sandbox: Arc<Sandbox>, outside: Arc<Outside>, mut stream: Carried) {
+pub(crate) async fn serve(sandbox: Arc<Sandbox>, outside: Arc<Outside>, (stream, rest): (Carried, Rest)) {
+    serve_stream(sandbox, outside, stream).await;
+    rest.end().await;
+}
+
+async fn serve_stream(sandbox: Arc<Sandbox>, outside: Arc<Outside>, mut stream: Carried) {
     let seat = Seat::take(&sandbox);
     let asking = Asking { sandbox, outside, seat };
     let mut first = BytesMut::with_capacity(FIRST_READ_BYTES);
