@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tests.support import outside
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 
@@ -117,7 +119,11 @@ async def start(state_dir: Path, *options: str, port: int | None = None) -> Stac
     command = [sys.executable, "-m", "rollbox", "up", "--json", "--listen", f"127.0.0.1:{port or free_port()}"]
     log = (state_dir / "up.log").open("ab")
     process = await asyncio.create_subprocess_exec(
-        *command, "--state-dir", str(state_dir), *options, stdout=asyncio.subprocess.PIPE, stderr=log
+        *command,
+        *("--state-dir", str(state_dir), *options),
+        env={**os.environ, **outside.ENVIRON},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=log,
     )
     log.close()
     assert process.stdout is not None

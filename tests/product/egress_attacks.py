@@ -1,0 +1,124 @@
+"""Runs in a sandbox whose policy allows `index.test:8000` alone: tries to get at what it must not reach.
+
+Its arguments are the secret that a success would show, and the addresses of `tests.support.outside`. It prints a JSON
+object: what was tried, and whether the secret came back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+SECRET, ALLOWED, REFUSED, HOST = sys.argv[1].encode(), *sys.argv[2:5]
+PROXY = urlsplit(os.environ["HTTP_PROXY"])
+
+
+def said(sock: socket.socket, sent: Sequence[bytes]) -> bytes:
+    sock.settimeout(5)
+    got = b""
+    try:
+        for piece in sent:
+            sock.sendall(piece)
+            if len(sent) > 1:
+                got += sock.recv(4096)
+        while piece := sock.recv(65536):
+            got += piece
+    except OSError:
+        pass
+    return got
+
+
+def proxied(*sent: bytes, host: str = "127.0.0.1") -> bytes:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as sock:
+        sock.connect((host, PROXY.port))
+        return said(sock, sent)
+
+
+def absolute(url: str, host: str | None = None, more: str = "") -> bytes:
+    host = host or urlsplit(url).netloc
+    return proxied(f"GET {url} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n".encode())
+
+
+def tunnel(target: str, inner: bytes = b"GET / HTTP/1.0\r\n\r\n", more: str = "") -> bytes:
+    return proxied(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{more}\r\n".encode(), inner)
+
+
+def socks(kind: bytes, address: bytes, port: int) -> bytes:
+    return proxied(
+        b"\x05\x01\x00", b"\x05\x01\x00" + kind + address + struct.pack("!H", port), b"GET / HTTP/1.0\r\n\r\n"
+    )
+
+
+def direct(kind: socket.SocketKind, address: str, port: int, sent: bytes = b"GET / HTTP/1.0\r\n\r\n") -> bytes:
+    try:
+        with socket.socket(socket.AF_INET, kind) as sock:
+            sock.settimeout(3)
+            sock.connect((address, port))
+            return said(sock, [sent])
+    except OSError:
+        return b""
+
+
+def question(name: str) -> bytes:
+    labels = b"".join(bytes([len(one)]) + one.encode() for one in name.split("."))
+    return b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00\x00\x01\x00\x01"
+
+
+number = struct.unpack("!I", socket.inet_aton(REFUSED))[0]
+octal = ".".join(f"0{int(one):o}" for one in REFUSED.split("."))
+spoof = b"GET http://index.test:8000/ HTTP/1.1\r\nHost: index.test:8000\r\n"
+smuggled = f"GET http://{REFUSED}:8000/ HTTP/1.1\r\nHost: {REFUSED}:8000\r\n\r\n".encode()
+ATTACKS: dict[str, Callable[[], bytes]] = {
+    "an address beside the allowed one": lambda: absolute(f"http://{REFUSED}:8000/"),
+    "a tunnel to it": lambda: tunnel(f"{REFUSED}:8000"),
+    "its number": lambda: absolute(f"http://{number}:8000/"),
+    "its number in hexadecimal": lambda: absolute(f"http://{number:#x}:8000/"),
+    "its octal form": lambda: absolute(f"http://{octal}:8000/"),
+    "its short form": lambda: tunnel("198.18.19715:8000"),
+    "its mapped form": lambda: tunnel(f"[::ffff:{REFUSED}]:8000"),
+    "its form for NAT64": lambda: tunnel(f"[64:ff9b::{number >> 16:x}:{number & 0xFFFF:x}]:8000"),
+    "a name that leads to it": lambda: absolute("http://inside.test:8000/"),
+    "a tunnel to such a name": lambda: tunnel("inside.test:8000"),
+    "a name that leads to the loopback": lambda: tunnel("loopback.test:18777"),
+    "a name that leads to the metadata service": lambda: tunnel("metadata.test:80"),
+    "the metadata service": lambda: absolute("http://169.254.169.254/"),
+    "the loopback of egress": lambda: tunnel("127.0.0.1:18777"),
+    "the host": lambda: tunnel(f"{HOST}:18777"),
+    "another port of the allowed host": lambda: absolute("http://index.test:8001/"),
+    "a tunnel to that port": lambda: tunnel("index.test:8001"),
+    "no TLS on its port for TLS": lambda: tunnel("index.test:443"),
+    "a port out of range": lambda: tunnel("index.test:73537"),
+    "the allowed name as a user": lambda: absolute(f"http://index.test:8000@{REFUSED}:8000/"),
+    "the allowed name as the beginning": lambda: absolute("http://index.test.inside.test:8000/"),
+    "the allowed name in Host": lambda: absolute(f"http://{REFUSED}:8000/", host="index.test:8000"),
+    "another name in Host": lambda: absolute("http://index.test:8000/", host="inside.test:8000"),
+    "a header with another one in it": lambda: absolute(
+        "http://index.test:8000/", more=f"X: a\nHost: {REFUSED}:8000\r\n"
+    ),
+    "a second request behind a body of two lengths": lambda: proxied(
+        spoof + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled
+    ),
+    "a second request on the connection": lambda: proxied(spoof + b"\r\n" + smuggled),
+    "a proxy in the proxy": lambda: tunnel("index.test:8000", b"CONNECT 198.18.77.3:8000 HTTP/1.1\r\n\r\n"),
+    "SOCKS5 by address": lambda: socks(b"\x01", socket.inet_aton(REFUSED), 8000),
+    "SOCKS5 by name": lambda: socks(b"\x03", b"\x0binside.test", 8000),
+    "SOCKS5 by IPv6": lambda: socks(b"\x04", socket.inet_pton(socket.AF_INET6, f"::ffff:{REFUSED}"), 8000),
+    "the proxy by IPv6": lambda: proxied(f"GET http://{REFUSED}:8000/ HTTP/1.0\r\n\r\n".encode(), host="::1"),
+    "TCP without the proxy": lambda: direct(socket.SOCK_STREAM, REFUSED, 8000),
+    "TCP to the allowed address without the proxy": lambda: direct(socket.SOCK_STREAM, ALLOWED, 8001),
+    "UDP without the proxy": lambda: direct(socket.SOCK_DGRAM, ALLOWED, 53, question("index.test")) and SECRET,
+    "a question to a resolver through the local one": lambda: (
+        SECRET
+        if socket.inet_aton(ALLOWED) in direct(socket.SOCK_DGRAM, "127.0.0.1", 53, question("index.test"))
+        else b""
+    ),
+}
+
+if __name__ == "__main__":
+    print(json.dumps({name: SECRET in attack() for name, attack in ATTACKS.items()}))

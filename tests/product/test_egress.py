@@ -1,0 +1,193 @@
+"""Egress, from inside a sandbox: what a policy allows works, nothing else does, and a switch holds at once."""
+
+from __future__ import annotations
+
+import asyncio
+import ensurepip
+import json
+import os
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client, EgressPolicy, EgressRule, Sandbox
+from rollbox.errors import PermissionDenied
+from tests.support.images import IMAGE
+from tests.support.installed import BESIDE_ANOTHER, RELEASE, installed
+from tests.support.outside import ALLOWED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, WEB, outside
+from tests.support.product import Kept, keeping
+from tests.support.release import VALUES
+from tests.support.stack import Product
+from tests.support.waiting import until
+
+ATTACKS = (Path(__file__).parent / "egress_attacks.py").read_text()
+FOUND = Path("build/egress/attacks.json")
+ON = (
+    "egress.enabled=true",
+    "egress.replicas=1",
+    f"egress.allowedPrivateCidrs[0]={ALLOWED}/32",
+    f"egress.dnsServers[0]={DNS}",
+)
+INDEX = EgressPolicy(mode="allow", allow=[EgressRule(host="index.test", ports=[WEB], name="index")])
+GET = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=20).read().decode())"
+# What a refusal says is in the body, which urllib has in its error.
+REFUSAL = """
+import sys, urllib.request, urllib.error
+try:
+    urllib.request.urlopen(sys.argv[1], timeout=20)
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+# Says when it has begun, and how it ended.
+READ = """
+import sys, urllib.request as u
+answer = u.urlopen(sys.argv[1], timeout=60)
+print(answer.readline(), flush=True)
+try:
+    while answer.readline(): pass
+    print("ended")
+except OSError as error:
+    print("cut")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is outside: a file, and an index with one package."""
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "hello").write_text("hello from outside\n")
+    (folder / "simple" / "tiny").mkdir(parents=True)
+    name = "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(folder / "simple" / "tiny" / name, "w") as wheel:
+        wheel.writestr("tiny.py", "SIZE = 'small'\n")
+        wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr(
+            "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(
+            "tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\n"
+        )
+    with outside(folder):
+        yield
+
+
+if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster":
+
+    @pytest.fixture(scope="module")
+    def stack() -> Iterator[Product]:
+        """A release of its own: that of all other tests has no egress, as by default."""
+        with asyncio.Runner() as runner:
+            installing = installed(f"{RELEASE}-egress", *VALUES, *BESIDE_ANOTHER, *ON)
+            yield runner.run(installing.__aenter__())
+            runner.run(installing.__aexit__(None, None, None))
+
+    @pytest.fixture(scope="module")
+    def kept(stack: Product) -> Iterator[Kept]:
+        yield from keeping(stack)
+
+
+@pytest.fixture
+async def offline(shared: Sandbox) -> AsyncIterator[Sandbox]:
+    """The shared sandbox, offline before and after."""
+    await shared.egress("offline")
+    yield shared
+    await shared.egress("offline")
+
+
+async def _get(sandbox: Sandbox, url: str) -> str:
+    return (await sandbox.exec(["python3", "-c", GET, url], timeout=60)).stdout
+
+
+async def _refusal(sandbox: Sandbox, url: str) -> tuple[int, dict[str, object]]:
+    status, _, body = (await sandbox.exec(["python3", "-c", REFUSAL, url], check=True, timeout=60)).stdout.partition(
+        " "
+    )
+    problem: dict[str, object] = json.loads(body)
+    return int(status), problem
+
+
+async def test_a_new_sandbox_is_offline_and_a_refusal_says_what_to_change(client: Client) -> None:
+    async with await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi") as sandbox:
+        assert (await sandbox.egress()).policy == "offline"
+        status, problem = await _refusal(sandbox, f"http://index.test:{WEB}/hello")
+    assert (status, problem["code"]) == (403, "egress_denied")
+    assert "offline" in str(problem["detail"])
+
+
+async def test_what_a_create_asks_for_is_in_force_when_it_returns(client: Client) -> None:
+    async with await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi", egress=INDEX) as sandbox:
+        assert await _get(sandbox, f"http://index.test:{WEB}/hello") == "hello from outside\n"
+
+
+async def test_a_switch_holds_from_its_answer_on(offline: Sandbox) -> None:
+    for _ in range(5):
+        assert (await offline.egress(INDEX)).applied
+        assert await _get(offline, f"http://index.test:{WEB}/hello") == "hello from outside\n"
+        assert (await offline.egress("offline")).applied
+        assert (await _refusal(offline, f"http://index.test:{WEB}/hello"))[0] == 403
+
+
+async def test_a_package_is_installed_under_a_policy_that_allows_its_index_and_not_without(offline: Sandbox) -> None:
+    index = f"--index-url http://index.test:{WEB}/simple --trusted-host index.test"
+    # The image has no pip: that of this machine, as it is packed, is a program.
+    (packed,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    await offline.files.write("/tmp/pip.whl", await asyncio.to_thread(packed.read_bytes))
+    install = f"python3 /tmp/pip.whl/pip install --no-cache-dir --retries 0 --target /tmp/there {index} tiny"
+    refused = await offline.exec(install, timeout=120)
+    assert not refused.ok
+    await offline.egress(INDEX)
+    await offline.exec(install, check=True, timeout=120)
+    said = await offline.exec("PYTHONPATH=/tmp/there python3 -c 'import tiny; print(tiny.SIZE)'", check=True)
+    assert said.stdout == "small\n"
+
+
+async def test_a_switch_cuts_what_it_does_not_allow_any_more(offline: Sandbox) -> None:
+    await offline.egress(INDEX)
+    async with await offline.spawn(["python3", "-c", READ, f"http://index.test:{WEB}/endless"]) as process:
+        lines = aiter(process.stdout)
+        assert await anext(lines)
+        assert (await offline.egress("offline")).cut == 1
+        assert "cut" in "".join([str(line) async for line in lines])
+
+
+async def test_forges_are_refused_by_name_and_nobody_is_asked_for_them(offline: Sandbox) -> None:
+    await offline.egress("swe-eval")
+    status, problem = await _refusal(offline, "http://raw.githubusercontent.com/a/b")
+    assert status == 403
+    assert "github" in json.dumps(problem)
+
+
+async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
+    await offline.egress(INDEX)
+    await _get(offline, f"http://index.test:{WEB}/hello")
+    await _refusal(offline, f"http://{REFUSED}:{WEB}/")
+
+    async def told() -> bool:
+        seen = {(one.host, one.verdict) for one in await offline.egress_log()}
+        return {("index.test", "allowed"), (REFUSED, "denied_name")} <= seen
+
+    await until(told)
+
+
+async def test_the_proxys_port_is_none_that_is_reached_from_outside(offline: Sandbox) -> None:
+    with pytest.raises(PermissionDenied, match="the platform's own"):
+        await offline.ports.wait(3128, timeout=5)
+
+
+def _note(found: dict[str, bool]) -> None:
+    FOUND.parent.mkdir(parents=True, exist_ok=True)
+    FOUND.write_text(json.dumps({"tried": len(found), "succeeded": sum(found.values()), "attacks": found}, indent=1))
+
+
+async def test_what_attacks_reach(offline: Sandbox) -> None:
+    # Names that lead where nothing may are allowed here, so that the addresses are what is refused.
+    names = [EgressRule(host=name, ports=[WEB, 80, OWN], name="lure") for name in NAMES if name != "index.test"]
+    await offline.egress(EgressPolicy(mode="allow", allow=[*INDEX.allow, *names]))
+    await offline.files.write("/tmp/attacks.py", ATTACKS)
+    command = ["python3", "/tmp/attacks.py", SECRET, ALLOWED, REFUSED, HOST]
+    found: dict[str, bool] = json.loads((await offline.exec(command, check=True, timeout=400)).stdout)
+    _note(found)
+    assert await _get(offline, f"http://index.test:{WEB}/hello") == "hello from outside\n"
+    assert [name for name, succeeded in found.items() if succeeded] == []

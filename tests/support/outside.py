@@ -1,0 +1,90 @@
+"""What is outside, for tests of egress: a network namespace with HTTP servers, a package index and a DNS server.
+
+Its addresses are of the range for benchmarks (RFC 2544), which egress refuses unless it is told otherwise: `ALLOWED` is
+what tests let it reach, `REFUSED` is beside it and answers too, so that a refusal is seen to be one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "198.18.77.1"
+ALLOWED: Final = "198.18.77.2"
+REFUSED: Final = "198.18.77.3"
+DNS: Final = f"{ALLOWED}:53"
+# What servers answer that no policy of the tests allows.
+SECRET: Final = "this-was-never-to-be-read"
+# Ports of both addresses: of ALLOWED the first one is allowed by the tests' policies, and the second one is not.
+WEB: Final = 8000
+OTHER: Final = 8001
+# Of the machine itself, on its loopback and on HOST.
+OWN: Final = 18_777
+NAMES: Final = {
+    "index.test": ALLOWED,
+    "inside.test": REFUSED,
+    "loopback.test": "127.0.0.1",
+    "metadata.test": "169.254.169.254",
+}
+# What egress is told, by the environment of `rollbox up`.
+ENVIRON: Final = {"ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS": f"{ALLOWED}/32", "ROLLBOX_EGRESS_DNS_SERVERS": DNS}
+
+_NAMESPACE: Final = "rbx-outside"
+_ADDRESSES: Final = (
+    ("ip", "netns", "add", _NAMESPACE),
+    ("ip", "link", "add", "rbxout0", "type", "veth", "peer", "name", "rbxout1", "netns", _NAMESPACE),
+    ("ip", "address", "add", f"{HOST}/24", "dev", "rbxout0"),
+    ("ip", "link", "set", "rbxout0", "up"),
+    *(("ip", "-n", _NAMESPACE, "address", "add", f"{one}/24", "dev", "rbxout1") for one in (ALLOWED, REFUSED)),
+    ("ip", "-n", _NAMESPACE, "link", "set", "rbxout1", "up"),
+    ("ip", "-n", _NAMESPACE, "route", "add", "default", "via", HOST),
+)
+_SERVER: Final = Path(__file__).with_name("outside_server.py")
+
+
+@contextmanager
+def outside(folder: Path) -> Iterator[None]:
+    """Runs it; `folder` is what the allowed server serves. Needs root.
+
+    Raises:
+        RuntimeError: a server did not start.
+    """
+    _remove()
+    try:
+        for command in _ADDRESSES:
+            subprocess.run(command, check=True)
+        inside = ("ip", "netns", "exec", _NAMESPACE)
+        with _serving(*inside, sys.executable, str(_SERVER), str(folder)), _serving(sys.executable, str(_SERVER)):
+            yield
+    finally:
+        _remove()
+
+
+@contextmanager
+def _serving(*command: str) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment()) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise RuntimeError("the servers outside did not start: see above")
+            yield
+        finally:
+            process.terminate()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def _remove() -> None:
+    # What an earlier run has left that was killed; the other end of the pair goes with its namespace.
+    if (Path("/run/netns") / _NAMESPACE).exists():
+        subprocess.run(("ip", "netns", "delete", _NAMESPACE), check=True)
+        while Path("/sys/class/net/rbxout0").exists():
+            time.sleep(0.01)

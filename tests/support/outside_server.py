@@ -1,0 +1,88 @@
+"""The servers of `outside`, in one process: files by HTTP, what is refused, a stream without end, and DNS.
+
+python outside_server.py FOLDER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+from aiohttp import web
+
+from tests.support.outside import ALLOWED, HOST, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
+
+_TYPE_A, _CLASS_IN, _NO_SUCH_NAME = 1, 1, 3
+_HEADER_BYTES = 12
+
+
+class Names(asyncio.DatagramProtocol):
+    """Answers questions for addresses of `NAMES`; all others do not exist."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        labels, at = [], _HEADER_BYTES
+        while length := data[at]:
+            labels.append(data[at + 1 : at + 1 + length].decode())
+            at += 1 + length
+        question = data[_HEADER_BYTES : at + 5]
+        (kind,) = struct.unpack_from("!H", data, at + 1)
+        address = NAMES.get(".".join(labels).lower())
+        answered = address is not None and kind == _TYPE_A
+        flags = 0x8180 | (0 if address is not None else _NO_SUCH_NAME)
+        answer = data[:2] + struct.pack("!HHHHH", flags, 1, int(answered), 0, 0) + question
+        if answered and address is not None:
+            answer += struct.pack("!HHHIH", 0xC00C, _TYPE_A, _CLASS_IN, 1, 4) + socket.inet_aton(address)
+        self._transport.sendto(answer, addr)
+
+
+async def _secret(_: web.Request) -> web.Response:
+    return web.Response(text=SECRET)
+
+
+_REFUSED = (web.route("*", "/{path:.*}", _secret),)
+
+
+async def _endless(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    while True:
+        await answer.write(b"more\n")
+        await asyncio.sleep(0.05)
+
+
+async def _serve(routes: Iterable[web.AbstractRouteDef], *addresses: tuple[str, int]) -> None:
+    app = web.Application()
+    app.add_routes(routes)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    for address in addresses:
+        await web.TCPSite(runner, *address).start()
+
+
+async def _outside(folder: Path) -> None:
+    await _serve([web.get("/endless", _endless), web.static("/", folder, show_index=True)], (ALLOWED, WEB))
+    await _serve(_REFUSED, (ALLOWED, OTHER), (ALLOWED, 443), (REFUSED, WEB), (REFUSED, 80))
+    await asyncio.get_running_loop().create_datagram_endpoint(Names, local_addr=(ALLOWED, 53))
+
+
+async def main(arguments: list[str]) -> None:
+    """Serves until it is ended."""
+    if arguments:
+        await _outside(Path(arguments[0]))
+    else:
+        await _serve(_REFUSED, (HOST, OWN), ("127.0.0.1", OWN))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
