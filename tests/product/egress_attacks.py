@@ -58,7 +58,7 @@ def socks(kind: bytes, address: bytes, port: int) -> bytes:
 def direct(kind: socket.SocketKind, address: str, port: int, sent: bytes = b"GET / HTTP/1.0\r\n\r\n") -> bytes:
     try:
         with socket.socket(socket.AF_INET, kind) as sock:
-            sock.settimeout(3)
+            sock.settimeout(5)
             sock.connect((address, port))
             return said(sock, [sent])
     except OSError:
