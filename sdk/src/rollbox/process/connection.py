@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import takewhile
 from typing import Any
 
 import aiohttp
@@ -59,6 +60,7 @@ class Connection:
         self._ws: aiohttp.ClientWebSocketResponse | None = None
         self._attached_at = 0.0
         self._receiving = False
+        self._resending = False
         self._changed: asyncio.Future[SandboxError | None] | None = None
         self._stdin = _Unacknowledged()
         self._size: tuple[int, int] | None = None
@@ -252,15 +254,40 @@ class Connection:
             await self._resend()
 
     async def _resend(self) -> None:
-        """Send again what the last connection may have lost; offsets make duplicates harmless."""
-        size = [] if self._size is None else [_resize(*self._size)]
-        for message in [*self._stdin.messages(), *size]:
-            await self._send_while_receiving(message, self._receive_until)
+        """Send again what the last connection may have lost; offsets make duplicates harmless.
+
+        What is written meanwhile is sent here too: its writer's message would overtake what is still to be sent, and
+        the sandbox takes no stdin of which a part before is missing.
+        """
+        ws, self._resending = self._ws, True
+        try:
+            offset, eof, size = 0, False, None
+            while self._ws is ws:
+                if parts := self._stdin.since(offset):
+                    for at, data in parts:
+                        await self._send_while_receiving(frames.written(at, data), self._receive_until)
+                    offset = at + len(data)
+                elif self._stdin.closing and not eof:
+                    eof = True
+                    await self._send_while_receiving(self._stdin.eof(), self._receive_until)
+                elif self._size is not None and self._size != size:
+                    size = self._size
+                    await self._send_while_receiving(_resize(*size), self._receive_until)
+                else:
+                    break
+        except BaseException:
+            # Cancelled half-way: the next connection begins again.
+            if ws is not None and self._ws is ws:
+                abort(ws)
+                self._ws = None
+            raise
+        finally:
+            self._resending = False
 
     async def _send(self, message: bytes | str) -> None:
         """Send now, or with the next connection, which sends unacknowledged stdin and the size again."""
-        if self._ws is None:
-            await self.until(lambda: self._ws is not None or self.result is not None)
+        if self._ws is None or self._resending:
+            await self.until(lambda: self.result is not None or not (self._ws is None or self._resending))
         else:
             await self._send_while_receiving(message, self.until)
 
@@ -362,9 +389,9 @@ class _Unacknowledged:
         while self.parts and self.parts[0][0] + len(self.parts[0][1]) <= self._confirmed:
             self.parts.popleft()
 
-    def messages(self) -> list[bytes | str]:
-        sent: list[bytes | str] = [frames.written(offset, data) for offset, data in self.parts]
-        return [*sent, self.eof()] if self.closing else sent
+    def since(self, offset: int) -> list[tuple[int, bytes]]:
+        """The parts from this offset on. Cost: O(n) in them, not in all parts."""
+        return [*takewhile(lambda part: part[0] >= offset, reversed(self.parts))][::-1]
 
     def eof(self) -> str:
         return json.dumps({"type": "stdin_eof", "offset": self._next})
