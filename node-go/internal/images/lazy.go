@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -22,16 +23,23 @@ const remoteLabel = `labels."containerd.io/snapshot/remote"`
 // A node that has had more images than this forgets what their layers were.
 const maxRemembered = 100_000
 
+// What a snapshotter has told last holds where it does not answer within this: a lazy snapshotter that hangs must not keep
+// the node's other images from being told.
+const remoteWithin = 5 * time.Second
+
 // laziness tells which images have layers whose content is fetched as it is read.
 type laziness struct {
 	runtime  *containerd.Runtime
 	handlers []string
+	within   time.Duration
 	mutex    sync.Mutex
 	chains   map[string][]string
+	// By snapshotter, what it has told last.
+	told map[string][]string
 }
 
 func newLaziness(runtime *containerd.Runtime, handlers []string) *laziness {
-	return &laziness{runtime: runtime, handlers: handlers, chains: map[string][]string{}}
+	return &laziness{runtime: runtime, handlers: handlers, within: remoteWithin, chains: map[string][]string{}, told: map[string][]string{}}
 }
 
 // of returns the images that are lazy, by their ids.
@@ -70,7 +78,11 @@ func (l *laziness) remote(ctx context.Context) (map[string]bool, error) {
 		}
 		if err == nil && !asked[snapshotter] {
 			asked[snapshotter] = true
-			err = l.remoteOf(ctx, snapshotter, found)
+			var names []string
+			names, err = l.remoteOf(ctx, snapshotter)
+			for _, name := range names {
+				found[name] = true
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -79,22 +91,39 @@ func (l *laziness) remote(ctx context.Context) (map[string]bool, error) {
 	return found, nil
 }
 
-func (l *laziness) remoteOf(ctx context.Context, snapshotter string, found map[string]bool) error {
+func (l *laziness) remoteOf(ctx context.Context, snapshotter string) ([]string, error) {
+	limited, cancel := context.WithTimeout(ctx, l.within)
+	defer cancel()
+	names, err := l.listRemote(limited, snapshotter)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if err == nil {
+		l.told[snapshotter] = names
+		return names, nil
+	}
+	if limited.Err() != nil && ctx.Err() == nil {
+		return l.told[snapshotter], nil
+	}
+	return nil, containerd.Failed("list snapshots", err)
+}
+
+func (l *laziness) listRemote(ctx context.Context, snapshotter string) ([]string, error) {
 	request := &snapshots.ListSnapshotsRequest{Snapshotter: snapshotter, Filters: []string{remoteLabel}}
 	stream, err := l.runtime.Snapshots.List(ctx, request)
 	if err != nil {
-		return containerd.Failed("list snapshots", err)
+		return nil, err
 	}
+	var names []string
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return names, nil
 		}
 		if err != nil {
-			return containerd.Failed("list snapshots", err)
+			return nil, err
 		}
 		for _, one := range part.GetInfo() {
-			found[one.GetName()] = true
+			names = append(names, one.GetName())
 		}
 	}
 }

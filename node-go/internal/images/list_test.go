@@ -92,6 +92,23 @@ func TestAnImageIsLazyWhenOneOfItsLayersIs(t *testing.T) {
 	}
 }
 
+func TestASnapshotterThatHangsKeepsItsLastWordAndNoImageFromBeingTold(t *testing.T) {
+	played := node()
+	played.Remote = chainOf([]string{"sha256:1", "sha256:2"})[1:]
+	storing := store(opened(t, played), []string{"runsc"}, NewUse())
+	if _, err := storing.List(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	played.Mutex.Lock()
+	played.Hangs = true
+	played.Mutex.Unlock()
+	storing.lazy.within = time.Millisecond
+	list, err := storing.List(context.Background(), false)
+	if err != nil || len(list) != 3 || !list[0].GetLazy() || list[1].GetLazy() {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
 func TestANodeNeedNotHaveAllHandlers(t *testing.T) {
 	list, err := store(opened(t, node()), []string{"kata", "absent"}, NewUse()).List(context.Background(), false)
 	if err != nil || len(list) != 3 || list[0].GetLazy() {

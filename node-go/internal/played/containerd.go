@@ -39,6 +39,7 @@ type Containerd struct {
 	Infos      map[string]string
 	Containers []*cri.Container
 	Remote     []string
+	Hangs      bool // the snapshotter of remote layers
 	Blobs      map[string][]byte
 	Arriving   map[string]int64
 	Events     chan *types.Envelope
@@ -198,6 +199,13 @@ type remote struct {
 }
 
 func (r *remote) List(request *snapshots.ListSnapshotsRequest, stream snapshots.Snapshots_ListServer) error {
+	r.played.Mutex.Lock()
+	hangs := r.played.Hangs
+	r.played.Mutex.Unlock()
+	if hangs {
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}
 	r.played.Mutex.Lock()
 	defer r.played.Mutex.Unlock()
 	for _, name := range r.played.Remote {
