@@ -120,7 +120,9 @@ async def start(state_dir: Path, *options: str, port: int | None = None) -> Stac
     log = (state_dir / "up.log").open("ab")
     process = await asyncio.create_subprocess_exec(
         *command,
-        *("--state-dir", str(state_dir), *options),
+        "--state-dir",
+        str(state_dir),
+        *options,
         env={**os.environ, **outside.ENVIRON},
         stdout=asyncio.subprocess.PIPE,
         stderr=log,
