@@ -1,14 +1,17 @@
-"""Runs in a sandbox whose policy allows `index.test:8000` alone: tries to get at what it must not reach.
+"""Runs in a sandbox whose policy allows ports 8000 and 443 of `index.test`: tries to get at what it must not reach.
 
 Its arguments are the secret that a success would show, and the addresses of `tests.support.outside`. It prints a JSON
-object: what was tried, and whether the secret came back.
+object of two: by `ways`, whether what is allowed was reached by the means that the attacks use (an attack that could
+not have succeeded shows nothing); by `attacks`, what was tried, and whether the secret came back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -49,10 +52,8 @@ def tunnel(target: str, inner: bytes = b"GET / HTTP/1.0\r\n\r\n", more: str = ""
     return proxied(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{more}\r\n".encode(), inner)
 
 
-def socks(kind: bytes, address: bytes, port: int) -> bytes:
-    return proxied(
-        b"\x05\x01\x00", b"\x05\x01\x00" + kind + address + struct.pack("!H", port), b"GET / HTTP/1.0\r\n\r\n"
-    )
+def socks(kind: bytes, address: bytes, port: int, inner: bytes = b"GET / HTTP/1.0\r\n\r\n") -> bytes:
+    return proxied(b"\x05\x01\x00", b"\x05\x01\x00" + kind + address + struct.pack("!H", port), inner)
 
 
 def direct(kind: socket.SocketKind, address: str, port: int, sent: bytes = b"GET / HTTP/1.0\r\n\r\n") -> bytes:
@@ -70,10 +71,32 @@ def question(name: str) -> bytes:
     return b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00\x00\x01\x00\x01"
 
 
+def hello(name: str | None) -> bytes:
+    """What a client of TLS says first, to a server of this name."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name).do_handshake()
+    return sent.read()
+
+
+def greeted(name: str | None) -> bytes:
+    """Port 443 of `index.test` speaks no TLS: that it complains of what it got shows that it got it."""
+    return SECRET if b" 400 " in tunnel("index.test:443", hello(name)) else b""
+
+
 number = struct.unpack("!I", socket.inet_aton(REFUSED))[0]
 octal = ".".join(f"0{int(one):o}" for one in REFUSED.split("."))
 spoof = b"GET http://index.test:8000/ HTTP/1.1\r\nHost: index.test:8000\r\n"
 smuggled = f"GET http://{REFUSED}:8000/ HTTP/1.1\r\nHost: {REFUSED}:8000\r\n\r\n".encode()
+WAYS: dict[str, Callable[[], bytes]] = {
+    "absolute form": lambda: absolute("http://index.test:8000/hello"),
+    "a tunnel": lambda: tunnel("index.test:8000", b"GET /hello HTTP/1.0\r\n\r\n"),
+    "SOCKS5 by name": lambda: socks(b"\x03", b"\x0aindex.test", 8000, b"GET /hello HTTP/1.0\r\n\r\n"),
+    "the proxy by IPv6": lambda: proxied(b"GET http://index.test:8000/hello HTTP/1.0\r\n\r\n", host="::1"),
+    "TLS that names the host": lambda: b"hello from outside" if greeted("index.test") else b"",
+}
 ATTACKS: dict[str, Callable[[], bytes]] = {
     "an address beside the allowed one": lambda: absolute(f"http://{REFUSED}:8000/"),
     "a tunnel to it": lambda: tunnel(f"{REFUSED}:8000"),
@@ -93,6 +116,8 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "another port of the allowed host": lambda: absolute("http://index.test:8001/"),
     "a tunnel to that port": lambda: tunnel("index.test:8001"),
     "no TLS on its port for TLS": lambda: tunnel("index.test:443"),
+    "TLS that names another host": lambda: greeted("inside.test"),
+    "TLS that names none": lambda: greeted(None),
     "a port out of range": lambda: tunnel("index.test:73537"),
     "the allowed name as a user": lambda: absolute(f"http://index.test:8000@{REFUSED}:8000/"),
     "the allowed name as the beginning": lambda: absolute("http://index.test.inside.test:8000/"),
@@ -121,4 +146,5 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps({name: SECRET in attack() for name, attack in ATTACKS.items()}))
+    ways = {name: b"hello from outside" in way() for name, way in WAYS.items()}
+    print(json.dumps({"ways": ways, "attacks": {name: SECRET in attack() for name, attack in ATTACKS.items()}}))
