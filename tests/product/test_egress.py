@@ -10,13 +10,14 @@ import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from rollbox import Client, EgressPolicy, EgressRule, Sandbox
 from rollbox.errors import PermissionDenied
 from tests.support.images import IMAGE
 from tests.support.installed import BESIDE_ANOTHER, RELEASE, installed
-from tests.support.outside import ALLOWED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, WEB, outside
+from tests.support.outside import ALLOWED, ASKED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, WEB, outside
 from tests.support.product import Kept, keeping
 from tests.support.release import VALUES
 from tests.support.stack import Product
@@ -100,6 +101,12 @@ async def _get(sandbox: Sandbox, url: str) -> str:
     return (await sandbox.exec(["python3", "-c", GET, url], timeout=60)).stdout
 
 
+async def _asked() -> set[str]:
+    """The names that the resolver of egress was asked for so far."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://{ALLOWED}:{ASKED}/") as answer:
+        return {*(await answer.text()).split()}
+
+
 async def _refusal(sandbox: Sandbox, url: str) -> tuple[int, dict[str, object]]:
     status, _, body = (await sandbox.exec(["python3", "-c", REFUSAL, url], check=True, timeout=60)).stdout.partition(
         " "
@@ -157,6 +164,7 @@ async def test_forges_are_refused_by_name_and_nobody_is_asked_for_them(offline: 
     status, problem = await _refusal(offline, "http://raw.githubusercontent.com/a/b")
     assert status == 403
     assert "github" in json.dumps(problem)
+    assert "raw.githubusercontent.com" not in await _asked()
 
 
 async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
@@ -194,3 +202,5 @@ async def test_what_attacks_reach(offline: Sandbox) -> None:
     assert [way for way, works in told["ways"].items() if not works] == []
     assert await _get(offline, f"http://index.test:{WEB}/hello") == "hello from outside\n"
     assert [name for name, succeeded in found.items() if succeeded] == []
+    # A name that no rule mentions would be a way out, were it resolved.
+    assert await _asked() == {*NAMES}

@@ -24,6 +24,8 @@ SECRET: Final = "this-was-never-to-be-read"
 # Ports of both addresses: of ALLOWED the first one is allowed by the tests' policies, and the second one is not.
 WEB: Final = 8000
 OTHER: Final = 8001
+# Of ALLOWED, for tests alone: which names were asked for, one a line.
+ASKED: Final = 8002
 # Of the machine itself, on its loopback and on HOST.
 OWN: Final = 18_777
 NAMES: Final = {

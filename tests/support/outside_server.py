@@ -15,14 +15,17 @@ from typing import cast
 
 from aiohttp import web
 
-from tests.support.outside import ALLOWED, HOST, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
+from tests.support.outside import ALLOWED, ASKED, HOST, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
 
 _TYPE_A, _CLASS_IN, _NO_SUCH_NAME = 1, 1, 3
 _HEADER_BYTES = 12
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers questions for addresses of `NAMES`; all others do not exist."""
+    """Answers questions for addresses of `NAMES`; all others do not exist. `asked` has all of them."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
@@ -34,7 +37,9 @@ class Names(asyncio.DatagramProtocol):
             at += 1 + length
         question = data[_HEADER_BYTES : at + 5]
         (kind,) = struct.unpack_from("!H", data, at + 1)
-        address = NAMES.get(".".join(labels).lower())
+        name = ".".join(labels).lower()
+        self.asked.add(name)
+        address = NAMES.get(name)
         answered = address is not None and kind == _TYPE_A
         flags = 0x8180 | (0 if address is not None else _NO_SUCH_NAME)
         answer = data[:2] + struct.pack("!HHHHH", flags, 1, int(answered), 0, 0) + question
@@ -70,7 +75,13 @@ async def _serve(routes: Iterable[web.AbstractRouteDef], *addresses: tuple[str, 
 async def _outside(folder: Path) -> None:
     await _serve([web.get("/endless", _endless), web.static("/", folder, show_index=True)], (ALLOWED, WEB))
     await _serve(_REFUSED, (ALLOWED, OTHER), (ALLOWED, 443), (REFUSED, WEB), (REFUSED, 80))
-    await asyncio.get_running_loop().create_datagram_endpoint(Names, local_addr=(ALLOWED, 53))
+    names = Names()
+
+    async def asked(_: web.Request) -> web.Response:
+        return web.Response(text="\n".join(sorted(names.asked)))
+
+    await _serve([web.get("/", asked)], (ALLOWED, ASKED))
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: names, local_addr=(ALLOWED, 53))
 
 
 async def main(arguments: list[str]) -> None:
