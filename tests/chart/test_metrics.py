@@ -11,6 +11,7 @@ import yaml
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
 
 ALL = (
+    "egress.enabled=true",
     "nodeAgent.enabled=true",
     "registry.enabled=true",
     "registry.persistence.enabled=false",
@@ -21,6 +22,7 @@ ALL = (
 SCRAPED = {
     "gateway": ("Deployment", 8080),
     "controlplane": ("Deployment", 8081),
+    "egress": ("Deployment", 8090),
     "dns": ("Deployment", 9153),
     "mirror": ("Deployment", 8086),
     "node": ("DaemonSet", 8444),
