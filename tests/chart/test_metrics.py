@@ -59,7 +59,7 @@ def test_each_part_says_where_it_is_scraped(manifests: list[Manifest], part: str
 
 def test_annotations_can_be_left_out() -> None:
     manifests = render(*ALL, "metrics.annotations=false")
-    told = [name for part in SCRAPED for name in pod(manifests, part)["metadata"]["annotations"]]
+    told = [name for part in SCRAPED for name in pod(manifests, part)["metadata"].get("annotations", {})]
     assert not [name for name in told if name.startswith("prometheus.io/")]
 
 
