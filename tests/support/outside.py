@@ -37,16 +37,7 @@ NAMES: Final = {
 # What egress is told, by the environment of `rollbox up`.
 ENVIRON: Final = {"ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS": f"{ALLOWED}/32", "ROLLBOX_EGRESS_DNS_SERVERS": DNS}
 
-_NAMESPACE: Final = "rbx-outside"
-_ADDRESSES: Final = (
-    ("ip", "netns", "add", _NAMESPACE),
-    ("ip", "link", "add", "rbxout0", "type", "veth", "peer", "name", "rbxout1", "netns", _NAMESPACE),
-    ("ip", "address", "add", f"{HOST}/24", "dev", "rbxout0"),
-    ("ip", "link", "set", "rbxout0", "up"),
-    *(("ip", "-n", _NAMESPACE, "address", "add", f"{one}/24", "dev", "rbxout1") for one in (ALLOWED, REFUSED)),
-    ("ip", "-n", _NAMESPACE, "link", "set", "rbxout1", "up"),
-    ("ip", "-n", _NAMESPACE, "route", "add", "default", "via", HOST),
-)
+_LINK: Final = Path("/sys/class/net/rbxout0")
 _SERVER: Final = Path(__file__).with_name("outside_server.py")
 
 
@@ -57,20 +48,46 @@ def outside(folder: Path) -> Iterator[None]:
     Raises:
         RuntimeError: a server did not start.
     """
-    _remove()
-    try:
-        for command in _ADDRESSES:
-            subprocess.run(command, check=True)
-        inside = ("ip", "netns", "exec", _NAMESPACE)
-        with _serving(*inside, sys.executable, str(_SERVER), str(folder)), _serving(sys.executable, str(_SERVER)):
+    if _LINK.exists():
+        _ip("link", "delete", _LINK.name)
+    with _namespace() as holder:
+        _ip("link", "add", _LINK.name, "type", "veth", "peer", "name", "rbxout1", "netns", str(holder))
+        _ip("address", "add", f"{HOST}/24", "dev", _LINK.name)
+        _ip("link", "set", _LINK.name, "up")
+        enter = ("nsenter", "--target", str(holder), "--net")
+        for one in (ALLOWED, REFUSED):
+            _ip("address", "add", f"{one}/24", "dev", "rbxout1", enter=enter)
+        _ip("link", "set", "rbxout1", "up", enter=enter)
+        _ip("route", "add", "default", "via", HOST, enter=enter)
+        with _serving(*enter, sys.executable, str(_SERVER), str(folder)), _serving(sys.executable, str(_SERVER)):
             yield
-    finally:
-        _remove()
+
+
+def _ip(*words: str, enter: tuple[str, ...] = ()) -> None:
+    subprocess.run((*enter, "ip", *words), check=True)
+
+
+@contextmanager
+def _namespace() -> Iterator[int]:
+    """A process that does nothing, in a network namespace of its own, which lives as long.
+
+    Not `ip netns`: it makes /run/netns a mount, which stays, and belongs to pods where a cluster runs.
+    """
+    ours = Path("/proc/self/ns/net").readlink()
+    command = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity")
+    with subprocess.Popen(command) as process:
+        try:
+            while Path(f"/proc/{process.pid}/ns/net").readlink() == ours:
+                time.sleep(0.01)
+            yield process.pid
+        finally:
+            process.kill()
 
 
 @contextmanager
 def _serving(*command: str) -> Iterator[None]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment()) as process:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":
@@ -78,15 +95,3 @@ def _serving(*command: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-
-
-def _remove() -> None:
-    # What an earlier run has left that was killed; the other end of the pair goes with its namespace.
-    if (Path("/run/netns") / _NAMESPACE).exists():
-        subprocess.run(("ip", "netns", "delete", _NAMESPACE), check=True)
-        while Path("/sys/class/net/rbxout0").exists():
-            time.sleep(0.01)
