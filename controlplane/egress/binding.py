@@ -56,7 +56,7 @@ UNBOUND: Final = Binding()
 
 
 def read_fact(fact: str) -> tuple[Binding, Compiled] | None:
-    """Reads what ``Binding.fact`` wrote, as one whose switch is not known to be in force; None for any other text."""
+    """Reads what ``Binding.fact`` wrote; its switch counts as not yet in force. None for any other text."""
     revision, _, text = fact.partition(":")
     policy = read_compiled(text)
     if policy is None or not revision.isascii() or not revision.isdigit() or len(revision) > _MOST_DIGITS:

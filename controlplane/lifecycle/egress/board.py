@@ -79,7 +79,7 @@ class EgressBoard:
         self._limit = limit
 
     def limits_changed(self) -> None:
-        """Tells the sandboxes of owners whose limit is another one now."""
+        """Sends an owner's limit again, for all its sandboxes, where it has changed."""
         changed = {owner for owner, told in self._limits.items() if self._limit(owner) != told}
         for sandbox in [*self._bound.values()]:
             if sandbox.owner in changed:

@@ -108,6 +108,19 @@ async def test_a_switch_that_nobody_confirms_is_on_record_and_not_called_applied
         assert replica.policy(sandbox.id).name == "packages"
 
 
+@pytest.mark.parametrize("nothing", ["offline", EgressPolicy(mode="none")])
+async def test_what_allows_nothing_needs_no_link_whatever_it_was_called(
+    plane: World, nothing: str | EgressPolicy
+) -> None:
+    async with egress_replica(plane) as replica:
+        sandbox = (await plane.create(OWNER, PACKAGES)).sandbox
+        await replica.link(sandbox.id, up=False, detail="reset")
+        view = await plane.service.egress.switch(OWNER, sandbox.id, nothing)
+        assert (view.sandbox.egress.name, view.sandbox.egress.in_force) == ("offline", True)
+        born = (await plane.create(OWNER, SandboxSpec(image="a", egress=nothing))).sandbox
+        assert not born.egress.bound, "one that has reached nothing since its birth has no link"
+
+
 async def test_what_allows_something_is_in_force_only_with_a_link(plane: World) -> None:
     sandbox = (await plane.create(OWNER, SPEC)).sandbox
     async with egress_replica(plane, link_up=False) as replica:
