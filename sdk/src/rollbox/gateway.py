@@ -33,6 +33,7 @@ from rollbox.record import SandboxRecord
 from rollbox.recording import current
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
 from rollbox.settings import Settings
+from rollbox.standstill import Attempts
 from rollbox.transport import Answer, Body, Source, Transport
 
 _T = TypeVar("_T")
@@ -51,6 +52,8 @@ _ANSWER_GRACE_S = 5.0
 # The header with the time left of `start_timeout`: a retry has less than the body says, which must not change.
 _LEFT = "Start-Timeout-Ms"
 _HEALTH_LIMIT_S = 5.0
+# For the question whether a command runs, while its answer has not come.
+_LOOK_LIMIT_S = 5.0
 # The ttl of the lease that `attach` gives to a sandbox without one: the default of a create.
 ATTACHED_MS = 600_000
 # The time limit of the cleanup after a cancelled call, which the caller waits for.
@@ -346,7 +349,7 @@ class Gateway:
     async def _executed(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         timeout_ms = body.get("timeout_ms")
         deadline = Deadline(timeout_ms / 1000 + _GRACE_S) if timeout_ms else None
-        return await self._started(access, access.exec_url, body, deadline)
+        return await self._started(access, access.exec_url, body, deadline, watched=True)
 
     async def spawn(self, access: SandboxAccess, body: Mapping[str, Any]) -> dict[str, Any]:
         """Start a command and return `{exec_id, pid, ...}`. Cancel safety: as `exec`."""
@@ -503,14 +506,21 @@ class Gateway:
         deadline: Deadline | None = None,
         *,
         limit_s: float | None = None,
+        watched: bool = False,
     ) -> dict[str, Any]:
         data = json.dumps(body).encode()
+        attempts = Attempts(lambda: self._runs(access, body["exec_id"])) if watched else None
 
         async def once() -> dict[str, Any]:
             within_s = limit_s if deadline is None else deadline.left_s()
-            answer = await self.with_token(
-                access, lambda token: self._transport.send("POST", url, token, data, limit_s=within_s)
-            )
+
+            def sent(apart: bool = False) -> Awaitable[Answer]:
+                return self.with_token(
+                    access,
+                    lambda token: self._transport.send("POST", url, token, data, limit_s=within_s, apart=apart),
+                )
+
+            answer = await (sent() if attempts is None else attempts.answer(sent))
             if access.on_draining is not None:
                 said = answer.headers.get(_DRAINING, "")
                 access.on_draining(int(said) if said.isdigit() else None)
@@ -538,6 +548,17 @@ class Gateway:
         async with access.refreshing:
             if access.token == stale:
                 access.token = (await self.connect(access.sandbox_id)).access.token
+
+    async def _runs(self, access: SandboxAccess, exec_id: str) -> bool:
+        """Whether a command runs, asked at a connection of its own; True where nobody can tell."""
+        url = self.sandbox_url(access, "execs")
+        try:
+            answer = await self._transport.send("GET", url, access.token, limit_s=_LOOK_LIMIT_S, apart=True)
+        except Unauthenticated:
+            return True
+        except SandboxError as error:
+            return error.code in REPEATABLE
+        return any(one["exec_id"] == exec_id and one["running"] for one in answer.body["execs"])
 
     async def _cancel(self, access: SandboxAccess, exec_id: str) -> None:
         url = self._url(access.sandbox_id, "execs", exec_id)

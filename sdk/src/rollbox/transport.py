@@ -94,6 +94,8 @@ class Transport:
     def __init__(self, url: str) -> None:
         self.url = url
         self._session: aiohttp.ClientSession | None = None
+        # Without connections that are kept: each may go to another gateway than the one before.
+        self._apart: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._sockets: set[aiohttp.ClientWebSocketResponse] = set()
@@ -108,6 +110,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         limit_s: float | None = None,
         whole: bool = False,
+        apart: bool = False,
     ) -> Answer:
         """Send one request once.
 
@@ -119,6 +122,7 @@ class Transport:
             headers: more headers.
             limit_s: give up after so many seconds of silence; None waits as long as the connection lives (`_socket`).
             whole: give up after `limit_s` in all, the wait for a free connection included.
+            apart: at a new connection, which is closed afterwards: behind one address it may reach another gateway.
 
         Returns:
             the answer, when its status is below 300.
@@ -128,7 +132,7 @@ class Transport:
                 StreamInterrupted when the connection broke with the answer outstanding.
         Cancel safety: the connection is closed; the server may still carry out the request.
         """
-        session = self._open()
+        session = self._open_apart() if apart else self._open()
         sent = {"Authorization": f"Bearer {credential}", **tracing.headers(), **(headers or {})}
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -217,9 +221,16 @@ class Transport:
         self._closed = True
         await asyncio.gather(*(socket.close() for socket in self._sockets), return_exceptions=True)
         self._sockets.clear()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, self._apart):
+            if session is not None:
+                await session.close()
+        self._session = self._apart = None
+
+    def _open_apart(self) -> aiohttp.ClientSession:
+        self._open()
+        if self._apart is None:
+            self._apart = _session(keep=False)
+        return self._apart
 
     def _open(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -333,8 +344,9 @@ class _Outgoing:
             raise
 
 
-def _session() -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=_most_connections(), keepalive_timeout=30, socket_factory=_socket)
+def _session(*, keep: bool = True) -> aiohttp.ClientSession:
+    kept: dict[str, Any] = {"keepalive_timeout": 30} if keep else {"force_close": True}
+    connector = aiohttp.TCPConnector(limit=_most_connections(), socket_factory=_socket, **kept)
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -14,7 +14,7 @@ from rollbox.errors import StreamInterrupted
 from tests.support import fake_ports
 from tests.support.cutting import cutting
 from tests.support.fake_processes import FakeExec, Script
-from tests.support.gateway_fake import API_KEY, FakeGateway, serving
+from tests.support.gateway_fake import API_KEY, FakeGateway, Fault, serving
 from tests.support.virtual_time import VirtualTimeLoop
 
 
@@ -267,3 +267,74 @@ async def test_the_kernel_limits_what_nobody_confirms_but_not_how_long_a_stream_
     connected = await client.gateway.attach(sandbox._access, "e1", (0, 0))
     assert connected.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
     await connected.close()
+
+
+def standing_still(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[FakeGateway, str], None]) -> list[float]:
+    """The first exec is never answered, as by a stopped gateway; returns when each exec has come."""
+    came: list[float] = []
+    answered = FakeGateway._exec
+
+    async def served(self: FakeGateway, request: web.Request) -> web.Response:
+        came.append(now())
+        if len(came) > 1:
+            return await answered(self, request)
+        meanwhile(self, (await request.json())["exec_id"])
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(FakeGateway, "_exec", served)
+    return came
+
+
+def test_an_exec_that_a_stopped_gateway_has_not_read_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = standing_still(monkeypatch, lambda *_: None)
+
+    async def scene(fake: FakeGateway, client: Client) -> None:
+        assert (await (await client.create("python")).exec("x", timeout=600)).ok
+        assert 15 < came[1] - came[0] < 25
+        assert len(fake.runs) == 1
+
+    virtual(scene)
+
+
+def test_the_result_that_a_stopped_gateway_keeps_is_got_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends_later(fake: FakeGateway, exec_id: str) -> None:
+        made = FakeExec(exec_id, {})
+        fake.processes.execs[exec_id] = made
+        fake.execs[exec_id] = {"exec_id": exec_id, "end": "exited", "exit_code": 7, "stdout": "", "stderr": ""}
+        asyncio.get_running_loop().call_later(100, made.end, 7)
+
+    came = standing_still(monkeypatch, ends_later)
+
+    async def scene(fake: FakeGateway, client: Client) -> None:
+        assert (await (await client.create("python")).exec("x")).exit_code == 7
+        # Asked after 15, 45 and 105 s.
+        assert 105 < came[1] - came[0] < 115
+        assert fake.count("GET", "/execs") == 3
+        assert fake.runs == []
+
+    virtual(scene)
+
+
+def test_a_command_that_runs_long_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(fake: FakeGateway, client: Client) -> None:
+        fake.real_execs = True
+        fake.processes.scripts["x"] = Script(hold=True)
+        running = asyncio.create_task((await client.create("python")).exec("x", exec_id="e1", timeout=None))
+        await asyncio.sleep(600)
+        assert fake.count("POST", "/exec") == 1
+        fake.processes.execs["e1"].end(0)
+        assert (await running).ok
+
+    virtual(scene)
+
+
+def test_a_question_that_nobody_answers_says_nothing_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = standing_still(monkeypatch, lambda *_: None)
+
+    async def scene(fake: FakeGateway, client: Client) -> None:
+        fake.fail("execs", Fault("upstream_timeout"), Fault("draining"))
+        assert (await (await client.create("python")).exec("x")).ok
+        assert 105 < came[1] - came[0] < 115
+
+    virtual(scene)
