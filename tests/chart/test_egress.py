@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.cluster.kubernetes.release_checks.egress import PROBE
 from tests.chart.test_images import environment
-from tests.support.helm import Manifest, named, of_kind, render
+from tests.support.helm import ChartError, Manifest, named, of_kind, render
 
 ON = ("egress.enabled=true",)
 
@@ -121,3 +122,15 @@ def test_metrics_are_for_those_who_may_scrape_and_nothing_else_enters() -> None:
     monitored = render(*ON, "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.a=b")
     (way,) = named(monitored, "NetworkPolicy", "rollbox-egress")["spec"]["ingress"]
     assert way["ports"] == [{"port": 8090, "protocol": "TCP"}]
+
+
+def test_the_host_to_try_is_an_annotation_for_the_doctor() -> None:
+    assert "annotations" not in named(render(*ON), "Deployment", "rollbox-egress")["metadata"]
+    told = named(render(*ON, "egress.probe=index.test:8443"), "Deployment", "rollbox-egress")["metadata"]["annotations"]
+    assert told == {PROBE: "index.test:8443"}
+
+
+@pytest.mark.parametrize("probe", ["http://index.test", "index.test/path", "*.test", "index.test:port", "INDEX"])
+def test_what_is_no_host_and_port_is_refused(probe: str) -> None:
+    with pytest.raises(ChartError, match="probe"):
+        render(*ON, f"egress.probe={probe}")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType, SimpleNamespace, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import pytest
 
 from controlplane.reach.attempts import Ending, Seen, plain
 from controlplane.reach.ways import Way, loaded
+from rollbox import Sandbox
+from rollbox.egress_check import Found, Place
+from rollbox.egress_check.sandboxed import Inside
 from tests.support.helm import CHART, named, render
 
 PODS: Final = "/api/v1/namespaces/rollbox-sandboxes/pods"
@@ -68,6 +71,33 @@ def call(method: str, path: str, body: object = None) -> Mapping[str, Any]:
     return {"status": addresses[path]}
 
 
+class PlayedClient:
+    """One whose sandboxes need not be played: the check is."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+
+class PlayedCheck:
+    """What a sandbox is to try of egress, and what it finds."""
+
+    def __init__(self, *found: Found) -> None:
+        self.found = found
+        self.tried: list[Place] = []
+        self.probe: Place | None = None
+        self.image = ""
+
+    async def __call__(
+        self, _: object, image: str, *, probe: Place | None, inside: Sequence[Place], of: Inside
+    ) -> Sequence[Found]:
+        self.image, self.probe = image, probe
+        self.tried = [*inside, *await of(cast("Sandbox", SimpleNamespace(id="sb-1")))]
+        return self.found
+
+
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module that the pod of `helm test` runs."""
@@ -118,6 +148,53 @@ def test_sandboxes_that_get_out_fail_it_unless_the_risk_is_accepted(
     monkeypatch.setenv("ACCEPT_UNENFORCED", "true")
     assert hook.main() == 0
     assert "WARNING: the cluster's network plugin does not enforce NetworkPolicy" in capsys.readouterr().out
+
+
+WELL = Found("refusal", True, "under `offline` the proxy answers 403 in 0.01 s")
+
+
+def test_without_egress_it_is_one_line(hook: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hook.main() == 0
+    assert capsys.readouterr().out.count("egress") == 2
+    (container,) = named(render(), "Pod", "rollbox-test")["spec"]["containers"]
+    assert {"name": "EGRESS", "value": "false"} in container["env"]
+
+
+def test_with_egress_a_sandbox_tries_it(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = with_egress(hook, monkeypatch, PlayedCheck(WELL), "egress.probe=index.test:8443")
+    assert hook.main() == 0
+    assert "egress refuses what it must\n  ok: refusal: under `offline`" in capsys.readouterr().out
+    assert played.image.rpartition("/")[2] == "controlplane:0.1.0"
+    assert played.probe == Place("allowed host", "index.test", 8443)
+    assert {one.name: (one.host, one.port) for one in played.tried} == {
+        "API server": ("10.96.0.1", 443),
+        "gateway": ("127.0.0.2", 80),
+        "kubelet of its node": ("10.0.0.9", 10250),
+    }
+
+
+def test_egress_that_is_not_as_it_should_be_fails_it_with_what_to_do(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Found("API server", False, "a sandbox reaches it", "Put its range into egress.blockedCidrs.")
+    assert with_egress(hook, monkeypatch, PlayedCheck(WELL, wrong)).probe is None
+    assert hook.main() == 1
+    told = capsys.readouterr().err
+    assert "Put its range into egress.blockedCidrs.\n  ok: refusal" in told
+    assert "BROKEN: API server: a sandbox reaches it" in told
+
+
+def with_egress(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, check: PlayedCheck, *values: str) -> PlayedCheck:
+    """The environment of a chart that has it, and a check that is played."""
+    (container,) = named(render("egress.enabled=true", *values), "Pod", "rollbox-test")["spec"]["containers"]
+    for one in container["env"]:
+        if one["name"].startswith("EGRESS"):
+            monkeypatch.setenv(one["name"], one["value"])
+    monkeypatch.setattr(hook, "Client", PlayedClient)
+    monkeypatch.setattr(hook, "check", check)
+    return check
 
 
 def test_another_kernel_fails_it(

@@ -6,6 +6,7 @@ import importlib
 import json
 from collections.abc import Mapping
 from functools import cache
+from ipaddress import IPv4Address
 from types import ModuleType
 from typing import Any, Final
 
@@ -161,6 +162,47 @@ def test_without_policies_only_the_kernel_is_looked_at(hook: ModuleType, monkeyp
     said = preflight(hook, monkeypatch, played, "networkPolicies.enabled=false")
     assert said.endswith("'Linux gVisor'")
     assert loaded(played.pod["spec"]["containers"][0]["command"][3]) == []
+
+
+ON = ("egress.enabled=true",)
+
+
+def test_with_egress_the_clusters_own_addresses_are_those_that_it_refuses(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = preflight(hook, monkeypatch, Played(ENFORCED, IGNORED), *ON)
+    assert "egress refuses the cluster's own addresses (API server, cluster DNS, node of the probe)" in said
+    assert "egress" not in preflight(hook, monkeypatch, Played(ENFORCED, IGNORED))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((), r"the API server \(203\.0\.113\.1\) through egress: put the ranges into egress\.blockedCidrs"),
+        (
+            ("egress.blockedCidrs[0]=203.0.113.0/24", "egress.allowedPrivateCidrs[0]=10.0.0.0/16"),
+            "the node of the probe",
+        ),
+    ],
+)
+def test_addresses_of_the_cluster_that_egress_would_reach_fail_the_install(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], said: str
+) -> None:
+    # What documents call public is not, for Python.
+    network = importlib.import_module("hooks.egress")
+    monkeypatch.setattr(network, "ip_address", PublicDocuments)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "203.0.113.1")
+    with pytest.raises(RuntimeError, match=said) as refused:
+        _raised(hook, monkeypatch, Played(ENFORCED, IGNORED), *ON, *values)
+    assert str(refused.value).startswith("nothing was changed: ")
+
+
+class PublicDocuments(IPv4Address):
+    """An address; those that are made for documents are public."""
+
+    @property
+    def is_global(self) -> bool:
+        return str(self).startswith("203.0.113.")
 
 
 def _raised(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, played: Played, *values: str) -> None:

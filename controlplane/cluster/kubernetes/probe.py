@@ -26,13 +26,14 @@ PROVE: Final = (
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
-async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Finding]:
+async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "") -> list[Finding]:
     """Runs all checks, and removes the pods that they start. Cost: see ``network.check`` and ``release_checks``.
 
     Args:
         kubeconfig: the kubeconfig of the cluster.
         runtime_class: the RuntimeClass of sandboxes.
         image: the control plane's image, for the network check if no release is installed; empty: skip it then.
+        reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what releases name.
     """
     try:
         async with KubernetesClient.connect(kubeconfig) as client:
@@ -42,7 +43,7 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str) -> list[Findin
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
             found += [*found_of_it, *_proofs(objects), await _ended(client)]
-            found += await release_checks.check(client, SystemClock())
+            found += await release_checks.check(client, SystemClock(), reach)
             return [*found, *await network.check(client, image, runtime_class if runtime else "")]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]

@@ -9,6 +9,9 @@ from controlplane.settings import PREFIX
 
 SELECTOR: Final = "app.kubernetes.io/name=rollbox,app.kubernetes.io/component=controlplane"
 
+# The name of a volume.
+API_KEYS: Final = "api-keys"
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -23,6 +26,7 @@ class Release:
         pull_secrets: the sandboxes' image pull secrets, in their namespace.
         platform_pull_secrets: the platform's image pull secrets, in its namespace.
         required_kernel: text that the kernel's name in a sandbox must contain; ``any``: it is not checked.
+        api_keys: the Secret of the API keys, in the platform's namespace.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Release:
     pull_secrets: Sequence[str]
     platform_pull_secrets: Sequence[str]
     required_kernel: str
+    api_keys: str
 
     @classmethod
     def of(cls, deployment: Mapping[str, Any]) -> Self:
@@ -58,4 +63,9 @@ class Release:
             pull_secrets=[one for one in set_to.get("IMAGE_PULL_SECRETS", "").split(",") if one],
             platform_pull_secrets=[str(one["name"]) for one in spec.get("imagePullSecrets") or ()],
             required_kernel=set_to.get("REQUIRED_KERNEL") or "gVisor",
+            api_keys=next((_secret(one) for one in spec.get("volumes") or () if one["name"] == API_KEYS), ""),
         )
+
+
+def _secret(volume: Mapping[str, Any]) -> str:
+    return str((volume.get("secret") or {}).get("secretName") or "")

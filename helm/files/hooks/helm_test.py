@@ -1,5 +1,6 @@
-"""`helm test`: creates a sandbox as a user would, runs a command in it, checks its kernel and its network."""
+"""`helm test`: creates a sandbox as a user would, runs a command in it, checks its kernel, its network and egress."""
 
+import asyncio
 import json
 import os
 import socket
@@ -7,7 +8,11 @@ import sys
 
 from controlplane.reach import attempts
 from controlplane.reach.attempts import Seen
-from controlplane.reach.ways import READY, Way, dumped
+from controlplane.reach.ways import KUBELET_PORT, READY, Way, dumped
+from rollbox.client import Client
+from rollbox.egress_check import Found, Place, check
+from rollbox.egress_check.tries import place
+from rollbox.sandbox import Sandbox as AsyncSandbox
 from rollbox.sync import Sandbox
 
 from .api import ApiError, HookError, call
@@ -51,7 +56,39 @@ def network(neighbour: Sandbox) -> str:
     return isolation(ways, inside, accepted=os.environ["ACCEPT_UNENFORCED"] == "true", known={NEIGHBOUR: Seen("open")})
 
 
-def status(sandbox: Sandbox) -> dict[str, object]:
+def egress() -> str:
+    """Has a sandbox try what egress must refuse, and what it must reach.
+
+    Raises:
+        HookError: something is not as it should be.
+    """
+    if os.environ["EGRESS"] != "true":
+        return "egress is not installed (egress.enabled): sandboxes reach nothing outside"
+    found = asyncio.run(through_egress())
+    wrong = [one for one in found if not one.ok]
+    details = "".join(f"\n  {'ok' if one.ok else 'BROKEN'}: {one.name}: {one.detail}" for one in found)
+    if wrong:
+        raise HookError(f"egress is not as it should be. {' '.join(dict.fromkeys(one.fix for one in wrong))}{details}")
+    unknown = "" if os.environ["EGRESS_PROBE"] else " (egress.probe names no host that it is to reach)"
+    return f"egress refuses what it must{unknown}{details}"
+
+
+async def through_egress() -> list[Found]:
+    """What a sandbox finds."""
+    gateway = split(os.environ["GATEWAY"])
+    api = (os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"]))
+    probe = place("allowed host", os.environ["EGRESS_PROBE"]) if os.environ["EGRESS_PROBE"] else None
+
+    async def node(sandbox: AsyncSandbox) -> list[Place]:
+        address = await asyncio.to_thread(lambda: str(status(sandbox)["hostIP"]))
+        return [Place("kubelet of its node", address, KUBELET_PORT)]
+
+    async with Client() as client:
+        inside = [Place("API server", *api), Place("gateway", *gateway)]
+        return await check(client, os.environ["PROBE_IMAGE"], probe=probe, inside=inside, of=node)
+
+
+def status(sandbox: Sandbox | AsyncSandbox) -> dict[str, object]:
     """The status of a sandbox's pod, which has its address and its node's."""
     found: dict[str, object] = call("GET", f"/api/v1/namespaces/{os.environ['SANDBOXES']}/pods/{sandbox.id}")["status"]
     return found
@@ -65,11 +102,15 @@ def split(place: str) -> tuple[str, int]:
 
 
 def main() -> int:
-    """Returns the exit status: 0 if a sandbox started, has the required kernel, is isolated, and was deleted."""
+    """Returns the exit status: 0 if a sandbox started, has the required kernel, is isolated, and was deleted.
+
+    Where egress is installed: also if it refuses what it must.
+    """
     try:
         with Sandbox.create(os.environ["RUNTIME_IMAGE"], ttl=300) as sandbox:
             sys.stdout.write(f"{first_exec(sandbox)}\n")
             sys.stdout.write(f"{network(sandbox)}\n")
+        sys.stdout.write(f"{egress()}\n")
     except (HookError, ApiError, OSError) as error:
         sys.stderr.write(f"rollbox test: {error}\n")
         return 1

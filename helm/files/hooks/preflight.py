@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from controlplane.reach import attempts
@@ -17,7 +18,8 @@ from controlplane.reach.listening import listening
 from controlplane.reach.ways import OWN_NODE, READY, Way
 
 from .api import HookError, Json, run
-from .network import closed, isolation
+from .egress import covered
+from .network import closed, isolation, name_server
 from .probe import probed, report_of, runtime_of
 
 # The probe's policies are created just before this pod; they may take effect with this delay.
@@ -43,6 +45,10 @@ def preflight(settings: Json) -> str:
     report = report_of(probe)
     check_kernel(pod, str(report["kernel"]), str(settings["requiredKernel"]))
     said = f"runtime class {runtime_of(pod)!r} starts pods with the kernel {report['kernel']!r}"
+    try:
+        said += covered(settings.get("egress"), addresses(probe))
+    except HookError as error:
+        raise HookError(f"nothing was changed: {error}") from error
     if network is None:
         return said
     meant, inside = [way.of_node(str(probe["status"]["hostIP"])) for way in ways], attempts.read_report(report["seen"])
@@ -51,6 +57,15 @@ def preflight(settings: Json) -> str:
     except HookError as error:
         raise HookError(f"nothing was changed: {error}") from error
     return f"{said}; {told}"
+
+
+def addresses(probe: Json) -> dict[str, str]:
+    """The cluster's own addresses, as far as this pod and the probe know them."""
+    return {
+        "API server": os.environ["KUBERNETES_SERVICE_HOST"],
+        "cluster DNS": name_server(Path("/etc/resolv.conf").read_text()),
+        "node of the probe": str(probe["status"].get("hostIP") or ""),
+    }
 
 
 @contextmanager

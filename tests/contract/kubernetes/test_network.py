@@ -60,12 +60,14 @@ class Kubelet:
 
     Attributes:
         inside: how what must not work ends for a sandbox.
+        tells: what every pod says at its end, whatever it was to do; empty: what it saw.
         pods: the manifests that it got, by name.
     """
 
     api: FakeKubernetes
     inside: Ending = "closed"
     words: str = ""
+    tells: str = ""
     pods: dict[str, Json] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -79,6 +81,8 @@ class Kubelet:
     def _status(self, pod: Json) -> Json:
         addresses = {"hostIP": "10.0.0.9", "podIP": "10.1.0.5"}
         arguments = pod["spec"]["containers"][0]["command"][3:]
+        if self.tells:
+            return {"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"message": self.tells}}}]}
         if arguments[0] == "serve":
             return {"phase": "Running", **addresses}
         sandbox = "rollbox.dev/installation" in pod["metadata"]["labels"]

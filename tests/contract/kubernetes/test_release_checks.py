@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.release_checks import answers, clocks, inside, names, parts, rights
+from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.release_checks import (
+    answers,
+    clocks,
+    egress,
+    inside,
+    names,
+    parts,
+    releases,
+    rights,
+)
 from controlplane.cluster.kubernetes.releases import Release
-from tests.contract.kubernetes.test_network import DEPLOYMENT
+from tests.contract.kubernetes.test_network import DEPLOYMENT, cluster
+from tests.support.fake_kubernetes import FakeKubernetes
 
 Json = dict[str, Any]
 RELEASE = Release.of(DEPLOYMENT)
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 KERNEL = "Linux version 4.19.0-gvisor"
 
 
@@ -207,3 +221,72 @@ def test_the_rights_that_are_asked_for_are_read_as_sentences() -> None:
     assert "create pods in r-sandboxes" in told
     assert "list leases.coordination.k8s.io in kube-node-lease" in told
     assert len(told) == len(set(told))
+
+
+def test_what_no_sandbox_may_reach_is_read_from_the_cluster_with_public_addresses() -> None:
+    slices = [{"ports": [{"port": 6443}], "endpoints": [{"addresses": ["203.0.113.7"]}]}]
+    addresses = [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "ExternalIP", "address": "203.0.113.9"}]
+    nodes = [{"status": {"addresses": [*addresses, {"type": "Hostname", "address": "n1"}]}}]
+    servers = [{"spec": {"clusterIP": "10.96.0.10"}}]
+    assert egress.inside(("10.96.0.1", 443), slices, servers, ("10.96.0.8", 80), nodes) == {
+        "API server": ("10.96.0.1", 443),
+        "API server's own address": ("203.0.113.7", 6443),
+        "gateway": ("10.96.0.8", 80),
+        "cluster DNS": ("10.96.0.10", 53),
+        "kubelet": ("10.0.0.9", 10250),
+        "kubelet, by its node's public address": ("203.0.113.9", 10250),
+    }
+
+
+def test_a_pod_with_the_first_api_key_asks_the_gateway_for_a_sandbox() -> None:
+    release = replace(RELEASE, api_keys="r-api-keys")
+    pod = egress.manifest(release, "doctor-x", {"gateway": ("10.96.0.8", 80)}, "index.test:443")
+    (container,) = pod["spec"]["containers"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert (told["ROLLBOX_URL"], told["PROBE"], told["IMAGE"]) == (
+        "http://10.96.0.8:80",
+        "index.test:443",
+        RELEASE.image,
+    )
+    assert pod["spec"]["volumes"] == [{"name": "keys", "secret": {"secretName": "r-api-keys"}}]
+    assert pod["metadata"]["namespace"] == "r"
+
+
+@pytest.mark.parametrize(("probe", "names"), [("a:1", ["refusal"]), ("", ["refusal", "allowed host"])])
+def test_what_the_pod_has_found_is_told_by_check(probe: str, names: list[str]) -> None:
+    wrong = {"name": "refusal", "ok": False, "detail": "200", "fix": "See."}
+    status = {"containerStatuses": [{"state": {"terminated": {"message": json.dumps([wrong])}}}]}
+    found = [*egress.judged(RELEASE, status, probe)]
+    assert [one.name for one in found] == [f"egress of r: {name}" for name in names]
+    assert (found[0].ok, found[0].detail, found[0].fix) == (False, "200", "See.")
+
+
+@pytest.mark.parametrize("message", ["", "Traceback", '{"name": 1}', '[{"name": "a"}]'])
+def test_a_pod_that_tells_no_findings_has_tried_nothing_of_egress(message: str) -> None:
+    end = {"reason": "Error", "message": message}
+    found = [*egress.judged(RELEASE, {"containerStatuses": [{"state": {"terminated": end}}]}, "a:1")]
+    assert (found[-1].name, found[-1].ok, found[-1].detail[:9]) == ("egress of r", False, "not tried")
+
+
+async def test_a_release_without_egress_is_one_line_and_one_with_it_is_tried_from_a_sandbox(
+    api: FakeKubernetes, kubeconfig: Path
+) -> None:
+    release = replace(RELEASE, api_keys="r-api-keys")
+    async with cluster(api, release=True) as kubelet, KubernetesClient.connect(kubeconfig) as client:
+        (absent,) = await releases._egress(client, release, "")
+        assert (absent.name, absent.ok, absent.detail) == ("egress of r", True, egress.ABSENT)
+        about = {"name": "r-egress", "annotations": {egress.PROBE: "index.test:443"}}
+        api.objects["/apis/apps/v1/namespaces/r/deployments"] = {"r-egress": {"metadata": about, "spec": {}}}
+        api.objects[SLICES] = {}
+        well = {"name": "refusal", "ok": True, "detail": "403", "fix": ""}
+        kubelet.tells = json.dumps([well])
+        (found,) = await releases._egress(client, release, "")
+        assert (found.name, found.ok) == ("egress of r: refusal", True)
+        (pod,) = kubelet.pods.values()
+        told = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+        assert told["PROBE"] == "index.test:443"
+        assert json.loads(told["INSIDE"])["gateway"] == ["10.96.0.8", 80]
+        kubelet.pods.clear()
+        await releases._egress(client, release, "other.test:80")
+        (pod,) = kubelet.pods.values()
+        assert {"name": "PROBE", "value": "other.test:80"} in pod["spec"]["containers"][0]["env"]

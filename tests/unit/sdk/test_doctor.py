@@ -2,13 +2,16 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from rollbox import egress_check
 from rollbox.cli import app, doctor
+from rollbox.egress_check import Found, Place
 from tests.support.gateway_fake import FakeGateway
 from tests.support.silent_port import silent_port
 
@@ -40,9 +43,30 @@ def test_a_client_with_a_gateway_is_healthy(apart: FakeGateway) -> None:
     code, shown = examine("--json")
     told = json.loads(shown)
     assert (code, told["ok"]) == (0, True)
-    assert [check["name"] for check in told["checks"]] == ["settings", "gateway"]
+    assert [check["name"] for check in told["checks"]] == ["settings", "gateway", "egress"]
     assert "isolation runc" in told["checks"][1]["detail"]
     assert "gateway" in examine()[1]
+
+
+def test_egress_is_tried_with_the_image_that_is_named_and_told_by_check(
+    apart: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Place | None, Sequence[Place]]] = []
+
+    async def check(_: object, image: str, *, probe: Place | None, inside: Sequence[Place]) -> list[Found]:
+        asked.append((image, probe, inside))
+        return [Found("refusal", True, "403"), Found("allowed host", False, "no answer", "See the server.")]
+
+    monkeypatch.setattr(egress_check, "check", check)
+    code, shown = examine("--image", "python:3.12-slim", "--reach", "index.test:8443", "--json")
+    told = {one["name"]: one for one in json.loads(shown)["checks"]}
+    assert code == 1
+    assert told["egress: refusal"]["ok"]
+    assert told["egress: allowed host"]["fix"] == "See the server."
+    ((image, probe, (gateway,)),) = asked
+    assert (image, probe) == ("python:3.12-slim", Place("allowed host", "index.test", 8443))
+    assert (gateway.name, gateway.host) == ("gateway", "127.0.0.1")
+    assert "HOST:PORT" in examine("--reach", "http://index.test")[1]
 
 
 def test_a_client_without_a_gateway_is_not() -> None:
@@ -99,17 +123,19 @@ def test_what_to_do_stands_below_what_is_wrong_in_eighty_columns(monkeypatch: py
 
 
 def test_a_cluster_is_tried_with_the_image_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[tuple[Path, str, str]] = []
+    asked: list[tuple[Path | str, ...]] = []
 
-    async def found(kubeconfig: Path, runtime_class: str, image: str) -> list[SimpleNamespace]:
-        asked.append((kubeconfig, runtime_class, image))
+    async def found(kubeconfig: Path, *words: str) -> list[SimpleNamespace]:
+        asked.append((kubeconfig, *words))
         return [SimpleNamespace(name="network policies", ok=False, detail="ignored", fix="Use another plugin.")]
 
     module = ModuleType("fake_cluster")
     vars(module).update({"probe": found})
     monkeypatch.setitem(sys.modules, "fake_cluster", module)
     monkeypatch.setattr(doctor, "_CLUSTER", "fake_cluster")
-    code, shown = examine("--cluster", "--kubeconfig", str(tmp_path / "k"), "--image", "r/controlplane:1")
-    assert asked == [(tmp_path / "k", "gvisor", "r/controlplane:1")]
+    code, shown = examine(
+        "--cluster", "--kubeconfig", str(tmp_path / "k"), "--image", "r/controlplane:1", "--reach", "a.test"
+    )
+    assert asked == [(tmp_path / "k", "gvisor", "r/controlplane:1", "a.test")]
     assert code == 1
     assert "not ready: network policies" in shown

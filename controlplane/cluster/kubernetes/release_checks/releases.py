@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from controlplane.clock import Clock
@@ -10,7 +11,8 @@ from controlplane.cluster.finding import Finding
 from controlplane.cluster.kubernetes.check_pods import reached, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import selector
-from controlplane.cluster.kubernetes.release_checks import answers, clocks, inside, names, parts, rights
+from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.release_checks import answers, clocks, egress, inside, names, parts, rights
 from controlplane.cluster.kubernetes.releases import SELECTOR, Release
 from controlplane.errors import Problem
 
@@ -18,19 +20,25 @@ OWNERS: Final = ("deployments", "statefulsets", "daemonsets")
 AGAIN: Final = "See to it, and run this again."
 
 
-async def check(client: KubernetesClient, clock: Clock) -> list[Finding]:
+async def check(client: KubernetesClient, clock: Clock, reach: str = "") -> list[Finding]:
     """Checks all releases of the cluster, and the clocks of its nodes; nothing without a release.
 
-    Cost: for each release three pods that start and end, and 40 calls; up to 15 s for the clocks, beside them.
+    Args:
+        client: of the API server.
+        clock: of this machine.
+        reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what the releases name.
+
+    Cost: for each release three pods that start and end, with egress a fourth one and a sandbox, and 40 calls; up to
+    15 s for the clocks, beside them.
     """
     deployments = (await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})).items
     if not deployments:
         return []
-    both = await asyncio.gather(_tried("clocks", _one(clocks.check(client, clock))), _all(client, deployments))
+    both = await asyncio.gather(_tried("clocks", _one(clocks.check(client, clock))), _all(client, deployments, reach))
     return [*both[0], *both[1]]
 
 
-async def _all(client: KubernetesClient, deployments: Sequence[Any]) -> list[Finding]:
+async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str) -> list[Finding]:
     found: list[Finding] = []
     for one in deployments:
         release, account = Release.of(one), str(one["spec"]["template"]["spec"].get("serviceAccountName") or "default")
@@ -40,6 +48,7 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any]) -> list[Fin
         found += await _tried(f"DNS of {name}", _names(client, release))
         found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))
+        found += await _tried(f"egress of {name}", _egress(client, release, reach))
     return found
 
 
@@ -99,3 +108,34 @@ async def _inside(client: KubernetesClient, release: Release) -> list[Finding]:
         status = await reached(client, pod, "phase")
         node = str((await client.get(pod))["spec"].get("nodeName") or "its node")
     return [*inside.judged(release, node, status, release.required_kernel)]
+
+
+async def _egress(client: KubernetesClient, release: Release, reach: str) -> list[Finding]:
+    try:
+        path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{release.name}-egress"
+        part = await client.get(path)
+    except Refused as refused:
+        if refused.refusal.status != HTTPStatus.NOT_FOUND:
+            raise
+        return [egress.absent(release)]
+    probe = reach or str((part["metadata"].get("annotations") or {}).get(egress.PROBE) or "")
+    places = await _places(client, release)
+    async with running(client, egress.manifest(release, f"doctor-{secrets.token_hex(4)}-egress", places, probe)) as pod:
+        status = await reached(client, pod, "phase")
+    return [*egress.judged(release, status, probe)]
+
+
+async def _places(client: KubernetesClient, release: Release) -> dict[str, tuple[str, int]]:
+    """What no sandbox of a release may reach through egress."""
+    query = {"labelSelector": "kubernetes.io/service-name=kubernetes"}
+    slices = await client.list("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", query)
+    servers = await client.list("/api/v1/services", {"labelSelector": "k8s-app=kube-dns"})
+    nodes = await client.list("/api/v1/nodes", {})
+    api = await _service(client, "default", "kubernetes")
+    gateway = await _service(client, release.namespace, f"{release.name}-gateway")
+    return egress.inside(api, slices.items, servers.items, gateway, nodes.items)
+
+
+async def _service(client: KubernetesClient, namespace: str, name: str) -> tuple[str, int]:
+    spec = (await client.get(f"/api/v1/namespaces/{namespace}/services/{name}"))["spec"]
+    return str(spec["clusterIP"]), int(spec["ports"][0]["port"])

@@ -11,12 +11,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollbox._problem import SandboxError
 from rollbox.cli import output
+
+if TYPE_CHECKING:
+    from rollbox.client import Client
 
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
@@ -50,15 +53,20 @@ def doctor(
     kubeconfig: Annotated[Path | None, typer.Option(envvar="KUBECONFIG", help="The cluster's kubeconfig file.")] = None,
     runtime_class: Annotated[str, typer.Option(help="The RuntimeClass of sandboxes there.")] = "gvisor",
     image: Annotated[
-        str, typer.Option(help="The control plane's image, to try network policies before an install.")
+        str,
+        typer.Option(help="Of the sandbox that tries egress, with python3; before an install of a cluster: its image."),
     ] = "",
+    reach: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="What sandboxes are to reach through egress, to try it.")
+    ] = "",
+    *,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check the connection and this machine, or a cluster; exits with 1 when something needed is missing."""
     import asyncio
 
     way = kubeconfig or DEFAULT_KUBECONFIG
-    checks = asyncio.run(_cluster_checks(way, runtime_class, image) if cluster else _all_checks())
+    checks = asyncio.run(_cluster_checks(way, runtime_class, image, reach) if cluster else _all_checks(image, reach))
     healthy = all(check.ok for check in checks if check.needed)
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
@@ -67,10 +75,10 @@ def doctor(
     raise typer.Exit(0 if healthy else 1)
 
 
-async def _all_checks() -> list[Check]:
+async def _all_checks(image: str, reach: str) -> list[Check]:
     machine = await _machine_checks()
     # Without the server's package this is a client only, which needs nothing but the gateway.
-    return [*machine, *await _gateway_checks(needed=not machine or "ROLLBOX_URL" in os.environ)]
+    return [*machine, *await _gateway_checks(image, reach, needed=not machine or "ROLLBOX_URL" in os.environ)]
 
 
 async def _machine_checks() -> list[Check]:
@@ -84,17 +92,17 @@ async def _machine_checks() -> list[Check]:
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 
-async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str) -> list[Check]:
+async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str, reach: str) -> list[Check]:
     try:
         probe = importlib.import_module(_CLUSTER)
     except ImportError as error:
         fix = "Install the server's package too (`rollbox`, not only its SDK), or run it where the chart's images are."
         return [Check("cluster", ok=False, detail=f"the checks of a cluster are not installed here: {error}", fix=fix)]
-    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image)
+    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image, reach)
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 
-async def _gateway_checks(*, needed: bool) -> list[Check]:
+async def _gateway_checks(image: str, reach: str, *, needed: bool) -> list[Check]:
     from rollbox import settings
     from rollbox.client import Client
     from rollbox.retry import RetryPolicy
@@ -107,12 +115,27 @@ async def _gateway_checks(*, needed: bool) -> list[Check]:
     try:
         async with Client(found.url, found.api_key, retries=RetryPolicy(tries=1)) as client:
             info = await client.info()
+            told = ", ".join(
+                f"{name} {_plain(info[name])}"
+                for name in ("version", "backend", "isolation", "network")
+                if name in info
+            )
+            checks.append(Check("gateway", ok=True, detail=told))
+            return [*checks, *await _egress_checks(client, found.url, image, reach)]
     except SandboxError as error:
         return [*checks, Check("gateway", ok=False, detail=error.detail, fix=error.hint, needed=needed)]
-    told = ", ".join(
-        f"{name} {_plain(info[name])}" for name in ("version", "backend", "isolation", "network") if name in info
-    )
-    return [*checks, Check("gateway", ok=True, detail=told)]
+
+
+async def _egress_checks(client: Client, url: str, image: str, reach: str) -> list[Check]:
+    from rollbox import egress_check
+    from rollbox.egress_check import tries
+
+    try:
+        probe = tries.place("allowed host", reach) if reach else None
+    except ValueError as error:
+        return [Check("egress", ok=False, detail=str(error), fix="Give --reach HOST:PORT.")]
+    found = await egress_check.check(client, image, probe=probe, inside=tries.own("gateway", url))
+    return [Check(f"egress: {one.name}" if one.name else "egress", one.ok, one.detail, one.fix) for one in found]
 
 
 def _plain(value: object) -> str:
