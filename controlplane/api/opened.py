@@ -81,6 +81,7 @@ async def _kubernetes(
         priority_class=settings.priority_class,
         scheduler=settings.scheduler,
         egress_port=egress_port,
+        networks=settings.networks,
         node_selector=settings.node_selector,
         tolerations=settings.tolerations,
         image_pull_secrets=settings.image_pull_secrets,

@@ -20,6 +20,7 @@ from controlplane.api.ready import create_ready_app
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.console import Pages
+from controlplane.egress import NO_NETWORKS
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.model import Overcommit
@@ -77,6 +78,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             overcommit=Overcommit(settings.overcommit_cpu, settings.overcommit_memory),
             scaling=_scaling(settings),
             egress=settings.egress,
+            networks=getattr(settings.backend, "networks", NO_NETWORKS),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))

@@ -4,6 +4,7 @@ from controlplane.egress.attempts import VERDICTS, EgressAttempt, EgressVerdict,
 from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fact
 from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
 from controlplane.egress.compiling import compiled
+from controlplane.egress.direct import NO_NETWORKS, DirectNetwork, DirectNetworks, read_networks
 from controlplane.egress.policy import (
     MOST_RULES,
     NAME,
@@ -21,6 +22,7 @@ __all__ = [
     "CUSTOM",
     "MOST_RULES",
     "NAME",
+    "NO_NETWORKS",
     "OFFLINE",
     "OFFLINE_NAME",
     "UNBOUND",
@@ -28,6 +30,8 @@ __all__ = [
     "Binding",
     "Compiled",
     "CompiledRule",
+    "DirectNetwork",
+    "DirectNetworks",
     "EgressAttempt",
     "EgressLimits",
     "EgressOptions",
@@ -42,5 +46,6 @@ __all__ = [
     "read_attempt",
     "read_compiled",
     "read_fact",
+    "read_networks",
     "read_presets",
 ]

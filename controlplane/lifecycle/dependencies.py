@@ -6,7 +6,7 @@ from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
 from controlplane.cluster.node_pools import NodePools
-from controlplane.egress import EgressOptions
+from controlplane.egress import NO_NETWORKS, DirectNetworks, EgressOptions
 from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, RecordedList, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Overcommit
@@ -32,6 +32,7 @@ class Options:
         overcommit: what is set aside for sandboxes whose create gives limits alone.
         scaling: how nodes are added and removed; None: the control plane does not.
         egress: how sandboxes reach the network; None: they reach nothing, and no policy is taken.
+        networks: direct ones, past egress, that sandboxes may have.
     """
 
     starts_in_flight: int = 4
@@ -45,6 +46,7 @@ class Options:
     overcommit: Overcommit = field(default_factory=Overcommit)
     scaling: ScalingOptions | None = None
     egress: EgressOptions | None = None
+    networks: DirectNetworks = NO_NETWORKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
-from controlplane.egress import PolicyOrPreset
+from controlplane.egress import NAME, PolicyOrPreset
 from controlplane.images import parse
 
 MIB: Final = 1 << 20
@@ -155,6 +155,11 @@ class Template(Closed):
     node_selector: Annotated[dict[str, str], AfterValidator(_node_selector)] = Field(default_factory=dict)
     # Left out where nothing is asked for: a replica of an older version reads the spec of every record.
     pull: Pull = Field(default="auto", exclude_if=lambda pull: pull == "auto")
+    network: Annotated[str, StringConstraints(pattern=f"{NAME}|^$")] = Field(
+        default="",
+        exclude_if=lambda network: not network,
+        description="a direct network of the installation, past egress; empty, the default, none",
+    )
 
 
 class Lease(Closed):

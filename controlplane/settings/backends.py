@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from controlplane.egress import NO_NETWORKS, DirectNetworks, read_networks
 from controlplane.images import StoreLimit
 from controlplane.settings import rules
-from controlplane.settings.reader import Reader
+from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.scaling import SCALING, ScalingSettings
 
 ENGINE_ONLY: Final = ("STATE_DIR", "ENGINE_URL", "SIDECAR_BINARY", "TARGET_BINARY")
@@ -50,6 +51,7 @@ KUBERNETES_ONLY: Final = (
     "NODE_AGENTS_NAME",
     "NODE_AGENTS_TLS",
     "NODE_IMAGES",
+    "DIRECT_NETWORKS_FILE",
     *SCALING,
 )
 
@@ -137,6 +139,7 @@ class KubernetesSettings:
         lazy_images: beginnings of the names of images that nodes mount lazily.
         node_agents: None = there are none.
         scaling: None = this installation adds and removes no nodes.
+        networks: direct ones that sandboxes may have.
     """
 
     namespace: str
@@ -160,6 +163,7 @@ class KubernetesSettings:
     lazy_images: Sequence[str] = ()
     node_agents: NodeAgentSettings | None = None
     scaling: ScalingSettings | None = None
+    networks: DirectNetworks = NO_NETWORKS
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -194,4 +198,15 @@ class KubernetesSettings:
             lazy_images=read("LAZY_IMAGES", rules.repositories) if lazy_runtime_class else (),
             node_agents=NodeAgentSettings.read(read),
             scaling=scaling,
+            networks=_networks(read),
         )
+
+
+def _networks(read: Reader) -> DirectNetworks:
+    file = read.optional("DIRECT_NETWORKS_FILE", rules.file)
+    if file is None:
+        return NO_NETWORKS
+    try:
+        return read_networks(file.read_text())
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{PREFIX}DIRECT_NETWORKS_FILE", str(file), str(error)) from error

@@ -44,6 +44,7 @@ def render(
     cluster: str = "",
     chart: Path = CHART,
     as_json: Sequence[str] = (),
+    apis: Sequence[str] = (),
 ) -> list[Manifest]:
     """What an install would create: ``settings`` are those of ``--set``, on top of the registry and one key.
 
@@ -54,6 +55,7 @@ def render(
         cluster: the address of an API server to look things up at; empty: the cluster is not at hand.
         chart: its folder.
         as_json: as ``settings``, with values in JSON.
+        apis: what the cluster has beside Kubernetes' own, each ``GROUP/VERSION/KIND``.
 
     Raises:
         ChartError: the values are refused.
@@ -61,6 +63,7 @@ def render(
     given = [f"images.registry={REGISTRY}", "apiKeys.me=0123456789abcdef", *settings]
     options = [word for setting in given for word in ("--set", setting)]
     options += [word for setting in as_json for word in ("--set-json", setting)]
+    options += [word for api in apis for word in ("--api-versions", api)]
     looking = ["--dry-run=server", "--kube-apiserver", cluster] if cluster else []
     where = ("--namespace", namespace, "--kube-version", KUBE_VERSION)
     text = run("template", release, str(chart), *where, *looking, *options)

@@ -54,6 +54,7 @@ class Machine:
             "disk_bytes": spec.disk_bytes,
             "node_selector": spec.node_selector,
             "pull": lazy,
+            "network": spec.network,
         }
         for option, wish in foreign.items():
             if wish:

@@ -15,7 +15,7 @@ from controlplane.capacity import Amounts, Room
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.drains import NodeDrains
-from controlplane.cluster.kubernetes import isolation, lazy
+from controlplane.cluster.kubernetes import direct_check, isolation, lazy
 from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.draining import Draining
@@ -61,6 +61,7 @@ from controlplane.cluster.protocol import (
     SandboxNode,
     Started,
 )
+from controlplane.egress import NO_NETWORKS, DirectNetworks
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec, load_record
 from controlplane.scaling import NodePool
@@ -142,6 +143,7 @@ class KubernetesCluster:
         priority_class: str,
         scheduler: str = "",
         egress_port: int | None = None,
+        networks: DirectNetworks = NO_NETWORKS,
         node_selector: Mapping[str, str],
         tolerations: Sequence[Mapping[str, object]],
         image_pull_secrets: Sequence[str],
@@ -164,6 +166,7 @@ class KubernetesCluster:
             priority_class: the pods' PriorityClass; empty: the cluster's default.
             scheduler: that places them, and packs; empty: the cluster's default.
             egress_port: where relays of sandboxes listen; None: egress is not installed.
+            networks: direct ones that sandboxes may have.
             node_selector: labels of the nodes that sandboxes may run on.
             tolerations: taints that sandboxes tolerate, as in a pod.
             image_pull_secrets: names of secrets in ``namespace``.
@@ -198,6 +201,7 @@ class KubernetesCluster:
             priority_class=priority_class,
             scheduler=scheduler,
             egress_port=egress_port,
+            networks=networks,
             node_selector=node_selector,
             tolerations=tolerations,
             image_pull_secrets=image_pull_secrets,
@@ -422,7 +426,8 @@ class KubernetesCluster:
         return frozenset(one.architecture for one in self._fleet.eligible(self._nodes.all) if one.architecture)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
-        """See ``Cluster.start``. Cost: one call to the API server."""
+        """See ``Cluster.start``. Cost: one call to the API server; for a direct network one or two more."""
+        await direct_check.check(self._client, self._defaults, spec.network)
         defaults = replace(self._defaults, ready_url=await self._ready.url())
         record = load_record(boot.record)
         start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms

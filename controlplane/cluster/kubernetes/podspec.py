@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes import resources
+from controlplane.cluster.kubernetes import direct, resources
 from controlplane.cluster.kubernetes.lazy import LazyImages, not_on, pull_policy
 from controlplane.cluster.kubernetes.shard import shard_of
 from controlplane.cluster.protocol import Boot
+from controlplane.egress import NO_NETWORKS, DirectNetworks
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB
 
@@ -78,6 +79,7 @@ class PodDefaults:
         lazy: the nodes' lazy pulling; None: they have none.
         scheduler: places them; empty: the cluster's default.
         egress_port: where the relay of each listens on its loopback; None: egress is not installed.
+        networks: direct ones that sandboxes may have.
     """
 
     namespace: str
@@ -95,6 +97,7 @@ class PodDefaults:
     lazy: LazyImages | None = None
     scheduler: str = ""
     egress_port: int | None = None
+    networks: DirectNetworks = NO_NETWORKS
 
 
 def selector(installation: str) -> str:
@@ -144,6 +147,7 @@ def pod(
                 "app.kubernetes.io/managed-by": "rollbox",
                 LABEL_SANDBOX: "true",
                 LABEL_SHARD: str(shard),
+                **direct.labels(spec.network),
             },
             "annotations": {
                 ANNOTATION_RECORD: boot.record,
@@ -162,7 +166,7 @@ def pod(
             "shareProcessNamespace": True,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            **_NO_NAMES,
+            **direct.resolving(defaults.networks, spec.network, _NO_NAMES),
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults, lazily)],
             "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],

@@ -144,6 +144,7 @@ class Creates:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._ownership.check(owner, spec.image)
         self._deps.cluster.check(self._options.overcommit.filled(spec))
+        self._options.networks.check(owner, spec.network)
         wish = self._candidate(owner, spec, key, by_ms, await self._egress.bound(owner, spec))
         wish = wish if key is None else replace(wish, callers=(caller,))
         try:

@@ -182,8 +182,8 @@ class Sandboxes:
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""
-        prospects, refused = await self._prospects(spec), self.egress.refused(owner, spec)
-        return await self._core.preflight.forecast(owner, spec, count, prospects, refused)
+        refused = [*self.egress.refused(owner, spec), *self._options.networks.refused(owner, spec.network)]
+        return await self._core.preflight.forecast(owner, spec, count, await self._prospects(spec), refused)
 
     async def _prospects(self, spec: SandboxSpec) -> Sequence[Prospect]:
         if self._options.scaling is None or (report := await self.scaling()) is None:

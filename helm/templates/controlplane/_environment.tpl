@@ -111,6 +111,7 @@
 {{- end }}
 {{- include "rollbox.scalingEnv" . }}
 {{- include "rollbox.egressServing" . }}
+{{- include "rollbox.directServing" . }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
@@ -142,6 +143,7 @@
 {{- end }}
 {{- include "rollbox.scalingMounts" . }}
 {{- include "rollbox.egressMounts" . }}
+{{- include "rollbox.directMounts" . }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
@@ -159,6 +161,7 @@
 {{- end }}
 {{- include "rollbox.scalingVolumes" . }}
 {{- include "rollbox.egressVolumes" . }}
+{{- include "rollbox.directVolumes" . }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
 {{ include "rollbox.operatorVolumes" . }}

@@ -348,9 +348,9 @@ class Client:
     async def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
         """Declare a pool, or replace one, for operators: sandboxes of one template that are kept ready.
 
-        `Sandbox.create` claims from it when image, cpu, memory, pids, disk, gpu, node_selector and pull are the same;
-        all other options are applied at the claim. A changed template rolls the pool: sandboxes of the old one are
-        claimed until new ones are ready.
+        `Sandbox.create` claims from it when image, cpu, memory, pids, disk, gpu, node_selector, pull and network are
+        the same; all other options are applied at the claim. A changed template rolls the pool: sandboxes of the old
+        one are claimed until new ones are ready.
 
         Args:
             name: 1 to 63 of a-z, 0-9 and "-".

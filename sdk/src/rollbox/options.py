@@ -32,6 +32,7 @@ class ResourceOptions(TypedDict, total=False):
     gpu: int
     node_selector: Mapping[str, str] | None
     pull: Pull
+    network: str | None
 
 
 class GroupOptions(ResourceOptions, total=False):
@@ -77,6 +78,7 @@ class Resources:
         gpu: refused unless 0: no sandbox gets a GPU yet (docs/gpu.md).
         node_selector: labels that its node must have.
         pull: how its node gets the image, see `Sandbox.create`.
+        network: a direct network, see `Sandbox.create`.
 
     Raises:
         InvalidArgument: one of them is invalid.
@@ -89,6 +91,7 @@ class Resources:
     gpu: int = 0
     node_selector: Mapping[str, str] | None = None
     pull: Pull = "auto"
+    network: str | None = None
 
     def __post_init__(self) -> None:
         self.to_json()
@@ -118,6 +121,8 @@ class Resources:
             raise InvalidArgument(f"pull {self.pull!r} is none of {', '.join(get_args(Pull))}")
         if self.pull != "auto":
             body["pull"] = self.pull
+        if self.network is not None:
+            body["network"] = request.text("network", self.network)
         return body
 
 

@@ -66,6 +66,7 @@ class Sandbox:
         gpu: int = 0,
         node_selector: Mapping[str, str] | None = None,
         pull: Pull = "auto",
+        network: str | None = None,
         env: Mapping[str, str] | None = None,
         files: InitialFiles | None = None,
         cwd: str | None = None,
@@ -95,6 +96,9 @@ class Sandbox:
             pull: how its node gets the image where it does not have it. "lazy": the sandbox starts at once and its
                 files are fetched when they are read, the rest behind; "full": it starts when all of the image is there;
                 "auto": lazy where the image and the nodes allow it. Lazy pulling that is not to be had is refused.
+            network: a direct network of the installation, for what speaks no proxy (UDP, TCP of its own); None: only
+                what `egress` allows is reached, through the proxy. Operators say which there are (egress.direct of the
+                chart); one that the cluster cannot enforce is refused.
             env: variables for every command in it, over those of the image. The place for secrets: a gateway gives
                 them to the sandbox, and no other part of the platform has the values: no store, pod, label or log.
             files: initial files by absolute path: bytes, text, or a `Path` to a local file, whose mode is kept; at most
@@ -127,7 +131,14 @@ class Sandbox:
         Cost: one request, open until the sandbox is ready, and one for each of `files`; no polling.
         """
         resources = Resources(
-            cpu=cpu, memory=memory, pids=pids, disk=disk, gpu=gpu, node_selector=node_selector, pull=pull
+            cpu=cpu,
+            memory=memory,
+            pids=pids,
+            disk=disk,
+            gpu=gpu,
+            node_selector=node_selector,
+            pull=pull,
+            network=network,
         )
         spec = CreateSpec(
             image=request.image(image, checkpoint),

@@ -46,6 +46,9 @@ class ResourceArguments(NamedTuple):
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
     ] = None
     pull: Annotated[str, typer.Option(metavar="HOW", help="How its node gets the image: auto, full or lazy.")] = "auto"
+    network: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A direct network of the installation, past egress.")
+    ] = None
 
     def options(self) -> ResourceOptions:
         """Return them as keyword arguments; InvalidArgument for one of another form."""
@@ -57,6 +60,7 @@ class ResourceArguments(NamedTuple):
             "gpu": self.gpu,
             "node_selector": label_rules.parse(self.node_selector or ()),
             "pull": cast("Pull", self.pull),
+            "network": self.network,
         }
 
 

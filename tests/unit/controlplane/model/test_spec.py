@@ -32,6 +32,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("gpu", {"gpu": 17}),
     ("gpu", {"gpu": -1}),
     ("pull", {"pull": "quick"}),
+    ("network", {"network": "Two Words"}),
     ("node_selector", {"node_selector": {"": "x"}}),
     ("node_selector", {"node_selector": {"a/b/c": "x"}}),
     ("node_selector", {"node_selector": {"a": "two words"}}),
@@ -110,6 +111,7 @@ def test_every_field_changes_the_fingerprint() -> None:
         "gpu": 1,
         "node_selector": {"zone": "a"},
         "pull": "lazy",
+        "network": "broker",
         "env": {"A": "B"},
         "cwd": "/",
         "user": "u",
@@ -130,6 +132,12 @@ def test_how_an_image_is_pulled_is_written_only_where_it_was_asked_for() -> None
     # A replica of an older version reads the spec of every record, and has the same hashes for its pools.
     assert "pull" not in SandboxSpec(image="i").model_dump()
     assert SandboxSpec(image="i", pull="full").model_dump()["pull"] == "full"
+
+
+def test_a_warm_sandbox_of_another_network_serves_no_create() -> None:
+    plain, direct = SandboxSpec(image="i"), SandboxSpec(image="i", network="broker")
+    assert "network" not in plain.model_dump()
+    assert plain.template_hash() != direct.template_hash()
 
 
 def test_settings_come_by_value_or_as_a_digest() -> None:
