@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 from grpc import aio
 
+from controlplane.api.feed_key import FeedDoor
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
 from controlplane.lifecycle import Egress
@@ -25,14 +26,16 @@ AWAY_S: Final = 0.2
 class EgressServicer(egress_pb2_grpc.EgressServicer):
     """Sends a snapshot, then every change, and heartbeats while nothing changes."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, door: FeedDoor) -> None:
         self._egress = egress
+        self._door = door
         self._log = structlog.get_logger("egress feed")
 
     async def Report(  # noqa: N802 - the protocol's name
         self, request: egress_pb2.EgressReport, context: "aio.ServicerContext[object, object]"
     ) -> egress_pb2.ReportTaken:
         """Takes one replica's report of what is in force, of links and of attempts."""
+        await self._door.check(context)
         try:
             await self._egress.reports.take(request)
         except Problem as problem:
@@ -43,6 +46,7 @@ class EgressServicer(egress_pb2_grpc.EgressServicer):
         self, request: egress_pb2.WatchRequest, context: "aio.ServicerContext[object, object]"
     ) -> AsyncIterator[egress_pb2.Update]:
         """One replica's stream; ends when the replica disconnects, or another one comes under its name."""
+        await self._door.check(context)
         replica = request.egress_id[:MOST_ID_CHARS]
         if not replica:
             await abort(context, Problem("invalid_argument", "egress_id is empty", field="egress_id"))

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from controlplane.api.egress_feed import EgressServicer
 from controlplane.api.feed import RoutesServicer
+from controlplane.api.feed_key import FeedDoor
 from controlplane.lifecycle import Activity, Egress, RouteBoard
 from controlplane.settings import Listen
 from controlplane.wire import egress_pb2_grpc, routes_pb2_grpc
@@ -108,7 +109,11 @@ def bound(listen: Listen, mode: int) -> Iterator[socket.socket]:
 
 @asynccontextmanager
 async def serving_routes(
-    board: RouteBoard, activity: Activity, listen: Listen, egress: Egress | None = None
+    board: RouteBoard,
+    activity: Activity,
+    listen: Listen,
+    egress: Egress | None = None,
+    door: FeedDoor | None = None,
 ) -> AsyncIterator[None]:
     """Serves the feeds of gateways and egress replicas, and takes their reports, while the block runs.
 
@@ -117,13 +122,14 @@ async def serving_routes(
         activity: takes their reports.
         listen: the address.
         egress: what egress replicas are told; None: egress is not installed, and they are refused (unimplemented).
+        door: lets them in; None: none of them.
     """
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
     server = aio.server(options=[("grpc.so_reuseport", 0)])
     routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board, activity), server)  # type: ignore[no-untyped-call]
-    if egress is not None:
-        egress_pb2_grpc.add_EgressServicer_to_server(EgressServicer(egress), server)  # type: ignore[no-untyped-call]
+    if egress is not None and door is not None:
+        egress_pb2_grpc.add_EgressServicer_to_server(EgressServicer(egress, door), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(str(listen))
     await server.start()
     if listen.path is not None:

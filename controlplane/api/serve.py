@@ -7,6 +7,7 @@ from typing import Final
 from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
+from controlplane.api.feed_key import FeedDoor
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.api.opened import (
     opened_cluster,
@@ -95,10 +96,11 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         app = create_app(context)
         # A Unix socket is open to every user (0666), but its directory is not: only sidecars have it mounted, and each
         # push carries a credential.
-        door = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
-        await stack.enter_async_context(door)
+        pushes = serving_http(create_ready_app(service), settings.ready, mode=0o666, most_at_once=MAX_PUSHES)
+        await stack.enter_async_context(pushes)
+        door = FeedDoor(settings.feed_key, metrics)
         await stack.enter_async_context(
-            serving_routes(service.board, service.activity, settings.routes, service.egress_feed)
+            serving_routes(service.board, service.activity, settings.routes, service.egress_feed, door)
         )
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service

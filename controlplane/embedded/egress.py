@@ -20,14 +20,26 @@ DRAIN_MS: Final = 1_000
 class Egress:
     """Keeps one egress running. What else the environment sets for it, as ``ROLLBOX_EGRESS_DNS_SERVERS``, holds."""
 
-    def __init__(self, feed: Listen, socket: Path, environ: Mapping[str, str] = os.environ) -> None:
-        """Args: feed: where the control plane serves it; socket: for metrics and probes; environ: of this process.
+    def __init__(self, feed: Listen, key: Path, socket: Path, environ: Mapping[str, str] = os.environ) -> None:
+        """Gathers its settings.
+
+        Args:
+            feed: where the control plane serves it.
+            key: the file of what the feed asks for.
+            socket: for metrics and probes.
+            environ: of this process.
 
         Raises:
             TroubleError: there is no such program.
         """
         self._command = [str(required("egress", environ))]
-        ours = {"FEED_URL": str(feed), "ID": "local", "LISTEN": str(socket), "DRAIN_MS": str(DRAIN_MS)}
+        ours = {
+            "FEED_URL": str(feed),
+            "FEED_KEY_FILE": str(key),
+            "ID": "local",
+            "LISTEN": str(socket),
+            "DRAIN_MS": str(DRAIN_MS),
+        }
         self._environ = {**environ, **{f"ROLLBOX_EGRESS_{name}": value for name, value in ours.items()}}
         self._socket = socket
         self._was_ready = False

@@ -43,6 +43,11 @@ class StateDir:
         return self.path / "settings.key"
 
     @property
+    def feed_key(self) -> Path:
+        """What egress shows the control plane to get its feed, mode 0600."""
+        return self.path / "feed.key"
+
+    @property
     def client(self) -> Path:
         """URL and API key for the CLI and the SDK on this machine, mode 0600; exists while ``rollbox up`` is ready."""
         return self.path / "client.json"
@@ -53,6 +58,8 @@ class StateDir:
             write_private(self.signing_key, _new_signing_key())
         if not self.settings_key.exists():
             write_private(self.settings_key, secrets.token_bytes(32))
+        if not self.feed_key.exists():
+            write_private(self.feed_key, secrets.token_urlsafe(48).encode())
         if not self.api_key.exists():
             write_private(self.api_key, f"rbx_{secrets.token_urlsafe(24)}".encode())
         return self.api_key.read_text().strip()

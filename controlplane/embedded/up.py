@@ -45,7 +45,7 @@ async def up(options: UpOptions) -> None:
                 settings = _settings(options, directory, found, api_key)
                 gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
-                egress = Egress(settings.routes, directory.path / "egress.sock") if options.egress else None
+                egress = _egress(settings, directory) if options.egress else None
                 async with serving(settings) as service, _running(gateway), _running(egress):
                     directory.write_client_settings(gateway.url, api_key)
                     announce(options, gateway.url, api_key, service.description, found)
@@ -95,7 +95,12 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         max_sandboxes=options.max_sandboxes,
         ports_domain=options.ports_domain,
         egress=EgressOptions(PORT) if options.egress else None,
+        feed_key=directory.feed_key.read_text() if options.egress else "",
     )
+
+
+def _egress(settings: Settings, directory: state.StateDir) -> Egress:
+    return Egress(settings.routes, directory.feed_key, directory.path / "egress.sock")
 
 
 def _gateway_settings(options: UpOptions, settings: Settings, directory: state.StateDir) -> dict[str, str]:

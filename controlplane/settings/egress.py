@@ -1,4 +1,4 @@
-"""Settings of egress: the port of the relay in each sandbox, and the installation's presets."""
+"""Settings of egress: the port of the relay in each sandbox, the installation's presets, and the key of its feed."""
 
 from typing import Final
 
@@ -18,7 +18,9 @@ def read_egress(read: Reader) -> EgressOptions | None:
     """
     port = read.optional("EGRESS_PORT", rules.count(FIRST_PORT, 65_535))
     if port is None:
-        read.refuse(("EGRESS_POLICY", "EGRESS_PRESETS_FILE"), "it is about egress, and EGRESS_PORT is not set")
+        read.refuse(
+            ("EGRESS_POLICY", "EGRESS_PRESETS_FILE", "FEED_KEY_FILE"), "it is about egress, and EGRESS_PORT is not set"
+        )
         return None
     presets = BUILT_IN
     if (file := read.optional("EGRESS_PRESETS_FILE", rules.file)) is not None:
@@ -28,3 +30,12 @@ def read_egress(read: Reader) -> EgressOptions | None:
             raise SettingError(f"{PREFIX}EGRESS_PRESETS_FILE", str(file), str(error)) from error
     default = read("EGRESS_POLICY", rules.one_of(*sorted(presets)), OFFLINE_NAME)
     return EgressOptions(port, default, presets)
+
+
+def read_feed_key(read: Reader) -> str:
+    """Reads the key that egress replicas show; empty: egress is not installed.
+
+    Raises:
+        SettingError: it is missing where egress is installed, or is none.
+    """
+    return read("FEED_KEY_FILE", rules.feed_key_file) if read.has("EGRESS_PORT") else ""

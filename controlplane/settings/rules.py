@@ -13,6 +13,8 @@ from controlplane.images.reference import check_registry, names_registry
 # Linux: sun_path has 108 bytes, the last of them NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
 MIN_KEY_CHARS: Final = 16
+# As `program::feed_key` of the Rust side has it.
+MIN_FEED_KEY_CHARS: Final = 32
 MAX_DOMAIN_CHARS: Final = 180
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -67,6 +69,23 @@ def share(text: str) -> int:
     if not re.fullmatch(r"(0\.\d{1,3}|1|1\.0{1,3})", text) or not (thousandths := round(float(text) * 1000)):
         raise ValueError("must be from 0.001 to 1, with three decimals at most")
     return thousandths
+
+
+def feed_key_file(text: str) -> str:
+    """The key in a file: one line of printable characters without spaces.
+
+    Raises:
+        ValueError: it cannot be read, or is no key; the message is the rule.
+    """
+    try:
+        key = Path(text).read_text(encoding="ascii", errors="replace").rstrip()
+    except OSError as error:
+        raise ValueError(f"must be a file that can be read; {error.strerror}") from error
+    if not re.fullmatch(rf"[!-~]{{{MIN_FEED_KEY_CHARS},}}", key):
+        raise ValueError(
+            f"must be a file of one line of at least {MIN_FEED_KEY_CHARS} printable characters without spaces"
+        )
+    return key
 
 
 def api_keys(text: str) -> dict[str, str]:

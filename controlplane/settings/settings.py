@@ -8,7 +8,7 @@ from typing import Final, Self
 from controlplane.egress import EgressOptions
 from controlplane.settings import rules
 from controlplane.settings.backends import EngineSettings, KubernetesSettings
-from controlplane.settings.egress import read_egress
+from controlplane.settings.egress import read_egress, read_feed_key
 from controlplane.settings.images import ImageSettings
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.rules import Listen
@@ -45,6 +45,7 @@ class Settings:
         overcommit_cpu, overcommit_memory: shares of limits, in thousandths, that are requested where a create gives
             limits alone.
         egress: how sandboxes reach the network; None = egress is not installed, and they reach nothing.
+        feed_key: what egress replicas show to get their feed; empty where egress is not installed.
         console: whether the console's pages are served (``rollbox ui``).
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
@@ -68,6 +69,7 @@ class Settings:
     overcommit_memory: int = 125
     console: bool = True
     egress: EgressOptions | None = None
+    feed_key: str = field(default="", repr=False)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -101,6 +103,7 @@ class Settings:
             overcommit_cpu=read("OVERCOMMIT_CPU", rules.share, "0.05"),
             overcommit_memory=read("OVERCOMMIT_MEMORY", rules.share, "0.125"),
             egress=read_egress(read),
+            feed_key=read_feed_key(read),
             console=read("CONSOLE", rules.one_of("on", "off"), "on") == "on",
         )
 

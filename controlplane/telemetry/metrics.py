@@ -47,6 +47,7 @@ class Metrics:
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
         self._egress_waits = families.histogram("rollbox_egress_wait_seconds", get_args(EgressWaited))
         self._egress_lost = families.counter("rollbox_egress_attempts_lost")
+        self._egress_refused = families.counter("rollbox_egress_feed_refused")
         self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
         self._image_pins = families.counter("rollbox_image_pins", get_args(ImagePinned))
@@ -113,6 +114,10 @@ class Metrics:
     def egress_attempts_lost(self, attempts: int) -> None:
         """Counts attempts of sandboxes that the store did not take."""
         self._egress_lost.inc(attempts)
+
+    def egress_feed_refused(self) -> None:
+        """Counts a call for the feed of egress that came without its key."""
+        self._egress_refused.inc()
 
     def gave_way(self, room: GaveRoom) -> None:
         """Counts an unclaimed sandbox that was ended for a create; ``room``: what that found no room in."""

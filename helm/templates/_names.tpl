@@ -55,6 +55,10 @@ rollbox.dev/installation: {{ .Release.Name }}
 {{- .Values.existingSecrets.settingsKey | default (printf "%s-settings-key" .Release.Name) }}
 {{- end }}
 
+{{- define "rollbox.feedSecret" -}}
+{{- .Values.existingSecrets.feedKey | default (printf "%s-feed-key" .Release.Name) }}
+{{- end }}
+
 {{- define "rollbox.apiKeysSecret" -}}
 {{- .Values.existingSecrets.apiKeys | default (printf "%s-api-keys" .Release.Name) }}
 {{- end }}

@@ -1,5 +1,6 @@
 """Egress in the chart: absent by default; where enabled, a part of its own with ways of its own, and no other pod's."""
 
+import base64
 import ipaddress
 import json
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from controlplane.cluster.kubernetes.release_checks.egress import PROBE
 from tests.chart.test_images import environment
-from tests.support.helm import ChartError, Manifest, named, of_kind, render
+from tests.support.helm import ChartError, Manifest, named, of_kind, pods, render
 
 ON = ("egress.enabled=true",)
 
@@ -38,6 +39,7 @@ def _blocks(manifests: list[Manifest]) -> dict[str, list[str]]:
 
 def test_nothing_of_it_is_there_by_default() -> None:
     manifests = render()
+    assert "feed-key" not in str(manifests)
     assert not [one for one in manifests if "rollbox-egress" in one["metadata"]["name"] and one["kind"] != "ConfigMap"]
     assert not [name for name in environment(manifests) if name.startswith("EGRESS")]
 
@@ -53,6 +55,28 @@ def test_the_control_plane_is_told_port_policy_and_presets() -> None:
     assert json.loads(presets) == {"trainer": {"mode": "none"}}
     (container,) = named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"]
     assert {"name": "egress", "mountPath": "/etc/rollbox/egress", "readOnly": True} in container["volumeMounts"]
+
+
+def test_control_plane_and_egress_have_the_key_of_the_feed_and_no_other_pod() -> None:
+    manifests = render(*ON)
+    key = base64.b64decode(named(manifests, "Secret", "rollbox-feed-key")["data"]["key"]).decode()
+    assert len(key) == 64
+    assert key.isalnum()
+    having = [name for name, pod in pods(manifests) if "rollbox-feed-key" in str(pod["spec"])]
+    assert sorted(having) == ["Deployment rollbox-controlplane", "Deployment rollbox-egress"]
+    assert environment(manifests)["FEED_KEY_FILE"] == _settings(manifests)["FEED_KEY_FILE"] == "/etc/rollbox/feed/key"
+    told = [
+        named(manifests, "Deployment", f"rollbox-{name}")["spec"]["template"]["metadata"]["annotations"]
+        for name in ("controlplane", "egress")
+    ]
+    assert told[0]["rollbox.dev/feed-key"] == told[1]["rollbox.dev/feed-key"]
+
+
+def test_a_secret_of_ones_own_is_used_in_its_place() -> None:
+    manifests = render(*ON, "existingSecrets.feedKey=mine")
+    assert not [one for one in of_kind(manifests, "Secret") if one["metadata"]["name"] == "rollbox-feed-key"]
+    (volume,) = _pod(manifests)["volumes"]
+    assert volume["secret"]["secretName"] == "mine"
 
 
 def test_it_is_probed_drains_and_has_no_power() -> None:

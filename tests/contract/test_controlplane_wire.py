@@ -9,22 +9,28 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 from grpc import StatusCode, aio
+from prometheus_client import generate_latest
 
+from controlplane.api.feed_key import FeedDoor
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.clock import SystemClock
 from controlplane.cluster.sidecar import GrpcSidecars
 from controlplane.egress import EgressOptions
 from controlplane.errors import Code, Problem
-from controlplane.errors.rpc import abort
+from controlplane.errors.rpc import abort, from_rpc
 from controlplane.lifecycle import Activity, Options, RouteBoard, SigningKey
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.settings import Listen
+from controlplane.telemetry import Metrics
 from controlplane.wire import agent_pb2, agent_pb2_grpc, egress_pb2, egress_pb2_grpc, routes_pb2, routes_pb2_grpc
 from tests.contract.answers_suite import AnswersSuite, Asked
 from tests.contract.routes_suite import Feed, RoutesSuite
 from tests.support.world import KEY, OWNER, PRIVATE, SPEC, world
 
+FEED_KEY = "0123456789abcdefghijklmnopqrstuvwxyz"
+SHOWN = (("authorization", f"Bearer {FEED_KEY}"),)
 RUNNING = Sandbox("sb-1", "alice", SPEC, 0, 1, "f", state=State.RUNNING, address="unix:/a")
 
 
@@ -102,11 +108,11 @@ async def test_the_egress_feed_is_beside_that_of_routes_where_egress_is_installe
     async with world(clock=SystemClock(), options=options) as plane:
         service = plane.service
         async with (
-            serving_routes(service.board, service.activity, listen, service.egress_feed),
+            serving_routes(service.board, service.activity, listen, service.egress_feed, FeedDoor(FEED_KEY, Metrics())),
             aio.insecure_channel(str(listen)) as channel,
         ):
             stub = egress_pb2_grpc.EgressStub(channel)  # type: ignore[no-untyped-call]
-            stream = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"))
+            stream = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"), metadata=SHOWN)
             assert list((await stream.read()).snapshot.assignments) == []
             sandbox = (await plane.create(OWNER, SPEC)).sandbox
             switching = asyncio.create_task(service.egress.switch(OWNER, sandbox.id, "packages"))
@@ -115,13 +121,55 @@ async def test_the_egress_feed_is_beside_that_of_routes_where_egress_is_installe
             (assignment,), (policy,) = update.delta.assignments, update.delta.policies
             assert (assignment.sandbox_id, assignment.policy_digest) == (sandbox.id, policy.digest)
             applied = egress_pb2.Applied(sandbox_id=sandbox.id, revision=assignment.revision, cut=1)
-            await stub.Report(egress_pb2.EgressReport(egress_id="e1", applied=[applied]))
+            await stub.Report(egress_pb2.EgressReport(egress_id="e1", applied=[applied]), metadata=SHOWN)
             assert (await switching).sandbox.egress.cut == 1
-            again = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"))
+            again = stub.Watch(egress_pb2.WatchRequest(egress_id="e1"), metadata=SHOWN)
             assert [one.sandbox_id for one in (await again.read()).snapshot.assignments] == [sandbox.id]
             with pytest.raises(aio.AioRpcError, match="another egress replica is called e1"):
                 await _drained(stream)
             again.cancel()
+
+
+@pytest.mark.parametrize("metadata", [(), (("authorization", "Bearer other"),), (("authorization", FEED_KEY),)])
+async def test_without_its_key_nobody_gets_the_egress_feed_and_no_report_is_taken(
+    tmp_path: Path, metadata: tuple[tuple[str, str], ...]
+) -> None:
+    listen, metrics = Listen(path=tmp_path / "r.sock"), Metrics()
+    async with world(clock=SystemClock(), options=Options(egress=EgressOptions(3128))) as plane:
+        service = plane.service
+        door = FeedDoor(FEED_KEY, metrics)
+        with structlog.testing.capture_logs() as logged:
+            async with (
+                serving_routes(service.board, service.activity, listen, service.egress_feed, door),
+                aio.insecure_channel(str(listen)) as channel,
+            ):
+                stub = egress_pb2_grpc.EgressStub(channel)  # type: ignore[no-untyped-call]
+                for _ in range(2):
+                    with pytest.raises(aio.AioRpcError) as refused:
+                        await stub.Watch(egress_pb2.WatchRequest(egress_id="e1"), metadata=metadata).read()
+                    assert from_rpc(refused.value, "the control plane").code == "unauthenticated"
+                with pytest.raises(aio.AioRpcError, match="the feed of egress was asked for with"):
+                    await stub.Report(egress_pb2.EgressReport(egress_id="e1"), metadata=metadata)
+                assert service.egress_feed is not None
+                assert not service.egress_feed.board.connected
+    assert [one["event"] for one in logged].count("feed of egress refused") == 1
+    assert FEED_KEY not in str(logged)
+    assert "rollbox_egress_feed_refused_total 3.0" in generate_latest(metrics.registry).decode()
+
+
+async def test_an_empty_key_lets_nobody_in(tmp_path: Path) -> None:
+    listen = Listen(path=tmp_path / "r.sock")
+    async with world(clock=SystemClock(), options=Options(egress=EgressOptions(3128))) as plane:
+        service = plane.service
+        async with (
+            serving_routes(service.board, service.activity, listen, service.egress_feed, FeedDoor("", Metrics())),
+            aio.insecure_channel(str(listen)) as channel,
+        ):
+            stub = egress_pb2_grpc.EgressStub(channel)  # type: ignore[no-untyped-call]
+            for metadata in ((), (("authorization", "Bearer "),)):
+                with pytest.raises(aio.AioRpcError) as refused:
+                    await stub.Watch(egress_pb2.WatchRequest(egress_id="e1"), metadata=metadata).read()
+                assert refused.value.code() is StatusCode.UNAUTHENTICATED
 
 
 async def _drained(stream: Any) -> None:

@@ -11,16 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.api.feed_key import FeedDoor
 from controlplane.api.listeners import serving_routes
 from controlplane.clock import SystemClock
 from controlplane.egress import EgressOptions
 from controlplane.lifecycle import Options
 from controlplane.settings import Listen
+from controlplane.telemetry import Metrics
 from tests.contract.egress_suite import EgressReplicaSuite, Replica, egress, when
 from tests.support.installed import ROOT
 from tests.support.world import World, world
 
 BUILD = ("setup/cargo.sh", "build", "--locked", "--quiet", "--package", "egress", "--bin", "rollbox-egress")
+
+KEY = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @pytest.fixture(scope="session")
@@ -40,15 +44,20 @@ class TestEgressReplica(EgressReplicaSuite):
         listen = Listen(path=tmp_path / "routes.sock")
         async with world(clock=SystemClock(), options=Options(egress=EgressOptions(3128))) as made:
             service = made.service
-            async with serving_routes(service.board, service.activity, listen, service.egress_feed):
+            door = FeedDoor(KEY, Metrics())
+            async with serving_routes(service.board, service.activity, listen, service.egress_feed, door):
                 yield made
 
     @pytest.fixture
     def replica(self, plane: World, program: Path, tmp_path: Path) -> Replica:
+        key = tmp_path / "feed.key"
+        key.write_text(f"{KEY}\n")
+
         @asynccontextmanager
         async def connected(name: str) -> AsyncIterator[None]:
             settings = {
                 "FEED_URL": f"unix:{tmp_path / 'routes.sock'}",
+                "FEED_KEY_FILE": str(key),
                 "ID": name,
                 "LISTEN": f"{tmp_path / name}.sock",
                 "DRAIN_MS": "100",

@@ -183,6 +183,7 @@ rollbox.dev/mirror: {{ (include "rollbox.registrySecrets" . | fromYaml).client.c
 {{- end }}
 {{- if include "rollbox.egress" . }}
 rollbox.dev/egress: {{ toJson .Values.egress.presets | sha256sum | trunc 16 | quote }}
+{{ include "rollbox.feedChecksum" . }}
 {{- end }}
 rollbox.dev/redis: {{ printf "%s%s" .Values.redis.url $secrets.password | sha256sum | trunc 16 | quote }}
 {{- end }}

@@ -249,14 +249,27 @@ def test_the_console_is_on_unless_it_is_switched_off(environ: dict[str, str]) ->
         Settings.from_environment({**environ, "ROLLBOX_CONTROLPLANE_CONSOLE": "no"})
 
 
+FEED_KEY = "0123456789abcdefghijklmnopqrstuv"
+
+
 def test_egress_is_not_installed_unless_a_port_is_given(environ: dict[str, str], tmp_path: Path) -> None:
     assert Settings.from_environment(environ).egress is None
     file = tmp_path / "presets.json"
     file.write_text('{"web": {"mode": "open"}}')
-    given = {"EGRESS_PORT": "3128", "EGRESS_POLICY": "web", "EGRESS_PRESETS_FILE": str(file)}
+    key = tmp_path / "feed.key"
+    key.write_text(f"{FEED_KEY}\n")
+    given = {
+        "EGRESS_PORT": "3128",
+        "EGRESS_POLICY": "web",
+        "EGRESS_PRESETS_FILE": str(file),
+        "FEED_KEY_FILE": str(key),
+    }
     environ |= {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in given.items()}
-    egress = Settings.from_environment(environ).egress
+    settings = Settings.from_environment(environ)
+    egress = settings.egress
     assert egress is not None
+    assert settings.feed_key == FEED_KEY
+    assert FEED_KEY not in repr(settings)
     assert (egress.port, egress.default) == (3128, "web")
     assert sorted(egress.presets) == ["offline", "packages", "swe-eval", "web"]
 
@@ -267,6 +280,10 @@ def test_egress_is_not_installed_unless_a_port_is_given(environ: dict[str, str],
         ("80", "EGRESS_PORT", "80", "must be a whole number from 1024 to 65535"),
         ("", "EGRESS_POLICY", "packages", "EGRESS_PORT is not set"),
         ("", "EGRESS_PRESETS_FILE", "/etc/hosts", "EGRESS_PORT is not set"),
+        ("", "FEED_KEY_FILE", "/etc/hosts", "EGRESS_PORT is not set"),
+        ("3128", "EGRESS_POLICY", "packages", "FEED_KEY_FILE is not set: it is required"),
+        ("3128", "FEED_KEY_FILE", "/does/not/exist", "must be a file that can be read; No such file"),
+        ("3128", "FEED_KEY_FILE", "/etc/hosts", "at least 32 printable characters without spaces"),
         ("3128", "EGRESS_POLICY", "nothing", "must be one of offline, packages, swe-eval"),
         ("3128", "EGRESS_PRESETS_FILE", "/etc/hosts", "must hold JSON"),
         ("3128", "EGRESS_PRESETS_FILE", "/does/not/exist", "must name a file that exists"),

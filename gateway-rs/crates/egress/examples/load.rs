@@ -46,6 +46,10 @@ impl Egress {
         let program = std::env::current_exe().unwrap().parent().unwrap().join("../rollbox-egress");
         let child = Command::new(program)
             .env("ROLLBOX_EGRESS_FEED_URL", format!("unix:{}", folder.socket("feed").display()))
+            .env(
+                "ROLLBOX_EGRESS_FEED_KEY_FILE",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/feed.key"),
+            )
             .env("ROLLBOX_EGRESS_LISTEN", folder.socket("admin"))
             .env("ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS", "127.0.0.0/8")
             .env("ROLLBOX_EGRESS_DNS_SERVERS", names.address.to_string())

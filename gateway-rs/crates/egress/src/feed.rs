@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use program::feed_key::FeedKey;
 use program::grpc;
 use program::transport::Dialer;
 use resolve::Address;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 use wire::egress::egress_client::EgressClient;
 use wire::egress::{EgressReport, Update, WatchRequest};
 
@@ -37,6 +38,7 @@ type Client = EgressClient<grpc::Sender>;
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) address: Address,
+    pub(crate) key: FeedKey,
     pub(crate) egress_id: String,
     pub(crate) dialer: Dialer,
     pub(crate) common: Arc<Common>,
@@ -58,19 +60,41 @@ enum Lost {
     Closed,
 }
 
+impl Lost {
+    fn is_wrong_key(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code() == Code::Unauthenticated)
+    }
+}
+
 impl Feed {
     /// Follows the feed until it is dropped. While it is lost, policies and links stay as they are. Once the replica
     /// drains it ends the feed, so that its sandboxes move, and goes on reporting.
     pub(crate) async fn follow(&self, sandboxes: &mut Sandboxes) -> Infallible {
         let mut backoff = BACKOFF;
+        let mut refused = false;
         loop {
             let opened = Instant::now();
             let lost = self.watch(sandboxes).await;
             self.connected.send_replace(false);
             self.common.metrics.feed_reconnects.inc();
-            tracing::warn!(address = %self.address, reason = %lost, "egress feed lost, reconnecting");
+            let was_refused = std::mem::replace(&mut refused, lost.is_wrong_key());
+            self.tell(&lost, was_refused);
             backoff = if opened.elapsed() > MAX_BACKOFF { BACKOFF } else { (backoff * 2).min(MAX_BACKOFF) };
             tokio::time::sleep(backoff.mul_f64(jitter())).await;
+        }
+    }
+
+    /// Logs why the feed was lost; a key that stays wrong is told once.
+    fn tell(&self, lost: &Lost, was_refused: bool) {
+        let address = &self.address;
+        if !lost.is_wrong_key() {
+            tracing::warn!(%address, reason = %lost, "egress feed lost, reconnecting");
+        } else if !was_refused {
+            tracing::error!(
+                %address,
+                reason = %lost,
+                "the control plane refuses the key of ROLLBOX_EGRESS_FEED_KEY_FILE, trying again"
+            );
         }
     }
 
@@ -96,7 +120,7 @@ impl Feed {
             return Ok((client, None, connection));
         }
         let request = WatchRequest { egress_id: self.egress_id.clone() };
-        let messages = client.watch(request).await.map_err(Box::new)?.into_inner();
+        let messages = client.watch(self.key.signed(request)).await.map_err(Box::new)?.into_inner();
         tracing::info!(address = %self.address, "egress feed connected");
         Ok((client, Some(messages), connection))
     }
@@ -136,7 +160,7 @@ impl Feed {
             // Also where the feed is lost while it is under way.
             let restored = Restored { reports, report: Some(report.clone()) };
             let dropped = report.dropped_attempts;
-            match tokio::time::timeout(DEADLINE, client.report(report)).await {
+            match tokio::time::timeout(DEADLINE, client.report(self.key.signed(report))).await {
                 Ok(Ok(_)) => {
                     restored.arrived();
                     self.common.metrics.attempts_unreported.inc_by(dropped);

@@ -109,8 +109,8 @@ pub struct Running {
 /// # Errors
 /// [`StartFailed`]; nothing runs then.
 pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
-    let Settings { feed: address, id, listen, blocked, dns_servers, limits, max_connections, drain, .. } =
-        settings;
+    let Settings { id, listen, blocked, dns_servers, limits, max_connections, drain, .. } = settings;
+    let (address, key) = (settings.feed, settings.feed_key);
     let names = NameServers::full_names(&dns_servers)?;
     let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
     let admin = Admin::bind(&listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
@@ -131,6 +131,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?listen, feed = %address, egress_id = id, "egress started");
     let feed = Feed {
         address,
+        key,
         egress_id: id,
         dialer: Dialer::default(),
         common: Arc::clone(&common),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use program::feed_key::FeedKey;
 use program::settings::{InvalidSetting, Read, address, count, duration, invalid, number, parsed};
 use resolve::Address;
 use tracing_subscriber::filter::Targets;
@@ -16,6 +17,8 @@ use crate::policy::{Blocked, Limits};
 pub struct Settings {
     /// `ROLLBOX_EGRESS_FEED_URL`: the control plane's feed. Required.
     pub feed: Address,
+    /// A file named by `ROLLBOX_EGRESS_FEED_KEY_FILE`: the key that the feed asks for. Required.
+    pub feed_key: FeedKey,
     /// `ROLLBOX_EGRESS_ID`: unique among the running replicas; unset: a random one.
     pub id: String,
     /// `ROLLBOX_EGRESS_LISTEN`: where metrics and probes are served.
@@ -62,6 +65,7 @@ impl Settings {
         let read = |name: &str| read(name).filter(|value| !value.is_empty());
         Ok(Self {
             feed: address(&read, "ROLLBOX_EGRESS_FEED_URL")?,
+            feed_key: FeedKey::read(&read, "ROLLBOX_EGRESS_FEED_KEY_FILE")?,
             id: read("ROLLBOX_EGRESS_ID").unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
             listen: listen(&read)?,
             blocked: blocked(&read)?,
@@ -142,9 +146,12 @@ mod tests {
 
     use super::*;
 
+    const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/feed.key");
+
     fn read(variables: &[(&str, &str)]) -> Result<Settings, InvalidSetting> {
-        let feed = ("FEED_URL", "unix:/run/routes.sock");
-        let all: HashMap<String, String> = std::iter::once(&feed)
+        let required = [("FEED_URL", "unix:/run/routes.sock"), ("FEED_KEY_FILE", KEY)];
+        let all: HashMap<String, String> = required
+            .iter()
             .chain(variables)
             .map(|(name, value)| (format!("ROLLBOX_EGRESS_{name}"), (*value).to_owned()))
             .collect();
@@ -186,6 +193,7 @@ mod tests {
     fn what_breaks_a_rule_is_named() {
         for (name, value) in [
             ("FEED_URL", "http://host"),
+            ("FEED_KEY_FILE", "/no/such/file"),
             ("LISTEN", "localhost:80"),
             ("BLOCKED_CIDRS", "10.0.0.0"),
             ("BLOCKED_CIDRS", "10.1.2.3/8"),
@@ -200,8 +208,9 @@ mod tests {
             let refused = read(&[(name, value)]).unwrap_err();
             assert_eq!(refused.variable, format!("ROLLBOX_EGRESS_{name}"), "{value}");
         }
-        assert!(
-            Settings::read(|_| None).unwrap_err().to_string().contains("ROLLBOX_EGRESS_FEED_URL is not set")
-        );
+        assert_eq!(Settings::read(|_| None).unwrap_err().variable, "ROLLBOX_EGRESS_FEED_URL");
+        let without = |name: &str| (!name.ends_with("KEY_FILE")).then(|| "unix:/run/routes.sock".to_owned());
+        let told = Settings::read(without).unwrap_err().to_string();
+        assert!(told.contains("ROLLBOX_EGRESS_FEED_KEY_FILE is not set"), "{told}");
     }
 }

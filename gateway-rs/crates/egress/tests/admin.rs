@@ -50,3 +50,12 @@ async fn it_is_not_ready_without_its_feed() {
     }
     assert!(get(&rig, "/healthz").await.starts_with("HTTP/1.1 200"));
 }
+
+#[tokio::test]
+async fn with_another_key_it_gets_no_feed_and_asks_again() {
+    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/other.key");
+    let rig = Rig::with(&[("FEED_KEY_FILE", other)]).await;
+    rig.feed.refused(3).await;
+    assert!(get(&rig, "/readyz").await.starts_with("HTTP/1.1 503"));
+    assert!(get(&rig, "/metrics").await.contains("rollbox_egress_feed_connected 0"));
+}

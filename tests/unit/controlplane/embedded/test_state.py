@@ -28,7 +28,7 @@ def test_what_is_secret_is_private(folder: Path) -> None:
         directory.write_client_settings("http://127.0.0.1:1", "rbx_x")
         assert mode(directory.path) == mode(directory.path / "sandboxes") == 0o700
         assert mode(directory.path / "ready") == 0o711
-        keys = (directory.signing_key, directory.settings_key, directory.api_key)
+        keys = (directory.signing_key, directory.settings_key, directory.feed_key, directory.api_key)
         assert {mode(path) for path in (*keys, directory.client)} == {0o600}
 
 

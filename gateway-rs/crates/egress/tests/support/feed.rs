@@ -31,14 +31,19 @@ struct State {
     known: Mutex<(BTreeMap<String, Policy>, BTreeMap<String, Assignment>)>,
     deltas: broadcast::Sender<Delta>,
     watching: watch::Sender<usize>,
+    refused: watch::Sender<usize>,
     reports: watch::Sender<Vec<EgressReport>>,
 }
 
 impl Feed {
     pub fn listen(path: &Path) -> Self {
-        let (deltas, watching, reports) =
-            (broadcast::Sender::new(4096), watch::Sender::default(), watch::Sender::default());
-        let state = Arc::new(State { known: Mutex::default(), deltas, watching, reports });
+        let state = Arc::new(State {
+            known: Mutex::default(),
+            deltas: broadcast::Sender::new(4096),
+            watching: watch::Sender::default(),
+            refused: watch::Sender::default(),
+            reports: watch::Sender::default(),
+        });
         Self { served: Served::grpc(path, EgressServer::new(Fake(Arc::clone(&state)))), state }
     }
 
@@ -71,6 +76,11 @@ impl Feed {
     /// Completes when so many watch.
     pub async fn watched_by(&self, count: usize) {
         self.state.watching.subscribe().wait_for(|now| *now == count).await.unwrap();
+    }
+
+    /// Completes when so many calls were refused, or more.
+    pub async fn refused(&self, count: usize) {
+        self.state.refused.subscribe().wait_for(|now| *now >= count).await.unwrap();
     }
 
     /// Completes when a revision is reported as applied; returns how many connections were cut for it.
@@ -124,11 +134,23 @@ impl Drop for Watching {
     }
 }
 
+impl Fake {
+    fn check<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        let expected = format!("Bearer {}", include_str!("feed.key").trim_end());
+        if request.metadata().get("authorization").is_some_and(|given| given == &expected) {
+            return Ok(());
+        }
+        self.0.refused.send_modify(|count| *count += 1);
+        Err(Status::unauthenticated("the key of the feed is wrong"))
+    }
+}
+
 #[tonic::async_trait]
 impl Egress for Fake {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<Update, Status>> + Send>>;
 
-    async fn watch(&self, _: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        self.check(&request)?;
         self.0.watching.send_modify(|count| *count += 1);
         let watching = Watching(Arc::clone(&self.0));
         let (deltas, snapshot) = {
@@ -151,6 +173,7 @@ impl Egress for Fake {
     }
 
     async fn report(&self, report: Request<EgressReport>) -> Result<Response<ReportTaken>, Status> {
+        self.check(&report)?;
         self.0.reports.send_modify(|reports| reports.push(report.into_inner()));
         Ok(Response::new(ReportTaken {}))
     }

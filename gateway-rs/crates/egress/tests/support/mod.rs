@@ -58,6 +58,9 @@ impl Drop for Folder {
     }
 }
 
+/// The file of the key that the fake feed asks for.
+pub const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/feed.key");
+
 /// A running replica with its fakes.
 pub struct Rig {
     pub folder: Folder,
@@ -77,6 +80,7 @@ impl Rig {
         let feed = Feed::listen(&folder.socket("feed"));
         let mut variables: HashMap<String, String> = [
             ("FEED_URL", format!("unix:{}", folder.socket("feed").display())),
+            ("FEED_KEY_FILE", KEY.to_owned()),
             ("ID", "egress-0".to_owned()),
             ("LISTEN", folder.socket("admin").display().to_string()),
             ("ALLOWED_PRIVATE_CIDRS", "127.0.0.0/12".to_owned()),
