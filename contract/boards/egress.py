@@ -44,8 +44,9 @@ EGRESS = Board(
                     [
                         Query("sum(rollbox_egress_links{$N})", "up"),
                         Query("sum(rollbox_egress_sandboxes{$N})", "wanted"),
+                        Query("max(rollbox_egress_unserved{$N})", "without a replica"),
                     ],
-                    what="Both should be the same: a sandbox without its link has no network, whatever its policy says.",
+                    what="Up and wanted should be the same, and none without a replica: a sandbox without its link has no network, whatever its policy says.",
                 ),
                 Panel("Attempts to open a link", [Query(rate(OPENS, by="outcome"), "{{outcome}}")], "ops"),
                 Panel("From a new policy until it is in force", quantiles("rollbox_egress_switch_seconds"), "s"),

@@ -33,6 +33,7 @@ class Levels:
         quotas: by owner; empty where another replica reads them.
         roles: the work that this replica does for all.
         node_pools: nodes of each node pool, by kind (``PoolNodes``); empty where another replica's scaler works.
+        egress_unserved: sandboxes with a network policy that no egress replica serves.
         scaler_unplaced: waiting sandboxes that fit on no node, there or to come.
     """
 
@@ -55,3 +56,4 @@ class Levels:
     roles: frozenset[Role] = frozenset()
     node_pools: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     scaler_unplaced: int = 0
+    egress_unserved: int = 0

@@ -274,6 +274,7 @@ class Metrics:
             self._oldest.labels(state).set(levels.oldest_ms.get(state, 0) / 1000)
         self._sandboxes_limit.set(levels.sandboxes_limit)
         self._unstopped.set(levels.unstopped)
+        self._egress_unserved.set(levels.egress_unserved)
         self._nodes_draining.set(levels.nodes_draining)
 
     def _set_declared(self, levels: Levels) -> None:
@@ -317,6 +318,7 @@ class Metrics:
         self._registry_stored = families.gauge("rollbox_registry_stored")
         self._node_pools = families.gauge("rollbox_node_pool_nodes")
         self._scaler_unplaced = families.gauge("rollbox_scaler_unplaced")
+        self._egress_unserved = families.gauge("rollbox_egress_unserved")
         self._pooled = families.gauge("rollbox_pool_sandboxes")
         self._owned = families.gauge("rollbox_owner_sandboxes")
         self._quota_used = families.gauge("rollbox_quota_used")

@@ -75,6 +75,9 @@ FAMILIES: Final[dict[str, Family]] = {
     "rollbox_egress_attempts_lost": Family(
         "counter", "", "Attempts that are not on record for their sandbox, since the store did not take them.", (), ()
     ),
+    "rollbox_egress_unserved": Family(
+        "gauge", "", "Sandboxes with a network policy that no egress replica serves.", (), ()
+    ),
     "rollbox_egress_feed_refused": Family(
         "counter", "", "Calls for the feed of egress that came without its key.", (), ()
     ),

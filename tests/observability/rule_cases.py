@@ -38,6 +38,12 @@ def buckets(name: str, labels: str, **by_bound: str) -> Mapping[str, str]:
     return {f'{name}_bucket{{{N}{labels},le="{bounds[bound]}"}}': values for bound, values in by_bound.items()}
 
 
+def attempts(**by_verdict: str) -> Mapping[str, str]:
+    """What programs of sandboxes tried; verdict -> values."""
+    labels = f'{{{N},instance="e",protocol="connect"'
+    return {f'rollbox_egress_attempts_total{labels},verdict="{one}"}}': values for one, values in by_verdict.items()}
+
+
 START, WAIT = "rollbox_create_phase_seconds", "rollbox_create_wait_seconds"
 COLD = ',phase="total",start="cold"'
 OF_QUOTA = ',room="sandboxes",outcome="admitted"'
@@ -124,6 +130,35 @@ CASES: Mapping[str, Case] = {
         {f'rollbox_image_commits_total{{{N},outcome="internal"}}': "0+1x90"},
         {f'rollbox_image_commits_total{{{N},outcome="quota_exceeded"}}': "0+1x90"},
     ),
+    "RollboxEgressDown": one("rollbox_egress_unserved", "2x90", "0x90", 'instance="c"'),
+    "RollboxEgressLinksDown": Case(
+        {
+            f'rollbox_egress_{what}{{{N},instance="e"}}': value
+            for what, value in (("links", "8x90"), ("sandboxes", "10x90"))
+        },
+        {
+            f'rollbox_egress_{what}{{{N},instance="e"}}': value
+            for what, value in (("links", "0x90"), ("sandboxes", "0x90"))
+        },
+    ),
+    "RollboxEgressFeedLost": Case(
+        {f'rollbox_egress_{what}{{{N},instance="e"}}': "0x90" for what in ("feed_connected", "draining")},
+        # One that stops has ended its feed itself.
+        {
+            f'rollbox_egress_{what}{{{N},instance="e"}}': value
+            for what, value in (("feed_connected", "0x90"), ("draining", "1x90"))
+        },
+    ),
+    "RollboxEgressFeedRefused": one("rollbox_egress_feed_refused_total", "0+1x90", "3x90", 'instance="c"'),
+    # Half of what may be reached; a name that is not there now and then is nobody's concern.
+    "RollboxEgressResolverFailing": Case(
+        attempts(unresolved="0+10x90", allowed="0+5x90"), attempts(unresolved="0+10x90", allowed="0+20x90")
+    ),
+    "RollboxEgressRefusals": Case(attempts(denied_name="0+900x90"), attempts(denied_name="0+300x90")),
+    "RollboxEgressFull": Case(
+        attempts(denied_limit="0+20x90", allowed="0+100x90"), attempts(denied_limit="0+5x90", allowed="0+100x90")
+    ),
+    "RollboxEgressUnrecorded": one("rollbox_egress_attempts_unreported_total", "0+1x90", "3x90", 'instance="e"'),
 }
 # What is there in every installation that is well.
 WELL = {f'rollbox_store_up{{{N},instance="c"}}': "1x90"}

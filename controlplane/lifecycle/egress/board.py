@@ -50,6 +50,11 @@ class EgressBoard:
         """All that run and have a policy, by id."""
         return self._bound
 
+    @property
+    def unserved(self) -> int:
+        """How many of them no replica serves. O(sandboxes)."""
+        return sum(replica is None for replica in self._at.values())
+
     def digests(self) -> set[str]:
         """The policies that are in use."""
         return {one.egress.digest for one in self._bound.values()}

@@ -93,9 +93,11 @@ async def test_without_a_replica_a_create_fails_and_its_key_may_ask_again(plane:
     with pytest.raises(Problem, match="no egress replica is connected") as refused:
         await plane.create(OWNER, PACKAGES, "k")
     assert refused.value.code == "egress_unavailable"
+    assert (await plane.service.levels()).egress_unserved == 1
     async with egress_replica(plane):
         again = await plane.create(OWNER, PACKAGES, "k")
         assert (again.replayed, again.sandbox.egress.in_force) == (True, True)
+        assert (await plane.service.levels()).egress_unserved == 0
 
 
 async def test_a_switch_that_nobody_confirms_is_on_record_and_not_called_applied(plane: World) -> None:
