@@ -515,6 +515,11 @@ class Cluster(Protocol):
         ...
 
     @property
+    def names(self) -> "Names | None":
+        """The names of sandboxes in DNS, which one replica at a time keeps up to date; None: they have none."""
+        ...
+
+    @property
     def annotates_behind(self) -> bool:
         """Whether facts may be written in the background after a create's answer, since a write is a network call."""
         ...
@@ -556,6 +561,10 @@ class Cluster(Protocol):
         """The node of a sandbox, by the last event; None: not known. Cost: no call."""
         ...
 
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        """Takes note of the address that a readiness push has named; a sandbox with another one is reported dead."""
+        ...
+
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """Stores facts with a sandbox; ``list`` returns them, also after a restart of the control plane."""
         ...
@@ -569,6 +578,18 @@ class Cluster(Protocol):
 
         Every death is yielded at least once, also one that happened while the connection was lost. Deaths that
         ``stop`` caused may be among them.
+        """
+        ...
+
+
+class Names(Protocol):
+    """Keeps the names of sandboxes in DNS up to date."""
+
+    async def turn(self) -> None:
+        """Writes what has changed since the last turn.
+
+        Raises:
+            Problem: the cluster does not answer, or refuses.
         """
         ...
 

@@ -29,7 +29,7 @@ Drained = Literal["told", "retired", "ended"]
 PoolNodes = Literal["ready", "coming", "leaving", "wanted", "most"]
 ScalerStep = Literal["ask", "cordon", "uncordon", "empty", "remove"]
 Waited = Literal["admitted", "refused"]
-Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler"]
+Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler", "names"]
 EgressWaited = Literal["applied", "late"]
 
 

@@ -26,6 +26,9 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
         ("Role", "rollbox-sandboxes", "rollbox-controlplane"): {
             "pods": ["create", *change],
             "events": look[1:],
+            "services": ["list"],
+            "endpoints": ["delete", "list"],
+            "endpointslices": ["create", "delete", "list", "patch"],
             **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
             **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
         },
@@ -72,13 +75,19 @@ def test_every_binding_names_what_is_there(manifests: list[Manifest]) -> None:
             named(manifests, "ServiceAccount", subject["name"])
 
 
-def test_shards_are_headless_and_publish_at_once(manifests: list[Manifest]) -> None:
+def test_shards_are_headless_and_their_endpoints_are_the_control_planes_to_write(manifests: list[Manifest]) -> None:
     shards = [one for one in of_kind(manifests, "Service") if one["metadata"].get("namespace") == "rollbox-sandboxes"]
     assert [one["metadata"]["name"] for one in shards] == [f"shard-{n}" for n in range(16)]
-    for n, shard in enumerate(shards):
+    for shard in shards:
         assert shard["spec"]["clusterIP"] == "None"
-        assert shard["spec"]["publishNotReadyAddresses"] is True
-        assert shard["spec"]["selector"] == {"rollbox.dev/installation": "rollbox", "rollbox.dev/shard": str(n)}
+        assert "selector" not in shard["spec"]
+        assert shard["metadata"]["labels"]["rollbox.dev/installation"] == "rollbox"
+    assert _may_write_names(manifests)
+
+
+def _may_write_names(manifests: list[Manifest]) -> bool:
+    roles = [one for one in of_kind(manifests, "Role") if one["metadata"]["name"] == "rollbox-controlplane"]
+    return any("endpointslices" in rule["resources"] for role in roles for rule in role["rules"])
 
 
 def test_shards_agree_everywhere() -> None:
@@ -95,6 +104,7 @@ def test_without_names_nothing_of_them_is_there() -> None:
     assert not [name for name in names if name.startswith("shard-") or name.endswith("-dns")]
     (gateway,) = named(manifests, "Deployment", "rollbox-gateway")["spec"]["template"]["spec"]["containers"]
     assert not [one for one in gateway["env"] if "_DNS_" in one["name"]]
+    assert not _may_write_names(manifests)
 
 
 def test_the_name_server_knows_sandboxes_only_and_keeps_no_answers(manifests: list[Manifest]) -> None:

@@ -72,6 +72,7 @@ class FakeCluster:
     next_failure: Problem | None = None
     next_annotate_error: Problem | None = None
     annotates_behind: bool = False
+    names: None = None
     slots: int = 1024
     starts_per_node: int = 0
     # The nodes that have an image, by its name.
@@ -86,6 +87,7 @@ class FakeCluster:
     isolation: str = ""
     held: dict[str, Held] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
+    addresses: dict[str, str] = field(default_factory=dict)  # what pushes have named
     annotated: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     most_at_once: int = 0
@@ -364,6 +366,9 @@ class FakeCluster:
         placed = self.placed.get(sandbox_id) if self.room is not None else None
         node = self.nodes.get(sandbox_id, "n1" if placed is None else placed.node)
         return SandboxNode(node, node not in self.not_ready) if node and sandbox_id in self.held else None
+
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        self.addresses[sandbox_id] = address
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         error, self.next_annotate_error = self.next_annotate_error, None

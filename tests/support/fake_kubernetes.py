@@ -21,6 +21,9 @@ NODES: Final = "/api/v1/nodes"
 DEPLOYMENTS: Final = "/apis/apps/v1/deployments"
 EVERYWHERE: Final = "/api/v1/pods"
 NODE_EVENTS: Final = "/api/v1/namespaces/default/events"
+SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
+ENDPOINTS: Final = f"/api/v1/namespaces/{NAMESPACE}/endpoints"
+SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -63,6 +66,9 @@ class FakeKubernetes:
             NODE_EVENTS: {},
             DEPLOYMENTS: {},
             LEASES: {},
+            SERVICES: {},
+            ENDPOINTS: {},
+            SLICES: {},
         }
     )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
@@ -187,10 +193,10 @@ class FakeKubernetes:
         # Before the object is looked at: another call may change it while the body comes.
         asked = None if request.method == "GET" else await request.json()
         found = self.objects.get(collection, {}).get(name)
-        if found is None:
-            return _status(404, "NotFound", f"{name} not found")
-        if asked is None:
-            return web.json_response(found)
+        if found is None or asked is None:
+            return web.json_response(found) if found else _status(404, "NotFound", f"{name} not found")
+        if _outdated(asked, found):
+            return _status(409, "Conflict", "the object has been modified")
         changed = json.loads(json.dumps(found))
         if request.method == "DELETE":
             if (asked.get("preconditions") or {}).get("uid") not in (None, found["metadata"].get("uid")):
@@ -204,19 +210,7 @@ class FakeKubernetes:
             if not _patched(changed, asked):
                 return _status(422, "Invalid", "the server rejected our request due to an error in our request")
         else:
-            patch = asked["metadata"]
-            changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
-            taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
-            left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
-            changed["metadata"]["finalizers"] = left
-            changed["metadata"]["annotations"] = {
-                key: value for key, value in changed["metadata"]["annotations"].items() if value is not None
-            }
-            changed["spec"] = {
-                key: value
-                for key, value in {**(changed.get("spec") or {}), **(asked.get("spec") or {})}.items()
-                if value is not None
-            }
+            _merged(changed, asked)
         await self.put(collection, changed)
         if changed["metadata"].get("ended") and not changed["metadata"].get("finalizers"):
             await self.remove(collection, name)
@@ -280,6 +274,30 @@ def _selected(event: Json, query: Mapping[str, str]) -> bool:
 def _kinds(path: str) -> tuple[str, ...]:
     """The collections that a path lists: `EVERYWHERE` has the pods of other namespaces."""
     return (PODS, EVERYWHERE) if path == EVERYWHERE else (path,)
+
+
+def _outdated(patch: Any, found: Json) -> bool:
+    """Whether a patch names another version than there is."""
+    named = patch.get("metadata", {}).get("resourceVersion") if isinstance(patch, dict) else None
+    return named not in (None, found["metadata"]["resourceVersion"])
+
+
+def _merged(changed: Json, asked: Json) -> None:
+    """Applies a merge patch of metadata, spec and endpoints."""
+    patch = asked["metadata"]
+    changed |= {"endpoints": asked["endpoints"]} if "endpoints" in asked else {}
+    changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
+    taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
+    left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]
+    changed["metadata"]["finalizers"] = left
+    changed["metadata"]["annotations"] = {
+        key: value for key, value in changed["metadata"]["annotations"].items() if value is not None
+    }
+    changed["spec"] = {
+        key: value
+        for key, value in {**(changed.get("spec") or {}), **(asked.get("spec") or {})}.items()
+        if value is not None
+    }
 
 
 def _patched(thing: Json, changes: list[Json]) -> bool:

@@ -137,6 +137,10 @@ class EngineCluster:
         return MAX_STOPS
 
     @property
+    def names(self) -> None:
+        """See ``Cluster.names``: gateway and sandboxes are on one machine."""
+
+    @property
     def annotates_behind(self) -> bool:
         """See ``Cluster.annotates_behind``: on an engine facts are in a local file, which is fast to write."""
         return False
@@ -302,6 +306,9 @@ class EngineCluster:
         """See ``Cluster.node_of``: all are on this machine."""
         del sandbox_id
         return SandboxNode(NODE, ready=True)
+
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        """See ``Cluster.pushed``: does nothing, since the address is this machine's word and not the push's."""
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``."""

@@ -21,6 +21,7 @@ from controlplane.cluster.kubernetes.deaths import death
 from controlplane.cluster.kubernetes.draining import Draining
 from controlplane.cluster.kubernetes.lazy import LazyImages
 from controlplane.cluster.kubernetes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.names import Names
 from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
 from controlplane.cluster.kubernetes.node_leases import NodeLeases
@@ -117,7 +118,8 @@ class KubernetesCluster:
             fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
         )
         self._nodes = Nodes(self._lost, self._see, self._gone)
-        self._pods = Pods(self._clock, self._nodes.trouble, forged)
+        self._names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
+        self._pods = Pods(self._clock, self._nodes.trouble, forged, self._names.see)
         self._leases = NodeLeases(self._heard)
         self._draining = Draining(
             client, self._clock, fleet, self._pods.on_node, lambda: self._leases.silent, cordon_drains=cordon_drains
@@ -259,6 +261,11 @@ class KubernetesCluster:
     def stops_at_once(self) -> int:
         """See ``Cluster.stops_at_once``."""
         return MAX_STOPS
+
+    @property
+    def names(self) -> Names:
+        """See ``Cluster.names``: the endpoints of headless Services, where the installation has these."""
+        return self._names
 
     @property
     def annotates_behind(self) -> bool:
@@ -484,6 +491,10 @@ class KubernetesCluster:
     def node_ready(self, name: str) -> bool:
         """Whether a node is Ready, by the last event. Cost: no call."""
         return self._nodes.ready(name)
+
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        """See ``Cluster.pushed``; compared as soon as the watch tells the pod's address."""
+        self._pods.pushed(sandbox_id, address)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         """See ``Cluster.annotate``. Cost: one call to the API server."""

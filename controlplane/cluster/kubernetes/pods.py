@@ -19,7 +19,7 @@ from controlplane.cluster.kubernetes.deaths import (
     unscheduled,
 )
 from controlplane.cluster.kubernetes.listener import Listener
-from controlplane.cluster.kubernetes.podspec import ANNOTATION_START_BY
+from controlplane.cluster.kubernetes.podspec import ANNOTATION_ADDRESS, ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.trimmed import trimmed
 from controlplane.cluster.protocol import Death, Placement
 
@@ -43,17 +43,24 @@ class Pods:
     Args:
         trouble: returns why a node is considered lost; None if it is not.
         forged: called for each sandbox whose pod has another address than its readiness push named.
+        see: called with name and address of each pod that has got one; with an empty one once it has ended.
     """
 
     def __init__(
-        self, clock: Clock, trouble: Callable[[str], str | None], forged: Callable[[], None] = lambda: None
+        self,
+        clock: Clock,
+        trouble: Callable[[str], str | None],
+        forged: Callable[[], None] = lambda: None,
+        see: Callable[[str, str], None] = lambda _name, _address: None,
     ) -> None:
+        self._see = see
         self._clock = clock
         self._forged = forged
         self._trouble = trouble
         self._pods: dict[str, Json] = {}
         self._dead: OrderedDict[str, Death] = OrderedDict()
         self._words: OrderedDict[str, str] = OrderedDict()  # the kubelet's messages about pod sandboxes, by pod
+        self._pushed: OrderedDict[str, str] = OrderedDict()  # what readiness pushes have named, until it is compared
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}  # pods that have ended without a known reason
         self._stopping: dict[str, asyncio.Future[None]] = {}
@@ -110,6 +117,15 @@ class Pods:
         finally:
             self._placements.discard(listener)
 
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        """Takes note of the address that a readiness push has named; compares it once the pod has one."""
+        self._pushed[sandbox_id] = address
+        while len(self._pushed) > max(MAX_REMEMBERED, len(self._pods)):
+            self._pushed.popitem(last=False)
+        if (pod := self._pods.get(sandbox_id)) is not None:
+            self._compare(sandbox_id, pod)
+            self._judge(sandbox_id)
+
     def stopping(self, sandbox_id: str) -> asyncio.Future[None]:
         """Announces a stop by the control plane. Returns a future, shared by all callers, that is done with the pod."""
         if sandbox_id not in self._stopping:
@@ -132,7 +148,9 @@ class Pods:
         """See ``Mirror.put``."""
         name = str(thing["metadata"]["name"])
         before = self.placement(name)
-        self._pods[name] = trimmed(thing)
+        self._pods[name] = pod = trimmed(thing)
+        self._compare(name, pod)
+        self._see(name, _address(pod))
         after = self.placement(name)
         if after is not None and after != before:
             for listener in self._placements:
@@ -145,6 +163,8 @@ class Pods:
         self._pods.pop(name, None)
         self._forget_timers(name)
         self._words.pop(name, None)
+        self._pushed.pop(name, None)
+        self._see(name, "")
         if name not in self._stopping and name not in self._dead and not undone(thing):
             judged = death(trimmed(thing), self._trouble(_node(thing)))
             self._report(judged or Death(name, "sandbox_lost", "its pod was removed from outside rollbox"))
@@ -177,6 +197,11 @@ class Pods:
         """Cancels all timers."""
         for name in (*self._deadlines, *self._doubted):
             self._forget_timers(name)
+
+    def _compare(self, name: str, pod: Json) -> None:
+        """Puts what its push has named into the copy of a pod that has an address, where ``misplaced`` reads it."""
+        if pod["status"].get("podIP") and (address := self._pushed.pop(name, "")):
+            pod["metadata"]["annotations"].setdefault(ANNOTATION_ADDRESS, address)
 
     def _judge(self, name: str) -> None:
         if name in self._dead or name in self._stopping:
@@ -274,6 +299,12 @@ class Events:
 
 def _running(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running"
+
+
+def _address(pod: Json) -> str:
+    """Where it is, until it ends."""
+    over = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed")
+    return "" if over else str(pod["status"].get("podIP") or "")
 
 
 def _node(pod: dict[str, Any]) -> str:

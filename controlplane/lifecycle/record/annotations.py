@@ -2,6 +2,9 @@
 
 They can wait, and the caller of a create cannot: in a herd of starts one write costs the others on its machine more
 than everything else that readiness does. So they are written when no more sandboxes get ready, or have waited enough.
+
+*Hints* spare a control plane that has lost its store a question: what the sandbox itself can say. They are written only
+while nothing else happens, slowly. So a herd costs none of these writes, and neither does a sandbox that lives briefly.
 """
 
 import asyncio
@@ -24,6 +27,9 @@ MANY_PENDING: Final = 200
 QUIET_S: Final = 0.1
 # and what has waited for so long waits no more. Until it is written, only the sandbox itself can say it.
 LATE_S: Final = 5.0
+# Hints wait until nothing was added for so long, and one is written in so many seconds: 4,096 of them in ten minutes.
+CALM_S: Final = 1.0
+HINT_EVERY_S: Final = 0.15
 # Guess: what a busy API server leaves unwritten in a minute. Without its facts a sandbox is adopted by its own answer.
 MOST_PENDING: Final = 10_000
 TRIES: Final = 8
@@ -52,6 +58,8 @@ class Annotations:
         self._cluster = cluster
         self._claim_written = claim_written
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._hints: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._hinted = asyncio.Event()
         self._added_s = 0.0
         self._more = asyncio.Event()
         self._writing = 0
@@ -62,7 +70,7 @@ class Annotations:
 
     @property
     def pending(self) -> int:
-        """How many sandboxes have facts that are not written."""
+        """How many sandboxes have facts that are not written; hints do not count."""
         return len(self._pending) + self._writing
 
     async def write(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
@@ -97,6 +105,14 @@ class Annotations:
         self._idle.clear()
         self._more.set()
 
+    def hint(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        """Writes facts that the sandbox itself can say, when there is time; never waits. Too many drop the oldest."""
+        self._added_s = asyncio.get_running_loop().time()
+        self._hints[sandbox_id] = {**facts}
+        if len(self._hints) > MOST_PENDING:
+            self._hints.popitem(last=False)
+        self._hinted.set()
+
     def on(self, transition: Transition) -> None:
         """Drops what is pending of a sandbox whose end has begun."""
         if transition.after.end is not None:
@@ -105,12 +121,14 @@ class Annotations:
     def forget(self, sandbox_id: str) -> None:
         """Drops what is pending of a sandbox; unknown ids are fine."""
         self._pending.pop(sandbox_id, None)
+        self._hints.pop(sandbox_id, None)
 
     async def run(self) -> None:
         """Writes until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):
                 group.create_task(self._writer(), name=f"annotations {number}")
+            group.create_task(self._hint_writer(), name="annotations, hints")
 
     async def flush(self) -> None:
         """Waits a little until everything is written; call it while ``run`` runs."""
@@ -132,6 +150,29 @@ class Annotations:
                 self._writing -= 1
             if not self._flushing and len(self._pending) < MANY_PENDING:
                 await asyncio.sleep(REST_S)
+
+    async def _hint_writer(self) -> None:
+        while True:
+            await self._calm()
+            sandbox_id, facts = self._hints.popitem(last=False)
+            # What was added meanwhile is newer.
+            if (more := self._pending.pop(sandbox_id, None)) is not None:
+                facts |= more.facts
+            await self._annotate(sandbox_id, facts)
+            await asyncio.sleep(HINT_EVERY_S)
+
+    async def _calm(self) -> None:
+        """Returns when there is a hint, and nothing else was added or left for a while."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._hinted.clear()
+            if not self._hints:
+                await self._hinted.wait()
+                continue
+            left_s = self._added_s + CALM_S - loop.time()
+            if left_s <= 0 and not self.pending:
+                return
+            await asyncio.sleep(max(left_s, CALM_S))
 
     async def _due(self) -> None:
         """Returns when the first ones are to be written."""

@@ -20,7 +20,10 @@ from controlplane.store import UnreadableRecordError
 
 # A health call takes milliseconds; 16 at a time are a light load for a machine that has just started.
 AT_ONCE: Final = 16
-# A sandbox that is not annotated as ready is removed when it does not answer, so it is probed more than once.
+# On a cluster each has a node to itself, and those of a node that does not answer must not hold up a rebuild.
+ASKED_AT_ONCE: Final = 64
+ASKED_WITHIN_S: Final = 2.0
+# A pool's sandbox that is not annotated as ready is removed when it does not answer, so it is probed more than once.
 UNMARKED_TRIES: Final = 3
 UNMARKED_PAUSE_S: Final = 1.0
 # A sandbox that has been ready for less may be missing from a list that the cluster answers from a cache.
@@ -76,7 +79,7 @@ class Observer:
         self._clock = deps.clock
         self._store = store
         self._ledger = ledger
-        self._free = asyncio.Semaphore(AT_ONCE)
+        self._free = asyncio.Semaphore(ASKED_AT_ONCE if deps.cluster.annotates_behind else AT_ONCE)
         self._log = structlog.get_logger("observation")
 
     async def run(self, on_record: Sequence[Sandbox] = ()) -> Found:
@@ -133,6 +136,8 @@ class Observer:
                 found.removed.append(seen.sandbox_id)
         elif seen.death is not None:
             found.deaths.append(seen.death)
+        elif self._cluster.annotates_behind and (elsewhere := _elsewhere(known, seen)) is not None:
+            found.deaths.append(elsewhere)
         elif known.claimed_at_ms is not None and not seen.facts.get("claim"):
             found.unannotated.append(known)
 
@@ -149,19 +154,26 @@ class Observer:
         if record is None or record.id != seen.sandbox_id:
             return None
         ready_at_ms = _whole(seen.facts.get("ready_at_ms", ""))
+        if not ready_at_ms and not self._cluster.annotates_behind:
+            return None
+        sandbox = self._with_facts(record, seen)
         if not ready_at_ms:
-            return await self._unmarked(record, seen) if self._cluster.annotates_behind else None
-        sandbox = replace(
-            _leased(record, seen),
-            state=State.WARM if record.unclaimed else State.RUNNING,
-            ready_at_ms=ready_at_ms,
-            expires_at_ms=max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", ""))),
-            address=seen.facts.get("address") or seen.address,
-            kernel=seen.facts.get("kernel", ""),
-        ).with_ports_fact(seen.facts.get("public_ports", ""))
+            return await self._unmarked(sandbox, seen)
+        address, kernel = seen.facts.get("address") or seen.address, seen.facts.get("kernel", "")
+        return await self._outlived(_up(sandbox, ready_at_ms, address, kernel), seen)
+
+    def _with_facts(self, record: Sandbox, seen: Observed) -> Sandbox:
+        """The record with what the cluster was told since: lease, expiry, public ports, network policy."""
+        expires_at_ms = max(record.expires_at_ms, _whole(seen.facts.get("expires_at_ms", "")))
+        sandbox = replace(_leased(record, seen), expires_at_ms=expires_at_ms)
+        sandbox = sandbox.with_ports_fact(seen.facts.get("public_ports", ""))
         if self._adopt_egress is not None and (fact := seen.facts.get("egress", "")):
             self._adopt_egress(fact)
             sandbox = sandbox.with_egress_fact(fact)
+        return sandbox
+
+    async def _outlived(self, sandbox: Sandbox, seen: Observed) -> Sandbox:
+        """The record of one that was ready: as it is now, or with its end."""
         if seen.death is not None:
             return self._dead(sandbox, seen.death.cause, seen.death.detail)
         sandbox = self._unclaimable(sandbox)
@@ -179,24 +191,33 @@ class Observer:
         return replace(sandbox, expires_at_ms=now_ms + UNTOLD_MS, ready_at_ms=now_ms + NOBODYS_MS)
 
     async def _unmarked(self, record: Sandbox, seen: Observed) -> Sandbox | None:
-        if seen.death is not None:
-            return None
-        if seen.address:
-            # Before its start deadline it may not listen yet. After it, no answer ends the sandbox, so it is retried.
-            health = await self._health(record, seen.address, self._clock.now_ms() >= record.start_by_ms)
-            if health is not None and health.acknowledged:
-                up = State.WARM if record.unclaimed else State.RUNNING
-                ready_at_ms = self._clock.now_ms()
-                sandbox = replace(record, state=up, ready_at_ms=ready_at_ms, address=seen.address, kernel=health.kernel)
-                return self._unclaimable(sandbox)
-        return record if self._clock.now_ms() < record.start_by_ms else None
+        """One that nothing says of whether it was ready: it is asked.
 
-    async def _health(self, record: Sandbox, address: str, again: bool) -> Health | None:
-        for left in range(UNMARKED_TRIES if again else 1, 0, -1):
+        After its start deadline one that somebody has created was ready, or its end would be on the cluster: it goes on
+        record whether it answers now or not, and what watches it afterwards judges. A pool's that does not answer is
+        removed, since somebody may have claimed it.
+        """
+        overdue = self._clock.now_ms() >= record.start_by_ms
+        if seen.death is not None:
+            return await self._outlived(record, seen) if overdue and not record.unclaimed else None
+        if not seen.address:
+            return None if overdue else record
+        # Before its start deadline it may not listen yet.
+        health = await self._health(record, seen.address, UNMARKED_TRIES if overdue and record.unclaimed else 1)
+        if health is not None and health.acknowledged:
+            return await self._outlived(_up(record, self._clock.now_ms(), seen.address, health.kernel), seen)
+        if not overdue:
+            return record
+        if health is None and not record.unclaimed:
+            return await self._outlived(_up(record, self._clock.now_ms(), seen.address, ""), seen)
+        return None
+
+    async def _health(self, record: Sandbox, address: str, tries: int) -> Health | None:
+        for left in range(tries, 0, -1):
             try:
-                async with self._free:
+                async with self._free, asyncio.timeout(ASKED_WITHIN_S):
                     return await self._sidecars.health(address, self._key.token(record).text)
-            except Problem:
+            except (Problem, TimeoutError):
                 if left > 1:
                     await asyncio.sleep(UNMARKED_PAUSE_S)
         return None
@@ -224,10 +245,28 @@ class Observer:
         return replace(sandbox, state=State.ENDING, end=end)
 
 
+def _up(record: Sandbox, ready_at_ms: int, address: str | None, kernel: str) -> Sandbox:
+    up = State.WARM if record.unclaimed else State.RUNNING
+    return replace(record, state=up, ready_at_ms=ready_at_ms, address=address, kernel=kernel)
+
+
 def _whole_spec(sandbox: Sandbox) -> bool:
     """Whether the cluster's copy of the spec is complete: the environment is left out of it."""
     # The fingerprint is of the spec as requested; the record has the installation's defaults too.
     return any(sandbox.fingerprint == asked.fingerprint() for asked in sandbox.spec.forms_asked_for())
+
+
+def _elsewhere(known: Sandbox, seen: Observed) -> Death | None:
+    """The end of a sandbox that is not where its record says: the replica that took its push may have died since."""
+    if not (known.address and seen.address) or _bare(known.address) == _bare(seen.address):
+        return None
+    detail = f"its readiness push was forged: it named {known.address}, and its pod has {seen.address}"
+    return Death(known.id, "sandbox_lost", detail)
+
+
+def _bare(address: str) -> str:
+    """Without the brackets that an IPv6 address may have."""
+    return address.replace("[", "").replace("]", "")
 
 
 def _leased(record: Sandbox, seen: Observed) -> Sandbox:

@@ -79,6 +79,8 @@ UNWIND_WITHIN_S: Final = 0.5
 REPORT_EVERY_S: Final = 10.0
 # A registry is asked for the names of all checkpoints there are, and for more of those alone whose time is over.
 EXPIRE_EVERY_S: Final = 60.0
+# A herd changes every headless Service once in a turn, whatever its size; gateways ask several times for a new name.
+NAMES_EVERY_S: Final = 3.0
 # A cluster full of sandboxes that do not answer is slow to rebuild from.
 OPEN_WITHIN_S: Final = 120.0
 
@@ -366,6 +368,8 @@ class Core:
         if self.egress is not None:
             await self.egress.open()
             self._run("egress", self.egress.run())
+        if (names := self._deps.cluster.names) is not None:
+            self._run("names", self.replicas.periodic("names", NAMES_EVERY_S, names.turn))
         if self._conversions is not None:
             self._run("conversions", self._conversions.run(self._boots.boot))
         if self._options.probe_every_ms:

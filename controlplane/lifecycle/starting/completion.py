@@ -78,6 +78,7 @@ class Completion:
         if begun is not None:
             phases.lap("ready_push")
         phases.timings_ms["boot"] = push.boot_ms
+        self._deps.cluster.pushed(sandbox.id, address)
         try:
             await self._make_usable(sandbox, push, address)
         except Problem as problem:
@@ -125,7 +126,8 @@ class Completion:
         if after is None:
             return await self._overtaken(sandbox.id)
         if behind:
-            self._annotations.add(sandbox.id, facts)
+            # Its record on the cluster says whose it is, and it says the rest itself. Whose a pool's is, nobody says.
+            (self._annotations.add if sandbox.unclaimed else self._annotations.hint)(sandbox.id, facts)
         start: Start = "pool" if sandbox.unclaimed else "cold"
         for phase, duration_ms in timings_ms.items():
             # Nobody asks why a pool's was slow, by its id.

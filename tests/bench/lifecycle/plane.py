@@ -98,6 +98,7 @@ class PlayedCluster:
 
     room = None
     node_drains = None
+    names = None
 
     def request(self, spec: SandboxSpec) -> Amounts:
         return NOTHING
@@ -185,6 +186,9 @@ class PlayedCluster:
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         return SandboxNode("played", ready=True)
+
+    def pushed(self, sandbox_id: str, address: str) -> None:
+        del sandbox_id, address
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
         await self._ask("annotate", id=sandbox_id, facts=dict(facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_a_name_that_leads_elsewhere_is_told_with_both_addresses() -> None:
     assert "EndpointSlices" in found.fix
 
 
+def test_a_sandbox_that_has_long_been_ready_has_a_name() -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    pod = sandbox("a", "10.0.0.1")
+    pod["status"]["conditions"] = [ready]
+    now = datetime(2026, 1, 1, 0, 0, 31, tzinfo=UTC)
+    assert names.agree("r", [], [pod], since=names.settled(now)).detail == "a is at 10.0.0.1, and has no name"
+    assert names.agree("r", [], [pod], since=names.settled(now - timedelta(seconds=2))).ok
+    assert names.agree("r", [served("a", "10.0.0.1")], [pod], since=names.settled(now)).ok
+    assert names.agree("r", [], [pod]).ok, "this release has no names"
+
+
 def ended(reason: str, code: int, **told: object) -> Json:
     message = json.dumps(told) if told else ""
     return {"containerStatuses": [{"state": {"terminated": {"reason": reason, "exitCode": code, "message": message}}}]}
@@ -169,6 +181,10 @@ def test_a_pod_is_named_like_a_sandbox_and_another_one_asks_for_it_like_a_gatewa
     assert "rollbox.dev/sandbox" not in named["metadata"]["labels"]
     wanted = answers.expected("zone", [{**named, "status": {"podIP": "10.0.0.1"}}, {**named, "status": {}}])
     assert wanted == {f"doctor-x.shard-{shard}.zone": "10.0.0.1"}
+    pod = {"metadata": {"name": "doctor-x", "uid": "u"}, "status": {"podIP": "10.0.0.1"}}
+    given = answers.endpoints(RELEASE, "doctor-x", 4, pod)
+    assert given["metadata"]["labels"]["kubernetes.io/service-name"] == f"shard-{shard}"
+    assert given["endpoints"] == [{"addresses": ["10.0.0.1"], "hostname": "doctor-x"}]
     asks = answers.asking(RELEASE, "doctor-y", "10.96.0.9", list(wanted))
     assert asks["metadata"]["labels"]["app.kubernetes.io/component"] == "gateway"
     # So that no Service leads to it.

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from controlplane.cluster.finding import Finding, finding
 from controlplane.cluster.kubernetes import network_check, podspec
+from controlplane.cluster.kubernetes.names.slices import LABEL_MANAGED, LABEL_SERVICE
 from controlplane.cluster.kubernetes.release_checks.inside import OTHERWISE
 from controlplane.cluster.kubernetes.releases import Release
 from controlplane.cluster.kubernetes.shard import shard_of
@@ -50,6 +51,27 @@ def named(release: Release, name: str, shards: int) -> dict[str, Any]:
         tolerations=[dict(one) for one in release.tolerations],
         imagePullSecrets=[{"name": one} for one in release.pull_secrets],
     )
+
+
+def endpoints(release: Release, name: str, shards: int, pod: Json) -> dict[str, Any]:
+    """Gives that pod its name, as the control plane gives sandboxes theirs; it goes with the pod."""
+    about, address = pod["metadata"], str(pod["status"]["podIP"])
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name,
+            "labels": {
+                LABEL_SERVICE: f"shard-{shard_of(name, shards)}",
+                LABEL_MANAGED: f"doctor.{podspec.DOMAIN}",
+                podspec.LABEL_INSTALLATION: release.name,
+            },
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}],
+        },
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "hostname": name}],
+        "ports": [{"port": network_check.OTHER_PORT}],
+    }
 
 
 def asking(release: Release, name: str, server: str, names: Sequence[str]) -> dict[str, Any]:

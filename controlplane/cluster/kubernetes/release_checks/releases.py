@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from controlplane.clock import Clock
 from controlplane.cluster.finding import Finding
 from controlplane.cluster.kubernetes.check_pods import reached, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.podspec import selector
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, selector
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.release_checks import answers, clocks, egress, inside, names, parts, rights
 from controlplane.cluster.kubernetes.releases import SELECTOR, Release
@@ -81,7 +82,9 @@ async def _names(client: KubernetesClient, release: Release) -> list[Finding]:
     # Slices first: a pod that comes between has a name that says nothing yet, which is no fault.
     served = (await client.list(slices, {})).items
     pods = (await client.list(f"/api/v1/namespaces/{release.sandboxes}/pods", query)).items
-    return [names.agree(release.name, served, pods)]
+    services = {"labelSelector": f"{LABEL_INSTALLATION}={release.name}"}
+    named = bool((await client.list(f"/api/v1/namespaces/{release.sandboxes}/services", services)).items)
+    return [names.agree(release.name, served, pods, since=names.settled(datetime.now(UTC)) if named else "")]
 
 
 async def _answers(client: KubernetesClient, release: Release) -> list[Finding]:
@@ -95,8 +98,11 @@ async def _answers(client: KubernetesClient, release: Release) -> list[Finding]:
     query = {"labelSelector": selector(release.name)}
     async with running(client, answers.named(release, f"{name}-named", shards)) as own:
         await reached(client, own, "podIP")
+        pod = await client.get(own)
+        slices = f"/apis/discovery.k8s.io/v1/namespaces/{release.sandboxes}/endpointslices"
+        await client.create(slices, answers.endpoints(release, f"{name}-named", shards, pod))
         pods = (await client.list(f"/api/v1/namespaces/{release.sandboxes}/pods", query)).items
-        own_name = answers.expected(zone, [await client.get(own)])
+        own_name = answers.expected(zone, [pod])
         wanted = {**own_name, **answers.expected(zone, pods)}
         async with running(client, answers.asking(release, f"{name}-asks", server, list(wanted))) as asks:
             status = await reached(client, asks, "phase")

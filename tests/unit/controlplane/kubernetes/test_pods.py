@@ -113,3 +113,19 @@ async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
 )
 async def test_what_says_enough_waits_for_nothing(seen: dict[str, Any]) -> None:
     assert not unexplained(seen)
+
+
+@pytest.mark.parametrize("first", ["push", "pod"])
+async def test_a_push_that_names_another_address_is_found_out_whichever_is_heard_of_first(first: str) -> None:
+    forged: list[None] = []
+    pods = Pods(VirtualClock(), lambda _: None, lambda: forged.append(None))
+    for name, pushed in (("sb-1", "10.0.0.9"), ("sb-2", "10.0.0.1")):
+        told = {**pod(podIP="10.0.0.1"), "metadata": {"name": name}}
+        if first == "pod":
+            pods.put(told)
+        pods.pushed(name, f"http://{pushed}:7070")
+        pods.put(told)
+    dead = [*pods._dead.values()]
+    assert [(one.sandbox_id, one.cause) for one in dead] == [("sb-1", "sandbox_lost")]
+    assert "10.0.0.9" in dead[0].detail
+    assert len(forged) == 1

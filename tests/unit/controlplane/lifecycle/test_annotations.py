@@ -8,7 +8,17 @@ import pytest
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.record import annotations
-from controlplane.lifecycle.record.annotations import LATE_S, MANY_PENDING, QUIET_S, REST_S, TRIES, WRITERS, Annotations
+from controlplane.lifecycle.record.annotations import (
+    CALM_S,
+    HINT_EVERY_S,
+    LATE_S,
+    MANY_PENDING,
+    QUIET_S,
+    REST_S,
+    TRIES,
+    WRITERS,
+    Annotations,
+)
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -101,6 +111,30 @@ async def test_what_only_we_know_goes_first() -> None:
         writer.add("sb-y", {"a": "1"})
         await asyncio.sleep(QUIET_S + 1.1)
     assert cluster.written[0] == ("sb-x", {"b": "2"})
+
+
+async def test_a_herd_costs_no_hint_and_hints_are_written_slowly_when_it_is_over() -> None:
+    cluster = FakeCluster()
+    async with writing(cluster) as writer:
+        for number in range(100):
+            writer.hint(f"sb-{number}", {"a": "1"})
+            await asyncio.sleep(CALM_S / 2)
+        assert (cluster.annotated, writer.pending) == ([], 0)
+        writer.forget("sb-0")
+        await asyncio.sleep(CALM_S + 2)
+        assert 0 < len(cluster.annotated) <= 2 + 2 / HINT_EVERY_S
+        await asyncio.sleep(100 * HINT_EVERY_S)
+        assert cluster.annotated == [f"sb-{number}" for number in range(1, 100)]
+
+
+async def test_a_hint_goes_along_with_what_is_pending_and_waits_for_what_is_not_one() -> None:
+    cluster = Slow()
+    async with writing(cluster) as writer:
+        writer.hint("sb-1", {"a": "1"})
+        await asyncio.sleep(CALM_S / 2)
+        writer.add("sb-2", {"b": "2"})
+        await asyncio.sleep(CALM_S + 2)
+        assert [name for name, _ in cluster.written] == ["sb-2", "sb-1"]
 
 
 async def test_an_ended_sandbox_is_not_written_of() -> None:

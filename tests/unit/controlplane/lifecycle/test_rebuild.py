@@ -1,6 +1,8 @@
 """After a restart: adopt, bury, remove."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -166,3 +168,58 @@ async def test_one_that_nobody_has_marked_is_asked_more_than_once_before_it_is_r
     sidecars.dead.add("the first")
     async with world(cluster, sidecars) as after:
         assert (await after.service.alive(OWNER, sandbox.id)).state is State.RUNNING
+
+
+SOON = SandboxSpec(image="a", start_timeout_ms=1_000, ttl_ms=600_000)
+
+
+@asynccontextmanager
+async def unmarked(spec: SandboxSpec = SOON) -> AsyncIterator[tuple[FakeCluster, FakeSidecars, Sandbox]]:
+    """A sandbox that ran, of which the cluster was told nothing; all replicas and the store are gone."""
+    cluster, sidecars = FakeCluster(annotates_behind=True), FakeSidecars()
+    async with world(cluster, sidecars) as before:
+        sandbox = (await before.create(OWNER, spec, "k")).sandbox
+        extended = await before.service.extend(OWNER, sandbox.id, 700_000)
+        await asyncio.sleep(2)
+    for name in ("ready_at_ms", "address", "kernel"):
+        cluster.held[sandbox.id].facts.pop(name, None)
+    yield cluster, sidecars, extended
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_one_that_somebody_created_goes_on_whether_it_answers_a_rebuild_or_not(answers: bool) -> None:
+    async with unmarked() as (cluster, sidecars, sandbox):
+        (sidecars.acknowledged if answers else sidecars.dead).add(sandbox.address or "")
+        async with world(cluster, sidecars) as after:
+            found = await after.service.alive(OWNER, sandbox.id)
+            assert (found.state, found.address) == (State.RUNNING, sandbox.address)
+            assert found.kernel == ("Linux" if answers else "")
+            assert found.expires_at_ms == sandbox.expires_at_ms
+            assert (await after.create(OWNER, SOON, "k")).replayed
+
+
+async def test_one_that_says_nobody_heard_that_it_is_ready_is_removed() -> None:
+    async with unmarked() as (cluster, sidecars, sandbox), world(cluster, sidecars) as after:
+        with pytest.raises(Problem, match="sandbox_not_found"):
+            await after.service.alive(OWNER, sandbox.id)
+
+
+async def test_the_end_of_one_that_nobody_has_marked_keeps_its_cause() -> None:
+    async with unmarked() as (cluster, sidecars, sandbox):
+        cluster.held[sandbox.id].death = Death(sandbox.id, "oom_killed", "it took too much")
+        async with world(cluster, sidecars) as after:
+            with pytest.raises(Problem, match="oom_killed: it took too much"):
+                await after.service.alive(OWNER, sandbox.id)
+
+
+async def test_one_that_is_not_where_its_record_says_is_ended() -> None:
+    cluster, clock = FakeCluster(annotates_behind=True), VirtualClock()
+    store = MemoryStore(clock)
+    async with world(cluster, clock=clock, store=store) as before:
+        sandbox = (await before.create(OWNER, SPEC)).sandbox
+        forged = replace(sandbox, address="http://10.0.0.9:7070", version=sandbox.version + 1)
+        assert await store.replace(forged, sandbox.version)
+        await before.service._core._upkeep.orphans()
+        await asyncio.sleep(1)
+        with pytest.raises(Problem, match=r"sandbox_lost: its readiness push was forged.*10\.0\.0\.9"):
+            await before.service.alive(OWNER, sandbox.id)

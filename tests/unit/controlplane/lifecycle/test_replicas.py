@@ -333,7 +333,7 @@ async def test_facts_are_written_behind_and_again_when_that_fails() -> None:
         two.cluster.next_annotate_error = Problem("internal", "the API server is busy")
         sandbox = (await two.a.create(OWNER, SPEC)).sandbox
         assert two.cluster.held[sandbox.id].facts == {}
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
         assert two.cluster.held[sandbox.id].facts["address"] == sandbox.address
         assert two.b.service._core.annotations.pending == 0
 
