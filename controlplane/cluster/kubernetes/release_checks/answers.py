@@ -54,7 +54,14 @@ def named(release: Release, name: str, shards: int) -> dict[str, Any]:
 
 
 def endpoints(release: Release, name: str, shards: int, pod: Json) -> dict[str, Any]:
-    """Gives that pod its name, as the control plane gives sandboxes theirs; it goes with the pod."""
+    """Gives a pod that is ``named`` its name, as the control plane gives sandboxes theirs; it goes with the pod.
+
+    Args:
+        release: the release.
+        name: of the pod.
+        shards: how many headless Services there are.
+        pod: the same, with its address.
+    """
     about, address = pod["metadata"], str(pod["status"]["podIP"])
     return {
         "apiVersion": "discovery.k8s.io/v1",
