@@ -21,6 +21,10 @@ from controlplane.wire import egress_pb2_grpc, routes_pb2_grpc
 BACKLOG: Final = 2048
 # Grace period for answers in progress when the server stops.
 GRACE_S: Final = 5
+# A client of a feed that answers no ping stands still, though its machine holds the connection: it is cut off, so that
+# another egress replica takes its sandboxes over.
+PING_EVERY_MS: Final = 5_000
+PING_WITHIN_MS: Final = 8_000
 # Most bytes of a request outside its body: request line, headers, chunk sizes, trailers.
 MOST_HEAD_BYTES: Final = 64 * 1024
 
@@ -126,7 +130,14 @@ async def serving_routes(
     """
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
-    server = aio.server(options=[("grpc.so_reuseport", 0)])
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.keepalive_time_ms", PING_EVERY_MS),
+        ("grpc.keepalive_timeout_ms", PING_WITHIN_MS),
+        ("grpc.http2.ping_timeout_ms", PING_WITHIN_MS),  # else a minute, whatever the one above says
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+    server = aio.server(options=options)
     routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board, activity), server)  # type: ignore[no-untyped-call]
     if egress is not None and door is not None:
         egress_pb2_grpc.add_EgressServicer_to_server(EgressServicer(egress, door), server)  # type: ignore[no-untyped-call]

@@ -1,6 +1,8 @@
 """The control plane's gRPC sides over real sockets: the route feed it serves, the sidecar it calls."""
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ import structlog
 from grpc import StatusCode, aio
 from prometheus_client import generate_latest
 
+from controlplane.api import listeners
 from controlplane.api.feed_key import FeedDoor
 from controlplane.api.listeners import serving_http, serving_routes
 from controlplane.clock import SystemClock
@@ -27,6 +30,7 @@ from controlplane.telemetry import Metrics
 from controlplane.wire import agent_pb2, agent_pb2_grpc, egress_pb2, egress_pb2_grpc, routes_pb2, routes_pb2_grpc
 from tests.contract.answers_suite import AnswersSuite, Asked
 from tests.contract.routes_suite import Feed, RoutesSuite
+from tests.support.waiting import until
 from tests.support.world import KEY, OWNER, PRIVATE, SPEC, world
 
 FEED_KEY = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -155,6 +159,42 @@ async def test_without_its_key_nobody_gets_the_egress_feed_and_no_report_is_take
     assert [one["event"] for one in logged].count("feed of egress refused") == 1
     assert FEED_KEY not in str(logged)
     assert "rollbox_egress_feed_refused_total 3.0" in generate_latest(metrics.registry).decode()
+
+
+WATCHES = f"""
+import sys, grpc
+from controlplane.wire import egress_pb2, egress_pb2_grpc
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    for update in egress_pb2_grpc.EgressStub(channel).Watch(
+        egress_pb2.WatchRequest(egress_id="e1"), metadata=(("authorization", "Bearer {FEED_KEY}"),)
+    ):
+        pass
+"""
+
+
+async def test_a_replica_that_stands_still_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "PING_EVERY_MS", 1_000)
+    monkeypatch.setattr(listeners, "PING_WITHIN_MS", 1_000)
+    listen = Listen(path=tmp_path / "r.sock")
+    async with world(clock=SystemClock(), options=Options(egress=EgressOptions(3128))) as plane:
+        service = plane.service
+        assert service.egress_feed is not None
+        board, door = service.egress_feed.board, FeedDoor(FEED_KEY, Metrics())
+        async with serving_routes(service.board, service.activity, listen, service.egress_feed, door):
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", WATCHES, str(listen))
+            try:
+                await until(lambda: _is({*board.live}, {"e1"}))
+                process.send_signal(signal.SIGSTOP)
+                await until(lambda: _is({*board.live}, set()))
+                process.send_signal(signal.SIGCONT)
+            finally:
+                process.kill()
+                await process.wait()
+
+
+async def _is(found: object, wanted: object) -> bool:
+    await asyncio.sleep(0.05)
+    return found == wanted
 
 
 async def test_an_empty_key_lets_nobody_in(tmp_path: Path) -> None:
