@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.cluster.layout import LOGS
 from tests.support.installed import Installed, kubectl, objects
@@ -70,6 +73,15 @@ async def _kill_found(pattern: str) -> bool:
     out, _ = await found.communicate()
     pids = out.decode().split()
     return bool(pids) and await (await asyncio.create_subprocess_exec("kill", "-9", *pids)).wait() == 0
+
+
+def processes_of(pod_uid: str, name: str) -> Iterator[int]:
+    """The processes of this name in a pod, where this machine is its node."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = f"pod{pod_uid}/" in (folder / "cgroup").read_text()
+            if ours and (folder / "comm").read_text().strip() == name[:15]:
+                yield int(folder.name)
 
 
 async def signal_kernel(sandbox_id: str, number: signal.Signals) -> None:

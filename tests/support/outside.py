@@ -6,9 +6,11 @@ what tests let it reach, `REFUSED` is beside it and answers too, so that a refus
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,14 +45,14 @@ _SERVER: Final = Path(__file__).with_name("outside_server.py")
 
 @contextmanager
 def outside(folder: Path) -> Iterator[None]:
-    """Runs it; `folder` is what the allowed server serves. Needs root.
+    """Runs it; `folder` is what the allowed server serves. Needs root. One at a time on a machine: another one waits.
 
     Raises:
         RuntimeError: a server did not start.
     """
-    if _LINK.exists():
-        _ip("link", "delete", _LINK.name)
-    with _namespace() as holder:
+    with _alone(), _namespace() as holder:
+        if _LINK.exists():
+            _ip("link", "delete", _LINK.name)
         _ip("link", "add", _LINK.name, "type", "veth", "peer", "name", "rbxout1", "netns", str(holder))
         _ip("address", "add", f"{HOST}/24", "dev", _LINK.name)
         _ip("link", "set", _LINK.name, "up")
@@ -61,6 +63,14 @@ def outside(folder: Path) -> Iterator[None]:
         _ip("route", "add", "default", "via", HOST, enter=enter)
         with _serving(*enter, sys.executable, str(_SERVER), str(folder)), _serving(sys.executable, str(_SERVER)):
             yield
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with (Path(tempfile.gettempdir()) / f"{_LINK.name}.lock").open("w") as lock:
+        # Not inherited by what is started meanwhile, so it goes with this process.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _ip(*words: str, enter: tuple[str, ...] = ()) -> None:

@@ -18,6 +18,7 @@ from tests.e2e.test_lazy_starts import AGENT, Place, open_place
 from tests.observability.firing.hasty import hasty
 from tests.observability.live.scraping import Prometheus, scraping
 from tests.support.authority import Authority
+from tests.support.faults import processes_of
 from tests.support.installed import ROOT, Installed, kubectl, node_address
 from tests.support.node_provider import NodeProvider, provided
 from tests.support.stack import free_port
@@ -71,17 +72,10 @@ class Site:
             RuntimeError: there is none.
         """
         pod = next(one for one in await self.stack.component(component) if "deletionTimestamp" not in one["metadata"])
-        found = await asyncio.to_thread(lambda: list(_processes(f"pod{pod['metadata']['uid']}/", name)))
+        found = await asyncio.to_thread(lambda: list(processes_of(pod["metadata"]["uid"], name)))
         if len(found) != 1:
             raise RuntimeError(f"{component} has {len(found)} processes {name}")
         return found[0]
-
-
-def _processes(group: str, name: str) -> Iterator[int]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (folder / "comm").read_text().strip() == name[:15] and group in (folder / "cgroup").read_text():
-                yield int(folder.name)
 
 
 @contextlib.contextmanager
