@@ -203,6 +203,30 @@ def policies_open(site: Site) -> AbstractAsyncContextManager[None]:
     return everything_allowed(site.stack.sandboxes)
 
 
+@asynccontextmanager
+async def egress_gone(site: Site) -> AsyncIterator[None]:
+    """Egress has no pod."""
+    await site.scale("egress", 0)
+    try:
+        yield
+    finally:
+        await site.scale("egress", 1)
+
+
+@asynccontextmanager
+async def api_server_allowed(site: Site) -> AsyncIterator[None]:
+    """An exception from private ranges has the API server's address."""
+    address = json.loads(await kubectl("get", "service", "kubernetes", "-n", "default", "-o", "json"))["spec"][
+        "clusterIP"
+    ]
+    # Past the preflight, which would refuse it.
+    await site.stack.upgrade(f"egress.allowedPrivateCidrs[1]={address}/32", "preflight.enabled=false")
+    try:
+        yield
+    finally:
+        await site.stack.rollback()
+
+
 FAULTS: dict[str, Fault] = {
     "mirror_silent": Fault("the mirror stands still (SIGSTOP)", "parts of ", mirror_silent),
     "rights_short": Fault("the ClusterRoleBinding of the control plane is deleted", "rights of ", rights_short),
@@ -216,4 +240,8 @@ FAULTS: dict[str, Fault] = {
     "not_gvisor": Fault("the RuntimeClass leads to runc", "kernel of ", not_gvisor),
     "platform_slow": Fault("gVisor's settings on the node name the platform ptrace", "platform of ", platform_slow),
     "policies_open": Fault("a policy allows everything", "network policies of ", policies_open),
+    "egress_gone": Fault("egress is scaled to no pod", "egress of ", egress_gone),
+    "api_server_allowed": Fault(
+        "egress.allowedPrivateCidrs has the API server's address", "egress of ", api_server_allowed
+    ),
 }

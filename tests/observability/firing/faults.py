@@ -14,7 +14,7 @@ from rollbox import Client, Sandbox
 from rollbox.errors import SandboxError
 from tests.cluster import processes
 from tests.e2e.test_room import filled, open_node
-from tests.observability.firing import node_faults
+from tests.observability.firing import egress_faults, node_faults
 from tests.observability.firing.fault import SMALL, Fault, beside
 from tests.observability.firing.site import Site, standing_still
 from tests.support.faults import node_part
@@ -259,7 +259,9 @@ FAULTS: dict[str, Fault] = {
         redis_slow,
     ),
     "controlplane_gone": Fault(
-        "the control plane is scaled to no pod", ("RollboxMetricsAbsent", "RollboxRouteFeedLost"), controlplane_gone
+        "the control plane is scaled to no pod",
+        ("RollboxMetricsAbsent", "RollboxRouteFeedLost", "RollboxEgressFeedLost"),
+        controlplane_gone,
     ),
     "pods_deleted": Fault(
         "pods of sandboxes are deleted with kubectl, and other sandboxes pass their `ttl`",
@@ -303,5 +305,40 @@ FAULTS: dict[str, Fault] = {
         "which would end it",
         ("RollboxSandboxesNotStopped",),
         node_faults.kernel_still,
+    ),
+    "egress_gone": Fault(
+        "egress is scaled to no pod, and a sandbox has a network policy",
+        ("RollboxEgressDown",),
+        egress_faults.egress_gone,
+    ),
+    "link_missing": Fault(
+        "a sandbox gets a network policy while its gVisor kernel stands still (SIGSTOP)",
+        ("RollboxEgressLinksDown",),
+        egress_faults.link_missing,
+    ),
+    "feed_without_key": Fault(
+        "the feed of egress is asked for without its key every second",
+        ("RollboxEgressFeedRefused",),
+        egress_faults.feed_without_key,
+    ),
+    "names_silent": Fault(
+        "the name server of egress does not answer, and a sandbox asks for an allowed name twice a second",
+        ("RollboxEgressResolverFailing",),
+        egress_faults.names_silent,
+    ),
+    "forbidden_asked": Fault(
+        "a sandbox asks fifty times a second for what its policy does not name",
+        ("RollboxEgressRefusals",),
+        egress_faults.forbidden_asked,
+    ),
+    "limit_passed": Fault(
+        "a sandbox asks five times a second where its policy allows one connection",
+        ("RollboxEgressFull",),
+        egress_faults.limit_passed,
+    ),
+    "record_lost": Fault(
+        "Redis is scaled to no pod while a sandbox asks for what its policy does not name",
+        ("RollboxEgressUnrecorded",),
+        egress_faults.record_lost,
     ),
 }

@@ -21,12 +21,21 @@ from tests.support.authority import Authority
 from tests.support.faults import processes_of
 from tests.support.installed import ROOT, Installed, kubectl, node_address
 from tests.support.node_provider import NodeProvider, provided
+from tests.support.outside import ALLOWED, DNS
 from tests.support.stack import free_port
 from tests.support.waiting import until
 
 RULES = ROOT / "helm/files/rules.yaml"
 # Gateways are scraped so often that the shortest window, ten seconds, has five of their samples.
 EVERY = "2s"
+# Nobody is at these addresses: no test of alerts reaches anything through egress.
+EGRESS = (
+    "egress.enabled=true",
+    "egress.replicas=1",
+    "egress.resources.requests.cpu=5m",
+    f"egress.allowedPrivateCidrs[0]={ALLOWED}/32",
+    f"egress.dnsServers[0]={DNS}",
+)
 PROVIDER = "provider"
 NODES = "remote"
 
@@ -104,7 +113,7 @@ async def opened(folder: Path) -> AsyncIterator[Site]:
     async with (
         provided(nodes, tls, address, port),
         _credentials(tls),
-        open_place(folder, *AGENT, *_scaling(f"{address}:{port}")) as place,
+        open_place(folder, *AGENT, *EGRESS, *_scaling(f"{address}:{port}")) as place,
         scraping(place.stack.namespace, folder, rules, EVERY) as prometheus,
         Client(place.stack.url, place.stack.api_key) as client,
     ):
