@@ -33,5 +33,5 @@ mod stream;
 mod telemetry;
 mod watched;
 
-pub use run::{Running, StartFailed, run_from_environment, start};
+pub use run::{Running, StartFailed, start};
 pub use settings::{Listen, Settings};

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use program::process::run_from_environment;
+
 fn main() -> ExitCode {
-    ExitCode::from(egress::run_from_environment())
+    ExitCode::from(run_from_environment::<egress::Running>())
 }

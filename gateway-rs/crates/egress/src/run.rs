@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use program::process::Program;
+use program::settings::{InvalidSetting, Read};
 use program::transport::Dialer;
-use program::{descriptors, log, memory};
 use resolve::{LookupFailed, NameServers};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
+use tracing_subscriber::filter::Targets;
 
 use crate::admin::{Admin, Health};
 use crate::feed::Feed;
@@ -19,12 +20,6 @@ use crate::outside::Outside;
 use crate::sandbox::Common;
 use crate::sandboxes::Sandboxes;
 use crate::settings::{Listen, Settings};
-
-/// Exit status for settings that cannot be used (EX_USAGE of sysexits.h).
-const EXIT_SETTINGS: u8 = 64;
-
-/// Exit status for everything else that keeps it from running.
-const EXIT_FAILED: u8 = 1;
 
 /// Time after the drain for the last report, and for connections that were cut.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -44,52 +39,6 @@ pub enum StartFailed {
     /// It ran, and a task that should run for ever ended.
     #[error("a part of egress failed; the log says which")]
     Broken,
-}
-
-/// Runs with the settings of the environment variables until SIGTERM or SIGINT; returns the process's exit status.
-/// Blocks.
-pub fn run_from_environment() -> u8 {
-    let settings = match Settings::read(|name| std::env::var(name).ok()) {
-        Ok(settings) => settings,
-        Err(invalid) => {
-            eprintln!("rollbox-egress: {invalid}");
-            return EXIT_SETTINGS;
-        }
-    };
-    log::install(settings.log.clone());
-    memory::configure();
-    match run(settings) {
-        Ok(()) => 0,
-        Err(failed) => {
-            eprintln!("rollbox-egress: {failed}");
-            EXIT_FAILED
-        }
-    }
-}
-
-fn run(settings: Settings) -> Result<(), StartFailed> {
-    descriptors::raise_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut running = start(settings).await?;
-        let mut asked = async || {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        let broken = tokio::select! {
-            () = asked() => false,
-            () = running.broken() => true,
-        };
-        // A second signal ends the drain at once.
-        running.stop_within(asked()).await;
-        if broken { Err(StartFailed::Broken) } else { Ok(()) }
-    });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome
 }
 
 /// An egress replica that serves. Dropping it aborts everything; [`Running::stop`] drains first.
@@ -149,21 +98,39 @@ impl Running {
         &self.listen
     }
 
-    /// Completes when a task that should run for ever has ended.
-    async fn broken(&mut self) {
-        if let Some(ended) = self.tasks.join_next().await {
-            tracing::error!(?ended, "a task of egress ended unexpectedly, shutting down");
-        }
-    }
-
     /// serving -> draining -> closed. Its feed ends, so that its sandboxes move to other replicas; its links take no
     /// new connections, and the open ones have the drain time to end.
     pub async fn stop(self) {
         self.stop_within(std::future::pending()).await;
     }
+}
 
-    /// The same, but the connections that are left are cut as soon as `hurry` completes.
-    pub async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
+impl Program for Running {
+    const NAME: &'static str = "rollbox-egress";
+    type Settings = Settings;
+    type Failed = StartFailed;
+
+    fn settings(read: Read<'_>) -> Result<Settings, InvalidSetting> {
+        Settings::read(read)
+    }
+
+    fn levels(settings: &Settings) -> Targets {
+        settings.log.clone()
+    }
+
+    async fn start(settings: Settings) -> Result<Self, StartFailed> {
+        start(settings).await
+    }
+
+    async fn broken(&mut self) -> StartFailed {
+        // An empty set is broken too.
+        let ended = self.tasks.join_next().await;
+        tracing::error!(?ended, "a task of egress ended unexpectedly, shutting down");
+        StartFailed::Broken
+    }
+
+    /// As [`Running::stop`], but the connections that are left are cut as soon as `hurry` completes.
+    async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
         tracing::info!(connections = self.connections.len(), "draining, links take no new connections");
         self.draining.send_replace(true);
         self.connections.close();

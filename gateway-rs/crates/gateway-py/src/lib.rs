@@ -20,7 +20,7 @@ mod rollbox_gateway {
 /// Runs the gateway with the settings of the environment variables; returns the exit status.
 #[pyfunction]
 fn serve(py: Python<'_>) -> u8 {
-    py.detach(gateway::run_from_environment)
+    py.detach(program::process::run_from_environment::<gateway::Running>)
 }
 
 /// Every row of the error table with every column.

@@ -50,5 +50,5 @@ mod usage;
 
 pub use keyed::Key;
 pub use program::settings::InvalidSetting;
-pub use run::{EXIT_FAILED, EXIT_SETTINGS, Running, StartFailed, run_from_environment, start};
+pub use run::{Running, StartFailed, start};
 pub use settings::{Headless, Settings};

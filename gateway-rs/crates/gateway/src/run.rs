@@ -5,21 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use program::process::Program;
+use program::settings::{InvalidSetting, Read};
 use resolve::LookupFailed;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tracing_subscriber::filter::Targets;
 
 use crate::gateway::Gateway;
 use crate::server::Server;
 use crate::settings::Settings;
-use program::{descriptors, log, memory};
-
-/// Exit status for settings that cannot be used (EX_USAGE of sysexits.h).
-pub const EXIT_SETTINGS: u8 = 64;
-
-/// Exit status for everything else that keeps the gateway from running.
-pub const EXIT_FAILED: u8 = 1;
 
 /// Time after the drain to write answers that are ready and to close connections.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -39,52 +34,6 @@ pub enum StartFailed {
     /// The runtime or its signals cannot be set up.
     #[error("cannot set up the runtime: {0}")]
     Runtime(#[from] io::Error),
-}
-
-/// Runs with the settings of the environment variables until SIGTERM or SIGINT; returns the process's exit status.
-/// Blocks.
-pub fn run_from_environment() -> u8 {
-    let settings = match Settings::read(|name| std::env::var(name).ok()) {
-        Ok(settings) => settings,
-        Err(invalid) => {
-            eprintln!("rollbox-gateway: {invalid}");
-            return EXIT_SETTINGS;
-        }
-    };
-    log::install(settings.log.clone());
-    memory::configure();
-    match run(settings) {
-        Ok(()) => 0,
-        Err(failed) => {
-            eprintln!("rollbox-gateway: {failed}");
-            EXIT_FAILED
-        }
-    }
-}
-
-fn run(settings: Settings) -> Result<(), StartFailed> {
-    descriptors::raise_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut running = start(settings).await?;
-        let mut asked = async || {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        let broken = tokio::select! {
-            () = asked() => false,
-            () = running.broken() => true,
-        };
-        // A second signal ends the drain at once.
-        running.stop_within(asked()).await;
-        if broken { Err(StartFailed::Broken) } else { Ok(()) }
-    });
-    runtime.shutdown_timeout(CLOSE_GRACE);
-    outcome
 }
 
 /// A gateway that serves. Dropping it aborts everything; [`Running::stop`] drains first.
@@ -130,22 +79,40 @@ impl Running {
         self.address
     }
 
-    /// Completes when a task that should run for ever has ended: without that task the gateway would serve an old
-    /// table, or accept no connections, and look healthy.
-    async fn broken(&mut self) {
-        if let Some(ended) = self.tasks.join_next().await {
-            tracing::error!(?ended, "a task of the gateway ended unexpectedly, shutting down");
-        }
-    }
-
     /// serving -> draining -> expired -> exit. New calls are refused; running ones have the drain time to end; those
     /// that are left then are aborted.
     pub async fn stop(self) {
         self.stop_within(std::future::pending()).await;
     }
+}
 
-    /// The same, but the calls that are left are aborted as soon as `hurry` completes.
-    pub async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
+impl Program for Running {
+    const NAME: &'static str = "rollbox-gateway";
+    type Settings = Settings;
+    type Failed = StartFailed;
+
+    fn settings(read: Read<'_>) -> Result<Settings, InvalidSetting> {
+        Settings::read(read)
+    }
+
+    fn levels(settings: &Settings) -> Targets {
+        settings.log.clone()
+    }
+
+    async fn start(settings: Settings) -> Result<Self, StartFailed> {
+        start(settings).await
+    }
+
+    /// Without such a task the gateway would serve an old table, or accept no connections, and look healthy.
+    async fn broken(&mut self) -> StartFailed {
+        // An empty set is broken too.
+        let ended = self.tasks.join_next().await;
+        tracing::error!(?ended, "a task of the gateway ended unexpectedly, shutting down");
+        StartFailed::Broken
+    }
+
+    /// As [`Running::stop`], but the calls that are left are aborted as soon as `hurry` completes.
+    async fn stop_within(mut self, hurry: impl Future<Output = ()>) {
         let drain = self.gateway.drain();
         tracing::info!(calls = drain.calls(), "draining, new calls are refused");
         drain.start();

@@ -13,6 +13,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use program::process::Program as _;
 use serde_json::json;
 use support::clock::Stopped;
 use support::{Client, ControlPlane, Rig, Started};

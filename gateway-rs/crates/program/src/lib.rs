@@ -1,5 +1,6 @@
 //! What every program of the platform is made of, whatever it is for: `rollbox-gateway` and `rollbox-egress`.
 //!
+//! - `process`: its life from outside: settings, log, runtime, signals, exit status.
 //! - `settings`: readers of environment variables. `log`: lines on stderr. `memory`: settings of the allocator;
 //!   `descriptors`: how many files may be open.
 //! - `transport`: sockets to other parts. `grpc`: a gRPC connection over one. `replayed`: a stream that was looked at.
@@ -14,6 +15,7 @@ pub mod hop_by_hop;
 pub mod log;
 pub mod memory;
 pub mod metrics;
+pub mod process;
 pub mod replayed;
 pub mod settings;
 pub mod transport;
