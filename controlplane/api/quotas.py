@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import WaitingCreate
+from controlplane.lifecycle.admission.queue import Place
 from controlplane.lifecycle.admission.quotas import LIMITS, MOST, MOST_CONNECTIONS, OWNER, DeclaredQuota, QuotaUse
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
@@ -57,8 +57,7 @@ class PlaceBody(BaseModel):
     """A create that waits for room: first those that no node takes, then those that no limit lets in.
 
     Attributes:
-        position: among the owner's at the control plane that answers, from 1; those that wait at another one are not
-            counted, and take turns with these.
+        position: among the owner's, from 1, whichever control plane has them; those at different ones take turns.
         waits_for: the limit that the first one waits for; ``total`` is the installation's; ``capacity_unavailable``:
             it was let in, and no node has room for it.
         why: what the nodes have left, or the scheduler's words, where no node has room.
@@ -81,7 +80,7 @@ class QuotaBody(BaseModel):
 
     Attributes:
         declared_for: the owner, or ``*`` where the quota of all others holds for it; null: none does.
-        waiting: its creates that wait for room at the control plane that answers; others may wait at other ones.
+        waiting: its creates that wait for room.
     """
 
     owner: str
@@ -115,7 +114,7 @@ async def own(context: App, owner: Owner) -> OwnQuotaBody:
     """What every refusal for want of room refers to."""
     use = await context.service.quota_use(owner)
     queue = [_unplaced(*one, position) for position, one in enumerate(use.unplaced, start=1)]
-    queue += [_place(*one, position) for position, one in enumerate(use.places, start=len(queue) + 1)]
+    queue += [_place(one, position) for position, one in enumerate(use.places, start=len(queue) + 1)]
     return OwnQuotaBody(**_fields(use), max_sandboxes=use.total or None, sandboxes_in_all=use.in_all, queue=queue)
 
 
@@ -157,15 +156,15 @@ async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
     return QuotaBody.of(await context.service.quota_use(name))
 
 
-def _place(place: WaitingCreate, estimate_ms: int | None, position: int) -> PlaceBody:
+def _place(place: Place, position: int) -> PlaceBody:
     return PlaceBody(
         position=position,
-        idempotency_key=place.wish.idempotency_key,
-        labels=place.wish.spec.labels,
-        waits_for=place.full.resource,
+        idempotency_key=place.key,
+        labels=dict(place.labels),
+        waits_for=place.waits_for,
         since_ms=place.since_ms,
         until_ms=place.until_ms,
-        estimate_ms=estimate_ms,
+        estimate_ms=place.estimate_ms,
     )
 
 

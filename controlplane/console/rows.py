@@ -134,19 +134,25 @@ class WaitingRow:
     def all_of(cls, use: QuotaUse, now_ms: int) -> Sequence["WaitingRow"]:
         """The first of an owner's, those that fit on no node before those that no quota lets in."""
         rows = [
-            cls(place, "a node", *_times(one.created_at_ms, one.start_by_ms, wait_ms, now_ms), _labels(one), why.detail)
+            cls(
+                place,
+                "a node",
+                *_times(one.created_at_ms, one.start_by_ms, wait_ms, now_ms),
+                _labels(one.spec.labels),
+                why.detail,
+            )
             for place, (one, why, wait_ms) in enumerate(use.unplaced[:MOST_WAITING], start=1)
         ]
         left = use.places[: MOST_WAITING - len(rows)]
         return rows + [
             cls(
                 place,
-                "the installation's limit" if one.full.resource == "total" else f"quota: {one.full.resource}",
-                *_times(one.since_ms, one.until_ms, wait_ms, now_ms),
-                _labels(one.wish),
-                f"{number(one.full.used)} of {number(one.full.limit)} in use",
+                "the installation's limit" if one.waits_for == "total" else f"quota: {one.waits_for}",
+                *_times(one.since_ms, one.until_ms, one.estimate_ms, now_ms),
+                _labels(one.labels),
+                f"{number(one.used)} of {number(one.limit)} in use",
             )
-            for place, (one, wait_ms) in enumerate(left, start=len(rows) + 1)
+            for place, one in enumerate(left, start=len(rows) + 1)
         ]
 
 
@@ -207,5 +213,5 @@ def _times(since_ms: int, until_ms: int, wait_ms: int | None, now_ms: int) -> tu
     return duration(now_ms - since_ms), duration(until_ms - now_ms), estimate
 
 
-def _labels(one: Sandbox) -> Sequence[tuple[str, str]]:
-    return list(one.spec.labels.items())[:MOST_LABELS]
+def _labels(labels: Mapping[str, str]) -> Sequence[tuple[str, str]]:
+    return list(labels.items())[:MOST_LABELS]

@@ -2,7 +2,7 @@
 
 from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
-from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
+from controlplane.model.record import dump_record, dump_tombstone, is_whole, load_record, load_timeline, load_tombstone
 from controlplane.model.sandbox import UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
 from controlplane.model.spec import GROUP, Lease, Range, SandboxSpec, lease_fact, read_lease_fact
 
@@ -24,6 +24,7 @@ __all__ = [
     "Usage",
     "dump_record",
     "dump_tombstone",
+    "is_whole",
     "lease_fact",
     "load_record",
     "load_timeline",

@@ -59,7 +59,12 @@ async def use(
 
 async def waiting(plane: World, owner: str = "alice") -> int:
     """How many of an owner's creates wait there."""
-    return (await plane.service.quota_use(owner)).waiting
+    return len(plane.service._core.create_queue.waiting(owner))
+
+
+async def told(planes: tuple[World, World], owner: str, number: int) -> bool:
+    """Whether each tells that so many of an owner's creates wait."""
+    return all([(await plane.service.quota_use(owner)).waiting == number for plane in planes])
 
 
 async def all_wait(planes: tuple[World, World], owner: str, number: int) -> bool:
@@ -75,7 +80,7 @@ async def test_a_crowd_at_both_passes_one_quota_and_none_is_forgotten(url: str) 
                 group.create_task(use((a, b)[number % 2], "alice", seen, most))
         assert most["alice"] <= 5
         assert await a.deps.store.usage("alice") == Usage()
-        assert [(await one.service.quota_use("alice")).waiting for one in (a, b)] == [0, 0]
+        await until(lambda: told((a, b), "alice", 0), 120)
 
 
 async def test_what_ends_at_one_lets_in_who_waits_at_the_other(url: str) -> None:
@@ -103,6 +108,8 @@ async def test_the_few_of_one_owner_are_not_behind_the_herd_of_another_in_a_full
             for number in range(6):
                 group.create_task(turn((a, b)[number % 2], "bob"))
             await until(lambda: all_wait((a, b), "bob", 6), 120)
+            # A moment later each tells of both.
+            await until(lambda: told((a, b), "bob", 6), 120)
             all_are_there.set()
         # In line behind the herd they would be the last.
         assert max(at for at, owner in enumerate(order) if owner == "bob") < 80

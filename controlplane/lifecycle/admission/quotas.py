@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from controlplane.cluster.documents import NONE_YET, Document, Documents
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import WaitingCreate
+from controlplane.lifecycle.admission.queue import Place
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
 from controlplane.model.spec import Closed
 from controlplane.telemetry import QuotaLevels
@@ -73,9 +73,10 @@ class QuotaUse:
         declared: the quota that applies to the owner; None: none.
         used: what the owner uses.
         total, in_all: sandboxes of all owners together, at most (0 = no limit) and now.
-        waiting: how many of the owner's creates wait for room at this replica.
-        places: the first of these, in order, each with its estimated wait (ms; None: not known).
-        unplaced: the owner's starts at this replica that fit on no node, with the reason and the estimated wait (ms).
+        waiting: how many of the owner's creates wait for room, at all replicas.
+        places: the first of these, in order.
+        unplaced: the owner's starts that fit on no node, with the reason and the estimated wait (ms; None: not known),
+            those at this replica first.
     """
 
     owner: str
@@ -84,7 +85,7 @@ class QuotaUse:
     total: int
     in_all: int
     waiting: int
-    places: Sequence[tuple[WaitingCreate, int | None]]
+    places: Sequence[Place]
     unplaced: Sequence[tuple[Sandbox, Problem, int | None]] = ()
 
 

@@ -17,6 +17,7 @@ from controlplane.telemetry import Metrics, Role
 HERE_EVERY_S: Final = 2.0
 # Three heartbeats: a replica that sends none for so long counts as dead, and its starts are taken over.
 HERE_FOR_MS: Final = 6_000
+TELL_EVERY_S: Final = 1.0
 ORPHANS_EVERY_S: Final = 60.0
 # A precaution: no cause of a wrong count is known, but one would refuse every create, or admit too many, until noticed.
 RECOUNT_EVERY_S: Final = 5.0
@@ -127,6 +128,12 @@ class ReplicaLoops:
     async def periodic(self, name: str, every_s: float, work: Callable[[], Awaitable[None]]) -> None:
         """Does some work that is not ``Work``'s, at one replica at a time; ``name`` is that of its lease."""
         await self._in_turn(name, every_s, work)
+
+    async def tell(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Has a replica tell the others what they cannot know, every second."""
+        while True:
+            await self._survive("tell", turn)
+            await asyncio.sleep(TELL_EVERY_S)
 
     @asynccontextmanager
     async def alone(self, name: str) -> AsyncIterator[bool]:

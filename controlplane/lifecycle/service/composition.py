@@ -11,7 +11,7 @@ from typing import Any, Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
-from controlplane.lifecycle.admission.queue import CreateQueue
+from controlplane.lifecycle.admission.queue import CreateQueue, Lines
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
@@ -98,7 +98,7 @@ class Core:
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
         starts, queue, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
-        quotas, create_queue, admissions, abandonments, creates, pools: letting them in.
+        quotas, create_queue, lines, admissions, abandonments, creates, pools: letting them in.
         scaler: adds and removes nodes; None: this installation's does not.
         owner_calls, preflight: what owners ask about them.
         replicas: what is done because there are other replicas.
@@ -157,9 +157,7 @@ class Core:
         # Letting in.
         self.quotas = Quotas(deps.documents, options.max_sandboxes)
         self.abandonments = Abandonments(ledger, deps.clock, group)
-        self.create_queue = CreateQueue(
-            store, self.quotas.limits, self.abandonments.unwanted, deps.clock, deps.metrics.waited
-        )
+        self.create_queue, self.lines = _queue(deps, store, self.quotas, self.abandonments)
         self.admissions = Admissions(
             deps,
             store,
@@ -354,6 +352,7 @@ class Core:
         for name, loop in self.expiry.loops().items():
             self._run(name, loop)
         if self.store.shared:
+            self._run("lines", self.replicas.tell(self.lines.turn))
             self._run("follow", self.replicas.follow())
             self._run("tend", self.replicas.tend())
             self._run("orphans", self.replicas.watch_orphans())
@@ -504,6 +503,13 @@ def _registry_cleanups(
         return own, None
     removals = CopyRemovals(copies, needs, options.images.recorded_bytes, clock=clock, metrics=metrics)
     return None, RecordedCleanup(copies, private, needs, removals, store=store)
+
+
+def _queue(
+    deps: Dependencies, store: RecoveringStore, quotas: Quotas, abandonments: Abandonments
+) -> tuple[CreateQueue, Lines]:
+    queue = CreateQueue(store, quotas.limits, abandonments.unwanted, deps.clock, deps.metrics.waited)
+    return queue, Lines(queue, store, deps.clock, deps.store.replica)
 
 
 def _scaler(

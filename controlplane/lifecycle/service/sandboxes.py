@@ -23,14 +23,12 @@ from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
-from controlplane.lifecycle.starting.without_node import without_node
+from controlplane.lifecycle.starting.without_node import unplaced_elsewhere, without_node
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.scaling import Prospect
 from controlplane.telemetry import Levels
 
-# Of one owner's creates that wait, in one answer.
-MOST_PLACES: Final = 100
 # For the cluster's confirmation, where the platform stops with all its sandboxes: nothing of them is to be left.
 DRAIN_WAIT_S: Final = 60.0
 
@@ -142,14 +140,21 @@ class Sandboxes:
         return await levels(self._core, self._options, self._deps.clock.now_ms())
 
     async def quota_use(self, owner: str) -> QuotaUse:
-        """What an owner may use and uses, and which of its creates wait at this replica."""
-        queue, quotas, store = self._core.create_queue, self._core.quotas, self._core.store
-        places = queue.waiting(owner)
-        first = [(one, queue.wait_ms(owner, position)) for position, one in enumerate(places[:MOST_PLACES], start=1)]
-        used, in_all = await store.usage(owner), await store.usage(None)
-        total = quotas.limits(owner).total
-        unplaced = self._core.starter.unplaced(owner)
-        return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, len(places), first, unplaced)
+        """What an owner may use and uses, and which of its creates wait, at all replicas.
+
+        Raises:
+            Problem: the store does not answer.
+        """
+        core, quotas = self._core, self._core.quotas
+        used, in_all = await core.store.usage(owner), await core.store.usage(None)
+        total, line = quotas.limits(owner).total, await core.lines.of(owner)
+        # As in ``capacity``.
+        here = set(core.starts.tasks)
+        starts = await without_node(core.store, self._deps.cluster, self._deps.clock.now_ms(), owner)
+        here.update(core.starts.tasks)
+        elsewhere = [(one, why, None) for one, why in unplaced_elsewhere(starts, self._deps.cluster, here)]
+        unplaced = [*core.starter.unplaced(owner), *elsewhere]
+        return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, line.count, line.places, unplaced)
 
     async def capacity(self) -> Capacity:
         """What is free on the nodes, and what waits for room, of all owners and at all replicas.

@@ -11,13 +11,16 @@ from controlplane.model import Sandbox, State
 _UNREADY: Final = (State.REQUESTED, State.QUEUED, State.STARTING)
 
 
-async def without_node(store: RecoveringStore, cluster: Cluster, now_ms: int) -> Sequence[Sandbox]:
+async def without_node(
+    store: RecoveringStore, cluster: Cluster, now_ms: int, owner: str | None = None
+) -> Sequence[Sandbox]:
     """The starts that have no pod on a node and whose time is not over.
 
     Args:
         store: has the records.
         cluster: knows which pods are on nodes.
         now_ms: the time (Unix ms).
+        owner: whose; None: of all.
 
     Raises:
         Problem: the store's.
@@ -26,7 +29,7 @@ async def without_node(store: RecoveringStore, cluster: Cluster, now_ms: int) ->
     counts = await store.counts()
     if not any(counts.get(state) for state in _UNREADY):
         return ()
-    found = await store.find(None, {}, _UNREADY)
+    found = await store.find(owner, {}, _UNREADY)
     return [one for one in found if not _node_of(cluster, one.id) and one.start_by_ms > now_ms]
 
 

@@ -156,6 +156,10 @@ class CreateQueue:
         """The owner's creates that wait at this replica, in order."""
         return [place for _, place in self._queue.of(owner)]
 
+    def owners(self) -> Sequence[str]:
+        """The owners whose creates wait at this replica."""
+        return [*self._queue.owners()]
+
     def wait_ms(self, owner: str, position: int) -> int | None:
         """The estimated wait (ms) of the owner's create at this position, by the queue's pace; None: not known."""
         pace = self._paces.get(owner)
