@@ -12,7 +12,8 @@ from controlplane.cluster.kubernetes.names import writer
 from controlplane.cluster.kubernetes.names.slices import LABEL_MANAGED, LABEL_SERVICE
 from controlplane.errors import Problem
 from tests.contract.kubernetes.conftest import Opener
-from tests.contract.kubernetes.test_cluster import BOOT, SPEC, eventually
+from tests.contract.kubernetes.test_cluster import BOOT, SPEC
+from tests.support.eventually import eventually
 from tests.support.fake_kubernetes import ENDPOINTS, PODS, SERVICES, SLICES, FakeKubernetes, Fault
 
 SHARDS = 16
