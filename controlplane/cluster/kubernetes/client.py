@@ -5,7 +5,6 @@ pods into objects costs more than everything else.
 """
 
 import asyncio
-import json
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any, Final, Self
 import aiohttp
 import structlog
 from aiohttp.helpers import get_env_proxy_for_url
+from pydantic_core import from_json, to_json
 from yarl import URL
 
 from controlplane.clock import Clock, SystemClock
@@ -265,13 +265,13 @@ class KubernetesClient:
                         request.method,
                         self._url(request.path),
                         params=request.query,
-                        data=None if request.body is None else json.dumps(request.body).encode(),
+                        data=None if request.body is None else to_json(request.body),
                         headers=headers,
                         **self._naming,
                     ) as response:
                         with _aborted(response):
                             await self._checked(response, what)
-                            answer: Json = json.loads(await response.read() or b"{}")
+                            answer: Json = from_json(await response.read() or b"{}")
                             return answer
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise self._unanswered(what, error) from error
