@@ -79,8 +79,8 @@ UNWIND_WITHIN_S: Final = 0.5
 REPORT_EVERY_S: Final = 10.0
 # A registry is asked for the names of all checkpoints there are, and for more of those alone whose time is over.
 EXPIRE_EVERY_S: Final = 60.0
-# A herd changes every headless Service once in a turn, whatever its size; gateways ask several times for a new name.
-NAMES_EVERY_S: Final = 3.0
+# Names of few sandboxes are written at once, those of a herd together.
+NAMES_EVERY_S: Final = 1.0
 # A cluster full of sandboxes that do not answer is slow to rebuild from.
 OPEN_WITHIN_S: Final = 120.0
 

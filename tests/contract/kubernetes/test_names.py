@@ -20,6 +20,11 @@ SHARDS = 16
 STARTS = 200
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "HERD_EVERY_S", 0.0)
+
+
 @pytest.fixture
 async def named(api: FakeKubernetes, opener: Opener) -> AsyncIterator[KubernetesCluster]:
     for shard in range(SHARDS):
@@ -72,6 +77,25 @@ async def test_so_many_starts_are_so_many_pods_and_one_write_for_each_service(
     assert one == "IPv4"
     owners = {one["metadata"]["ownerReferences"][0]["uid"] for one in api.objects[SLICES].values()}
     assert owners == {f"uid-shard-{shard}" for shard in range(SHARDS)}
+
+
+async def test_a_few_are_named_at_once_and_a_herd_together(
+    api: FakeKubernetes, named: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "HERD_EVERY_S", 3600.0)
+    await named.names.turn()
+    await started(api, named, range(3))
+    await named.names.turn()
+    assert len(served(api)) == 3
+    for number in range(3, 8):
+        await started(api, named, range(10 * number, 10 * number + 10))
+        if number > 3:
+            api.calls.clear()
+            await named.names.turn()
+            assert changes(api) == []
+    monkeypatch.setattr(writer, "HERD_EVERY_S", 0.0)
+    await named.names.turn()
+    assert len(served(api)) == 53
 
 
 async def test_names_of_what_has_ended_go(api: FakeKubernetes, named: KubernetesCluster) -> None:

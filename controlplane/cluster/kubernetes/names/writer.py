@@ -15,6 +15,10 @@ from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.shard import shard_of
 
 Json = dict[str, Any]
+# So many changes since the last turn are a herd: it is written every so many seconds, which changes every Service once,
+# whatever its size. Gateways ask several times for a name that is not there yet.
+HERD: Final = 16
+HERD_EVERY_S: Final = 3.0
 # Somebody else may have changed what is there.
 LOOK_EVERY_S: Final = 600.0
 # Where there are no Services, for somebody may switch names on.
@@ -45,7 +49,7 @@ class Names:
         self._changes: set[str] = set()
         self._services: Mapping[str, Mapping[str, str]] = {}
         self._slices: Slices | None = None
-        self._looked_s = self._turned_s = float("-inf")
+        self._looked_s = self._turned_s = self._wrote_s = float("-inf")
         self._log = structlog.get_logger("names")
 
     def see(self, sandbox_id: str, address: str) -> None:
@@ -62,7 +66,7 @@ class Names:
                 self._slices = None
 
     async def turn(self) -> None:
-        """Writes the slices of what has changed since the last turn.
+        """Writes the slices of what has changed since the last turn; of a herd not in every turn.
 
         Cost: a write for each Service whose sandboxes have changed; lists when another replica has had the turn.
 
@@ -77,6 +81,9 @@ class Names:
         self._turned_s = now_s
         if (slices := self._slices) is None:
             return
+        if len(self._changes) > HERD and now_s - self._wrote_s < HERD_EVERY_S and not slices.changed:
+            return
+        self._wrote_s = now_s
         changes, self._changes = self._changes, set()
         for sandbox_id in changes:
             slices.put(sandbox_id, self._addresses.get(sandbox_id, ""))
