@@ -118,7 +118,8 @@ async def dns_gone(site: Site) -> AsyncIterator[None]:
     """The DNS of sandboxes has no pod, while sandboxes start."""
     await site.scale("dns", 0)
     try:
-        async with beside(lambda: _short(site.client, 8.0)):
+        # Gateways compare the DNS 15 s after a push, of what still lives then.
+        async with beside(lambda: _short(site.client, 18.0)):
             yield
     finally:
         await site.scale("dns", 1)
