@@ -51,7 +51,8 @@ async def test_a_file_whose_content_is_damaged_is_an_io_error_and_the_next_start
         async with await started(client, name) as whole:
             sums = (await whole.exec("md5sum /srv/*", check=True)).stdout.splitlines()
         await until(lambda: _no_pod(place), WITHIN_S)
-        await asyncio.to_thread(damage)
+        (registry,) = await place.stack.component("registry")
+        await asyncio.to_thread(damage, registry["metadata"]["uid"])
         await asyncio.to_thread(forget)
         before = metric(DAMAGED, MOUNTS)
         async with await started(client, name) as sandbox:

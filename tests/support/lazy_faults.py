@@ -29,9 +29,13 @@ def hanging(part: str) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def damage() -> None:
-    """Changes bytes in the middle of the newest large layer in the release's registry: the converted one."""
-    folder = "pods/*/volumes/kubernetes.io~empty-dir/data/docker/registry/v2/blobs/sha256/*/*/data"
+def damage(pod_uid: str) -> None:
+    """Changes bytes in the middle of the newest large layer in a release's registry: the converted one.
+
+    Args:
+        pod_uid: of the registry's pod. Other releases have registries on this node too.
+    """
+    folder = f"pods/{pod_uid}/volumes/kubernetes.io~empty-dir/data/docker/registry/v2/blobs/sha256/*/*/data"
     blobs = [one for one in (STATE / "kubelet").glob(folder) if one.stat().st_size > LEAST_BYTES]
     newest = max(blobs, key=lambda one: one.stat().st_mtime)
     middle = newest.stat().st_size // 2
