@@ -71,7 +71,9 @@ def _read(text: str, own: str) -> FeedMessage | None:
         return None
     try:
         fields = from_json(text)
-        return Changed(load_fields(fields["sandbox"]), int(fields["at"])) if "sandbox" in fields else SlotFreed()
+        if "sandbox" not in fields:
+            return SlotFreed()
+        return Changed(load_fields(fields["sandbox"]), int(fields["at"]), whole=fields.get("whole") is True)
     except (ValueError, KeyError, TypeError):
         # From a replica of another version; the record itself is read from the store when it is needed.
         return None

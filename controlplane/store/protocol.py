@@ -90,10 +90,12 @@ class Changed:
 
     Attributes:
         at_ms: when it was stored (Unix ms); the time until it is received is the feed's lag.
+        whole: whether it is known that there was no environment to leave out.
     """
 
     sandbox: Sandbox
     at_ms: int
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

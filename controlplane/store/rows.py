@@ -130,11 +130,13 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Va
     warm = sandbox.state is State.WARM
     # Other replicas follow what is up or has an end, and not what changes during a start.
     heard = sandbox.state in UP or sandbox.end is not None
+    # One that has an end is stored without its environment too.
+    whole = not sandbox.spec.env or sandbox.end is not None
     return {
         **_fields(sandbox, now_ms, writer, origin),
         "record": dump(sandbox),
-        "public": dump(sandbox, env=False) if heard and sandbox.spec.env else "",
-        "message": _changed(origin, now_ms) if heard else "",
+        "public": "" if whole or not heard else dump(sandbox, env=False),
+        "message": _changed(origin, now_ms, whole=whole) if heard else "",
         "template": sandbox.spec.template_hash() if warm else "",
         "ready": (sandbox.ready_at_ms or 0) if warm else 0,
         "own": own(sandbox) if warm else "",
@@ -157,16 +159,16 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, 
         **_fields(claimed, now_ms, writer, origin),
         "record": bound(claimed),
         "public": bound(claimed, env=False) if wish.spec.env else "",
-        "message": _changed(origin, now_ms),
+        "message": _changed(origin, now_ms, whole=False),
         "template": wish.spec.template_hash(),
         "ready": 0,
         "own": "",
     }
 
 
-def _changed(origin: str, now_ms: int) -> str:
-    """The feed message of a change; the script adds the record as ``sandbox``."""
-    return to_json({"by": origin, "at": now_ms}).decode()
+def _changed(origin: str, now_ms: int, *, whole: bool) -> str:
+    """The feed message of a change; the script adds the record as ``sandbox``. ``whole``: with its environment."""
+    return to_json({"by": origin, "at": now_ms, **({"whole": True} if whole else {})}).decode()
 
 
 def _fields(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:

@@ -1,6 +1,7 @@
 """``Egress``: the parts of network policies of one control plane, put together."""
 
 import asyncio
+from contextlib import AbstractContextManager
 from typing import Final
 
 import structlog
@@ -16,7 +17,7 @@ from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.replicas import LiveReplicas
 from controlplane.lifecycle.egress.reports import Reports
 from controlplane.lifecycle.egress.shelf import Shelf
-from controlplane.lifecycle.egress.waits import Waits
+from controlplane.lifecycle.egress.waits import Wait, Waits
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
@@ -80,12 +81,26 @@ class Egress:
         if (found := read_fact(fact)) is not None:
             self.shelf.hold(found[1])
 
-    async def in_force(self, sandbox: Sandbox, within_s: float) -> Sandbox | None:
+    def waiting(self, sandbox_id: str) -> AbstractContextManager[Wait]:
+        """What hears of a sandbox while the block runs, for ``in_force``: it begins before the record is read."""
+        return self._waits.waiting(sandbox_id)
+
+    async def begun(self, sandbox: Sandbox, within_s: float) -> Sandbox | None:
+        """As ``in_force``, of a record that was read or stored before anybody listened. Cost: another read."""
+        if sandbox.egress.in_force:
+            return sandbox
+        with self.waiting(sandbox.id) as wait:
+            if await self._ledger.refresh(sandbox.id) is None:
+                raise _gone(sandbox, None)
+            return await self.in_force(sandbox, within_s, wait)
+
+    async def in_force(self, sandbox: Sandbox, within_s: float, wait: Wait) -> Sandbox | None:
         """Waits until the sandbox's last switch is in force; its record then.
 
         Args:
             sandbox: as it was read or stored last.
             within_s: how long to wait.
+            wait: hears of it, since before that.
 
         Returns:
             None: it is not within that time.
@@ -97,19 +112,15 @@ class Egress:
             return sandbox
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        with self._waits.waiting(sandbox.id, sandbox.egress.revision) as waiting:
-            now: Sandbox | None = await self._ledger.refresh(sandbox.id)
-            if now is not None and not (_applied(now, sandbox) or now.end is not None):
-                try:
-                    async with asyncio.timeout(within_s):
-                        now = await waiting
-                except TimeoutError:
-                    self._metrics.egress_waited("late", loop.time() - began_s)
-                    return None
+        try:
+            async with asyncio.timeout(within_s):
+                now = await wait.until(sandbox.egress.revision)
+        except TimeoutError:
+            self._metrics.egress_waited("late", loop.time() - began_s)
+            return None
         self._metrics.egress_waited("applied", loop.time() - began_s)
-        if now is None or now.end is not None:
-            gone = Problem("sandbox_not_found", f"there is no sandbox {sandbox.id} any more", sandbox_id=sandbox.id)
-            raise gone if now is None or now.end is None else now.end.problem(now)
+        if now.end is not None:
+            raise _gone(sandbox, now)
         return now
 
     async def open(self) -> None:
@@ -137,6 +148,7 @@ class Egress:
                 self._logger.warning("network policies not refreshed in the store", detail=away.detail)
 
 
-def _applied(now: Sandbox, switched: Sandbox) -> bool:
-    # A replica may still have the record of before the switch.
-    return now.egress.in_force and now.egress.revision >= switched.egress.revision
+def _gone(sandbox: Sandbox, now: Sandbox | None) -> Problem:
+    if now is None or now.end is None:
+        return Problem("sandbox_not_found", f"there is no sandbox {sandbox.id} any more", sandbox_id=sandbox.id)
+    return now.end.problem(now)

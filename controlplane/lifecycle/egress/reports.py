@@ -16,8 +16,8 @@ from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.model import Sandbox
 from controlplane.wire import egress_pb2 as wire
 
-# How many records are changed side by side.
-TOGETHER: Final = 64
+# How many records are changed side by side: as many as go to the store in one message.
+TOGETHER: Final = 128
 MOST_DETAIL_CHARS: Final = 300
 
 
@@ -93,7 +93,8 @@ class Reports:
         def confirmed(record: Sandbox) -> Sandbox:
             return changes.egress_applied(record, revision, cut)
 
-        return lambda: retried_while_away(lambda: self._ledger.change(sandbox_id, confirmed))
+        known = self._board.whole(sandbox_id)
+        return lambda: retried_while_away(lambda: self._ledger.change(sandbox_id, confirmed, known))
 
 
 async def _side_by_side(calls: Sequence[Callable[[], Awaitable[object]]]) -> None:

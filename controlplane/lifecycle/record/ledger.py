@@ -119,9 +119,17 @@ class Ledger:
                 "end not stored, a later round ends it", sandbox_id=sandbox_id, code=problem.code, detail=away.detail
             )
 
-    async def change(self, sandbox_id: str, change: Callable[[Sandbox], Sandbox]) -> Sandbox | None:
-        """Stores what a pure function makes of the record; the record from then on, or None: there is none."""
-        stored, read = await self._store_change(sandbox_id, change)
+    async def change(
+        self, sandbox_id: str, change: Callable[[Sandbox], Sandbox], known: Sandbox | None = None
+    ) -> Sandbox | None:
+        """Stores what a pure function makes of the record; the record from then on, or None: there is none.
+
+        Args:
+            sandbox_id: of which sandbox.
+            change: the function.
+            known: the whole record as it was read or heard of last: saves a read, where it is still that.
+        """
+        stored, read = await self._store_change(sandbox_id, change, known)
         return stored or read
 
     async def admit(self, wish: Sandbox, limits: Limits, fence: Fence | None = None) -> Admission:
@@ -161,9 +169,9 @@ class Ledger:
 
     # -- what is known from elsewhere ---------------------------------------------------------------------------
 
-    def publish(self, sandbox: Sandbox) -> None:
-        """Publishes a record as it was read, or as another replica has stored it."""
-        self._publish(None, sandbox, here=False)
+    def publish(self, sandbox: Sandbox, *, whole: bool = True) -> None:
+        """Publishes a record as it was read, or as another replica has stored it; ``whole``: see ``Transition``."""
+        self._publish(None, sandbox, here=False, whole=whole)
 
     async def refresh(self, sandbox_id: str) -> Sandbox | None:
         """Reads a record and publishes it; None: there is none."""
@@ -281,7 +289,7 @@ class Ledger:
         if (claimed := self._claims.pop(sandbox_id, None)) is not None:
             self._publish(None, claimed, here=True)
 
-    def _publish(self, before: Sandbox | None, after: Sandbox, *, here: bool) -> None:
+    def _publish(self, before: Sandbox | None, after: Sandbox, *, here: bool, whole: bool = True) -> None:
         if after.end is not None:
             self._claims.pop(after.id, None)
         if self._facts.outweighs(after):
@@ -290,7 +298,7 @@ class Ledger:
             return
         if self._store.shared:
             self._facts.observe(after)
-        transition = Transition.of(before, after, here=here)
+        transition = Transition.of(before, after, here=here, whole=whole)
         for subscriber in self._subscribers:
             subscriber(transition)
 

@@ -80,7 +80,7 @@ class EgressCalls:
         """
         if self._egress is None or sandbox.egress.in_force:
             return sandbox
-        if (now := await self._egress.in_force(sandbox, within_s)) is None:
+        if (now := await self._egress.begun(sandbox, within_s)) is None:
             raise self._not_in_force(sandbox, within_s)
         return now
 
@@ -127,16 +127,23 @@ class EgressCalls:
                 egress_unavailable: the switch is on record, and not known to be in force within that time.
         """
         egress = self._installed()
-        before = await self._owner_calls.alive(owner, sandbox_id)
-        policy = self._compiled(owner, wish)
-        if policy.digest == OFFLINE.digest and not before.egress.bound:
-            return await self._view(egress, before)
-        await egress.shelf.keep(policy)
+        with egress.waiting(sandbox_id) as wait:
+            before = await self._owner_calls.alive(owner, sandbox_id)
+            policy = self._compiled(owner, wish)
+            if policy.digest == OFFLINE.digest and not before.egress.bound:
+                return await self._view(egress, before)
+            await egress.shelf.keep(policy)
+            sandbox = await self._switched(before, policy)
+            if (now := await egress.in_force(sandbox, within_s, wait)) is None:
+                raise self._not_in_force(sandbox, within_s)
+        return await self._view(egress, now)
+
+    async def _switched(self, before: Sandbox, policy: Compiled) -> Sandbox:
         now_ms = self._clock.now_ms()
-        sandbox = await self._ledger.change(sandbox_id, lambda one: changes.egress_switched(one, policy, now_ms))
+        sandbox = await self._ledger.change(before.id, lambda one: changes.egress_switched(one, policy, now_ms), before)
         if sandbox is None or sandbox.end is not None:
-            sandbox = await self._owner_calls.alive(owner, sandbox_id)
-        return await self._view(egress, await self.begun(sandbox, within_s))
+            sandbox = await self._owner_calls.alive(before.owner, before.id)
+        return sandbox
 
     async def _view(self, egress: Egress, sandbox: Sandbox) -> EgressView:
         policy = await egress.shelf.get(sandbox.egress.digest) if sandbox.egress.bound else OFFLINE

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.bench.ab import measured as ab
 from tests.bench.ab import pods
-from tests.bench.lifecycle import creates, groups, live, saturation, scrape, sdk, store
+from tests.bench.lifecycle import creates, groups, live, saturation, scrape, sdk, store, switches
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 
@@ -26,6 +26,7 @@ SCENARIOS: dict[str, Callable[[], Awaitable[list[Record]]]] = {
     "scrape": scrape.measure,
     "sdk": sdk.measure,
     "store": store.measure,
+    "switches": switches.measure,
     "ab": ab.measure,
     "pods": pods.measure,
 }

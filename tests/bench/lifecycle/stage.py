@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from controlplane.clock import SystemClock
-from controlplane.embedded.binaries import gateway_command
+from controlplane.embedded.binaries import gateway_command, required
 from controlplane.lifecycle import SigningKey
 from rollbox import Client
 from rollbox.options import Resources, template_body
@@ -31,6 +32,7 @@ READY_WITHIN_S = 120.0
 # What a played sidecar takes to come up.
 BOOT_MS = 50.0
 IMAGE = "localhost/bench/played:1"
+FEED_KEY = "ROLLBOX_CONTROLPLANE_FEED_KEY_FILE"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -47,6 +49,7 @@ class Stage:
         program: the module that is a control plane.
         checkout: where it is found, for a comparison with another commit.
         gateway: the program of a gateway of another version; empty: this checkout's.
+        feeds: of the control planes, for egress.
     """
 
     folder: Path
@@ -61,6 +64,7 @@ class Stage:
     program: str = "tests.bench.lifecycle.plane"
     checkout: Path | None = None
     gateway: str = ""
+    feeds: list[str] = field(default_factory=list)
 
     def client(self, number: int = 0) -> Client:
         """Make a client of one gateway; use it as a context manager."""
@@ -89,6 +93,7 @@ class Stage:
         started = await self._start(*command, env={**plane, **stagehand}, cwd=self.checkout)
         self.planes.append(started.pid)
         self.plane_urls.append(f"http://127.0.0.1:{api}")
+        self.feeds.append(f"http://127.0.0.1:{routes}")
         gateway = {
             "LISTEN": f"127.0.0.1:{public}",
             "TOKEN_PUBLIC_KEY": self.key.public_text,
@@ -102,6 +107,14 @@ class Stage:
         self.gateways.append((await self._start(*serving, env=environ)).pid)
         self.urls.append(f"http://127.0.0.1:{public}")
         await self._ready(f"{self.urls[-1]}/readyz")
+
+    async def add_egress(self, plane: int) -> None:
+        """Start a replica of egress that follows the feed of one control plane, and wait until it does."""
+        socket = self.folder / f"egress-{plane}.sock"
+        settings = {"FEED_URL": self.feeds[plane], "FEED_KEY_FILE": self.env[FEED_KEY], "LISTEN": str(socket)}
+        environ = {f"ROLLBOX_EGRESS_{name}": value for name, value in {**settings, "LOG": "warn"}.items()}
+        await self._start(str(required("egress", os.environ)), env=environ)
+        await self._ready("http://egress/readyz", aiohttp.UnixConnector(str(socket)))
 
     async def fill(self, client: Client, name: str, count: int) -> None:
         """Declare a pool of so many warm sandboxes, for creates with the SDK's defaults; wait until they are ready."""
@@ -129,9 +142,9 @@ class Stage:
         self.stack.push_async_callback(_end, process)
         return process
 
-    async def _ready(self, url: str) -> None:
+    async def _ready(self, url: str, way: aiohttp.BaseConnector | None = None) -> None:
         until = time.monotonic() + READY_WITHIN_S
-        async with aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession(connector=way) as session:
             while time.monotonic() < until:
                 try:
                     async with session.get(url) as answer:
@@ -145,7 +158,8 @@ class Stage:
     async def start_stagehand(self) -> None:
         """Start the played cluster."""
         command = (sys.executable, "-m", "tests.bench.lifecycle.stagehand", str(self.folder / "stagehand.sock"))
-        made = await self._start(*command, str(BOOT_MS), env={}, stdout=asyncio.subprocess.PIPE)
+        linked = ("egress",) if FEED_KEY in self.env else ()
+        made = await self._start(*command, str(BOOT_MS), *linked, env={}, stdout=asyncio.subprocess.PIPE)
         assert made.stdout is not None
         async with asyncio.timeout(READY_WITHIN_S):
             if not (await made.stdout.readline()).strip().isdigit():
@@ -159,8 +173,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 @asynccontextmanager
-async def stage(planes: int = 1) -> AsyncIterator[Stage]:
-    """A stage of its own with so many control planes; everything ends with the block."""
+async def stage(planes: int = 1, *, egress: bool = False) -> AsyncIterator[Stage]:
+    """A stage of its own with so many control planes; everything ends with the block.
+
+    With `egress`, network policies are on offer; `add_egress` adds who puts them in force.
+    """
     # Short on purpose: socket paths are limited to 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     private = Ed25519PrivateKey.generate()
@@ -170,9 +187,17 @@ async def stage(planes: int = 1) -> AsyncIterator[Stage]:
         with redis_server(folder) as redis_url:
             async with AsyncExitStack() as stack:
                 made = Stage(folder, stack, redis_url, SigningKey(private, SystemClock()))
+                made.env |= _egress(folder) if egress else {}
                 await made.start_stagehand()
                 for _ in range(planes):
                     await made.add_plane()
                 yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _egress(folder: Path) -> dict[str, str]:
+    """What control planes are told where egress is installed."""
+    key = folder / "feed.key"
+    key.write_text(secrets.token_urlsafe(32))
+    return {FEED_KEY: str(key), "ROLLBOX_CONTROLPLANE_EGRESS_PORT": "3128"}

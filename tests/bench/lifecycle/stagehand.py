@@ -1,8 +1,9 @@
 """The played cluster and all its sidecars in one process: holds sandboxes, pushes readiness, answers execs.
 
-    python -m tests.bench.lifecycle.stagehand SOCKET BOOT_MS
+    python -m tests.bench.lifecycle.stagehand SOCKET BOOT_MS [egress]
 
-Prints the port of the sidecars when it listens. Control planes speak to it in lines of JSON over the socket.
+Prints the port of the sidecars when it listens. Control planes speak to it in lines of JSON over the socket. Links of
+egress are taken where it is told so; then all calls to sidecars take a hop more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import uvloop
 from grpc import aio
 
 from controlplane.wire import agent_pb2, agent_pb2_grpc
+from tests.bench.lifecycle.links import front
 
 KERNEL = "Linux version 4.19.0-gvisor (played)"
 AGAIN_S = 0.05
@@ -47,6 +49,9 @@ class Sidecars(agent_pb2_grpc.AgentServicer):
     async def Health(self, _: agent_pb2.HealthRequest, context: Any) -> agent_pb2.HealthResponse:  # noqa: N802
         name = subject(dict(context.invocation_metadata())["authorization"])
         return agent_pb2.HealthResponse(sandbox_id=name, kernel=KERNEL, uptime_ms=1000, acknowledged=True)
+
+    async def OpenEgress(self, _: agent_pb2.OpenEgressRequest, __: Any) -> agent_pb2.EgressOpened:  # noqa: N802
+        return agent_pb2.EgressOpened()
 
 
 def subject(bearer: str) -> str:
@@ -128,12 +133,15 @@ class Stagehand:
         return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
-async def main(socket: Path, boot_ms: float) -> None:
+async def main(socket: Path, boot_ms: float, *, linked: bool = False) -> None:
     """Serve until killed."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
     agent_pb2_grpc.add_AgentServicer_to_server(Sidecars(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("0.0.0.0:0")
     await server.start()
+    if linked:
+        links = await asyncio.start_server(front(port), "0.0.0.0", 0, backlog=4096)
+        port = links.sockets[0].getsockname()[1]
     stagehand = Stagehand(boot_ms / 1000, port)
     async with await asyncio.start_unix_server(stagehand.serve, str(socket), limit=2**26) as listening:
         print(port, flush=True)
@@ -141,4 +149,4 @@ async def main(socket: Path, boot_ms: float) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), float(sys.argv[2])))
+    uvloop.run(main(Path(sys.argv[1]), float(sys.argv[2]), linked="egress" in sys.argv[3:]))
