@@ -14,7 +14,7 @@ import pytest
 from rollbox import Client, Sandbox, SandboxRecord
 from rollbox.errors import SandboxError
 from tests.support.conversation import conversing
-from tests.support.faults import kill, node_part, ready
+from tests.support.faults import kill, node_part, processes_of, ready, standing_still
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.labels import longest
@@ -308,6 +308,29 @@ async def test_a_long_exec_outlives_the_gateway_it_came_through(stack: Installed
     await kill(stack, "gateway", everyone=True)
     async with asyncio.timeout(100):
         assert (await call).stdout == "ran\n"
+
+
+@pytest.mark.timeout(300)
+async def test_execs_leave_a_gateway_that_stands_still(stack: Installed, two: list[Sandbox]) -> None:
+    if not own_cluster():
+        pytest.skip("a given cluster's processes are not ours to stop")
+    sandbox, count = two[0], 12
+    gateways = await stack.component("gateway")
+    (stopped, *_) = processes_of(gateways[0]["metadata"]["uid"], "rollbox-gateway")
+    # Each from a client of its own: of the connections of these, some are to the one and some to the other gateway.
+    async with contextlib.AsyncExitStack() as exits:
+        clients = [await exits.enter_async_context(Client(stack.url, stack.api_key)) for _ in range(count)]
+        same = [await one.connect(sandbox.id) for one in clients]
+        calls = [asyncio.create_task(one.exec(f"echo {n} >> /tmp/stood; sleep 3")) for n, one in enumerate(same)]
+        await until(lambda: succeeds(sandbox, f"test $(wc -l < /tmp/stood) = {count}"))
+        began_s = time.monotonic()
+        with standing_still(stopped):
+            for call in asyncio.as_completed(calls):
+                assert (await call).ok
+                print(f"an answer {time.monotonic() - began_s:.1f} s after one of {len(gateways)} gateways was stopped")
+    lines = (await sandbox.exec("cat /tmp/stood", check=True)).stdout.split()
+    assert sorted(map(int, lines)) == [*range(count)], "a command was lost or ran twice"
+    await ready(stack, "gateway")
 
 
 @pytest.mark.timeout(300)

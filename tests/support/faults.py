@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,18 @@ def processes_of(pod_uid: str, name: str) -> Iterator[int]:
             ours = f"pod{pod_uid}/" in (folder / "cgroup").read_text()
             if ours and (folder / "comm").read_text().strip() == name[:15]:
                 yield int(folder.name)
+
+
+@contextlib.contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """A process that does nothing while the block runs."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        # A kubelet whose probes were not answered may have ended it meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 async def signal_kernel(sandbox_id: str, number: signal.Signals) -> None:

@@ -16,8 +16,8 @@ from tests.cluster import processes
 from tests.e2e.test_room import filled, open_node
 from tests.observability.firing import egress_faults, node_faults
 from tests.observability.firing.fault import SMALL, Fault, beside
-from tests.observability.firing.site import Site, standing_still
-from tests.support.faults import node_part
+from tests.observability.firing.site import Site
+from tests.support.faults import node_part, standing_still
 from tests.support.images import IMAGE
 from tests.support.installed import kubectl
 from tests.support.waiting import until

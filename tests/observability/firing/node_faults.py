@@ -15,8 +15,8 @@ from tests.cluster import images, processes
 from tests.cluster.layout import REGISTRY
 from tests.e2e.test_lazy_starts import Place, image
 from tests.observability.firing.fault import SMALL, beside
-from tests.observability.firing.site import Site, standing_still
-from tests.support.faults import signal_kernel
+from tests.observability.firing.site import Site
+from tests.support.faults import signal_kernel, standing_still
 from tests.support.images import IMAGE
 
 

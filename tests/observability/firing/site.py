@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,18 +83,6 @@ class Site:
         if len(found) != 1:
             raise RuntimeError(f"{component} has {len(found)} processes {name}")
         return found[0]
-
-
-@contextlib.contextmanager
-def standing_still(pid: int) -> Iterator[None]:
-    """A process that does nothing while the block runs."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        # A kubelet whose probes were not answered may have ended it meanwhile.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.asynccontextmanager
