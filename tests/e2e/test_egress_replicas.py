@@ -18,9 +18,19 @@ import aiohttp
 import pytest
 
 from rollbox import Client, EgressPolicy, EgressRule, Sandbox
+from tests.support.command_line import rollbox
 from tests.support.faults import processes_of, ready
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, RELEASE, Installed, installed, kubectl, own_cluster
+from tests.support.installed import (
+    BESIDE_ANOTHER,
+    ONE_OF_EACH,
+    RELEASE,
+    Installed,
+    installed,
+    kubeconfig,
+    kubectl,
+    own_cluster,
+)
 from tests.support.outside import ALLOWED, DNS, WEB, outside
 from tests.support.waiting import succeeds, until
 
@@ -29,8 +39,11 @@ pytestmark = [pytest.mark.disrupts, pytest.mark.timeout(600)]
 COUNT = 6
 FOUND = Path("build/egress/replicas.json")
 ON = (
+    # With the release's own addresses among what egress must not reach.
+    "preflight.enabled=true",
     "egress.enabled=true",
     "egress.replicas=2",
+    f"egress.probe=index.test:{WEB}",
     "egress.drainSeconds=5",
     "egress.resources.requests.cpu=5m",
     f"egress.allowedPrivateCidrs[0]={ALLOWED}/32",
@@ -130,6 +143,16 @@ def stack() -> Iterator[Installed]:
         installing = installed(f"{RELEASE}-replicas", *BESIDE_ANOTHER, *ONE_OF_EACH, *ON)
         yield runner.run(installing.__aenter__())
         runner.run(installing.__aexit__(None, None, None))
+
+
+async def test_the_charts_test_and_the_doctor_have_a_sandbox_try_it(stack: Installed) -> None:
+    assert f"{stack.release}-test" in await stack.test()
+    _, out, err = await rollbox(stack, "doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json")
+    assert out, err
+    beginning = f"egress of {stack.release}: "
+    found = {one["name"].removeprefix(beginning): one for one in json.loads(out)["checks"] if beginning in one["name"]}
+    assert [one for one in found.values() if not one["ok"]] == []
+    assert {"refusal", "API server", "API server's own address", "kubelet", "gateway", "allowed host"} <= found.keys()
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ import pytest
 
 from rollbox import Client, EgressPolicy, EgressRule, Sandbox
 from rollbox.errors import PermissionDenied
+from tests.support.command_line import rollbox
 from tests.support.images import IMAGE
 from tests.support.installed import BESIDE_ANOTHER, RELEASE, installed
 from tests.support.outside import ALLOWED, ASKED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, WEB, outside
@@ -182,6 +183,23 @@ async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
 async def test_the_proxys_port_is_none_that_is_reached_from_outside(offline: Sandbox) -> None:
     with pytest.raises(PermissionDenied, match="the platform's own"):
         await offline.ports.wait(3128, timeout=5)
+
+
+async def test_doctor_has_a_sandbox_try_what_must_be_refused_and_what_must_work(stack: Product) -> None:
+    found = await _doctor(stack, f"index.test:{WEB}")
+    assert [one for one in found.values() if not one["ok"]] == []
+    wanted = {"direct connection", "name look-up", "refusal", "metadata service", "allowed host"}
+    assert {f"egress: {one}" for one in wanted} <= found.keys()
+    absent = (await _doctor(stack, "nowhere.test:443"))["egress: allowed host"]
+    assert not absent["ok"]
+    assert "the name has no address" in absent["detail"]
+    assert "egress.dnsServers" in absent["fix"]
+
+
+async def _doctor(stack: Product, reach: str) -> dict[str, dict[str, object]]:
+    _, out, err = await rollbox(stack, "doctor", "--image", IMAGE, "--reach", reach, "--json")
+    assert out, err
+    return {one["name"]: one for one in json.loads(out)["checks"] if one["name"].startswith("egress")}
 
 
 def _note(found: dict[str, bool]) -> None:
