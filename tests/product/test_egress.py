@@ -9,6 +9,7 @@ import os
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -196,7 +197,7 @@ async def test_doctor_has_a_sandbox_try_what_must_be_refused_and_what_must_work(
     assert "egress.dnsServers" in absent["fix"]
 
 
-async def _doctor(stack: Product, reach: str) -> dict[str, dict[str, object]]:
+async def _doctor(stack: Product, reach: str) -> dict[str, dict[str, Any]]:
     _, out, err = await rollbox(stack, "doctor", "--image", IMAGE, "--reach", reach, "--json")
     assert out, err
     return {one["name"]: one for one in json.loads(out)["checks"] if one["name"].startswith("egress")}
