@@ -17,7 +17,9 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Carries both directions until each has ended by itself. When one breaks, the program's connection is reset: a plain
 /// end would make what was cut look like the whole.
-pub(super) async fn carry(mut stream: TcpStream, (response, mut link): Opened) {
+pub(super) async fn carry(mut stream: TcpStream, opened: Opened) {
+    // Counted until the end of this function.
+    let Opened { response, sent: mut link, counted: _counted } = opened;
     let (read, write) = stream.split();
     let whole = async { tokio::try_join!(up(read, &mut link), down(response, write)) };
     if whole.await.is_err() {

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::SendStream;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, SendStream};
 use http::{Method, Request};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::refusal::Refusal;
 
@@ -33,6 +33,9 @@ const MAX_LINKS: usize = 4;
 /// How long a connection waits for another link when there has been one.
 const LINK_WAIT: Duration = Duration::from_secs(10);
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
+/// How often egress is pinged while connections are open, and how long it may take to answer.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const PONG_WAIT: Duration = Duration::from_secs(15);
 
 /// Which loopback address the program has connected to.
 #[derive(Debug, Clone, Copy)]
@@ -43,15 +46,41 @@ pub(super) enum Family {
     V6,
 }
 
-/// A connection's stream on the link: the answer to come, and what is sent.
-pub(super) type Opened = (ResponseFuture, SendStream<Bytes>);
+/// A connection's stream on the link.
+pub(super) struct Opened {
+    /// The answer to come.
+    pub(super) response: ResponseFuture,
+    /// What is sent.
+    pub(super) sent: SendStream<Bytes>,
+    pub(super) counted: Counted,
+}
+
+/// Streams of a link that are open.
+type Count = watch::Sender<usize>;
+
+/// One of them, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<Count>);
+
+impl Counted {
+    fn of(count: Arc<Count>) -> Self {
+        count.send_modify(|open| *open += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
 
 #[derive(Debug, Clone)]
 enum State {
     /// There has been no link yet.
     Never,
     /// This one takes new connections.
-    Up { number: u64, requests: SendRequest<Bytes> },
+    Up { number: u64, requests: SendRequest<Bytes>, open: Arc<Count> },
     /// There was one, and another one will come.
     Lost,
 }
@@ -103,11 +132,15 @@ impl Links {
         Ok(())
     }
 
-    async fn drive(&self, requests: SendRequest<Bytes>, connection: Connection<UnixStream, Bytes>) {
+    async fn drive(&self, requests: SendRequest<Bytes>, mut connection: Connection<UnixStream, Bytes>) {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        self.state.send_replace(State::Up { number, requests });
-        // Why it ended makes no difference here.
-        let _ = connection.await;
+        let (pings, open) = (connection.ping_pong(), Arc::new(Count::default()));
+        self.state.send_replace(State::Up { number, requests, open: Arc::clone(&open) });
+        tokio::select! {
+            // Why it ended makes no difference here.
+            _ = connection => {}
+            () = silent(pings, &open) => {}
+        }
         self.lost(number);
     }
 
@@ -136,8 +169,8 @@ impl Links {
             let state = states.borrow_and_update().clone();
             match state {
                 State::Never => return Err(Refusal::Offline),
-                State::Up { number, requests } => {
-                    let asked = self.request(family, requests);
+                State::Up { number, requests, open } => {
+                    let asked = self.request(family, requests, open);
                     if let Ok(opened) = timeout_at(deadline, asked).await.map_err(late)? {
                         return Ok(opened);
                     }
@@ -151,7 +184,12 @@ impl Links {
         }
     }
 
-    async fn request(&self, family: Family, requests: SendRequest<Bytes>) -> Result<Opened, h2::Error> {
+    async fn request(
+        &self,
+        family: Family,
+        requests: SendRequest<Bytes>,
+        open: Arc<Count>,
+    ) -> Result<Opened, h2::Error> {
         let mut request = Request::new(());
         *request.method_mut() = Method::CONNECT;
         *request.uri_mut() = self.authority.parse().unwrap_or_default();
@@ -160,7 +198,26 @@ impl Links {
             Family::V6 => "6",
         };
         request.headers_mut().insert("rollbox-family", http::HeaderValue::from_static(family));
-        requests.ready().await?.send_request(request, false)
+        let counted = Counted::of(open);
+        let (response, sent) = requests.ready().await?.send_request(request, false)?;
+        Ok(Opened { response, sent, counted })
+    }
+}
+
+/// Completes when egress has not answered a ping in time: it stands still, or its machine has gone without a word, and
+/// what is open would hang for ever. A link with nothing open is not pinged, so that it costs an idle sandbox nothing.
+async fn silent(pings: Option<PingPong>, open: &Count) {
+    let (mut open, Some(mut pings)) = (open.subscribe(), pings) else { return std::future::pending().await };
+    loop {
+        // An error cannot be: the sender is borrowed.
+        let _ = open.wait_for(|open| *open > 0).await;
+        sleep(PING_EVERY).await;
+        match timeout(PONG_WAIT, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection ends, and says so itself.
+            Ok(Err(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
     }
 }
 
@@ -213,5 +270,28 @@ mod tests {
             drop((request, egress));
             states.wait_for(|state| matches!(state, State::Lost)).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_open_at_an_egress_that_stands_still_ends_and_a_link_with_nothing_open_stays() {
+        let links = Arc::new(Links::new(3128, true));
+        let (ours, egress) = std::os::unix::net::UnixStream::pair().unwrap();
+        for end in [&ours, &egress] {
+            end.set_nonblocking(true).unwrap();
+        }
+        links.take(ours.into()).unwrap();
+        let mut egress = h2::server::handshake(UnixStream::from_std(egress).unwrap()).await.unwrap();
+        let opening = tokio::spawn({
+            let links = Arc::clone(&links);
+            async move { links.open(Family::V4).await }
+        });
+        let (_, answer) = egress.accept().await.unwrap().unwrap();
+        let opened = opening.await.unwrap().unwrap();
+        let mut states = links.state.subscribe();
+        tokio::time::pause();
+        // Nobody polls the side of egress any more.
+        states.wait_for(|state| matches!(state, State::Lost)).await.unwrap();
+        assert!(opened.response.await.is_err());
+        drop((egress, answer));
     }
 }
