@@ -50,7 +50,7 @@ def test_a_create_that_says_nothing_of_its_template_is_served_by_a_pool_that_say
 def test_the_sdk_has_every_option_of_a_create() -> None:
     body = CreateSpec(
         image="x",
-        resources=Resources(pids=64, disk="1Gi", gpu=1, node_selector={"zone": "a"}, pull="lazy"),
+        resources=Resources(pids=64, disk="1Gi", gpu=1, node_selector={"zone": "a"}, pull="lazy", network="broker"),
         commands=CommandSettings(env={"A": "b"}, cwd="/", user="root"),
         lifetime=Lifetime(idle_timeout=60),
         labels={"run": "1"},
