@@ -315,8 +315,10 @@ async def test_execs_leave_a_gateway_that_stands_still(stack: Installed, two: li
     if not own_cluster():
         pytest.skip("a given cluster's processes are not ours to stop")
     sandbox, count = two[0], 12
-    gateways = await stack.component("gateway")
-    (stopped, *_) = processes_of(gateways[0]["metadata"]["uid"], "rollbox-gateway")
+    await ready(stack, "gateway")
+    gateways = [one["metadata"] for one in await stack.component("gateway")]
+    first = next(one["uid"] for one in gateways if "deletionTimestamp" not in one)
+    (stopped,) = await asyncio.to_thread(lambda: [*processes_of(first, "rollbox-gateway")])
     # Each from a client of its own: of the connections of these, some are to the one and some to the other gateway.
     async with contextlib.AsyncExitStack() as exits:
         clients = [await exits.enter_async_context(Client(stack.url, stack.api_key)) for _ in range(count)]
