@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image console demo docs docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis registry prometheus image console demo docs egress-tools egress-tools-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -55,6 +55,14 @@ observability: venv prometheus ## every panel's queries and every alert, by Prom
 console: venv redis ## the console in a real browser; pictures and times in build/console
 	@setup/packages.sh chromium fonts-dejavu-core
 	$(BIN)/python -m tests.levels console
+
+egress-tools: setup ## programs that fetch packages, in a sandbox, against real indexes; table in build/egress
+	@setup/packages.sh dropbear-bin
+	$(BIN)/python -m tests.levels egress-tools
+
+egress-tools-cluster: venv build engine ## the same on the real cluster
+	@setup/packages.sh dropbear-bin
+	$(BIN)/python -m tests.levels egress-tools-cluster
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster

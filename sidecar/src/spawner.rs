@@ -130,7 +130,9 @@ fn serve(
     mut target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
-    target.environ.extend(config.proxy_port.into_iter().flat_map(proxies::variables));
+    if let Some(port) = config.proxy_port {
+        proxies::add(&mut target.environ, port);
+    }
     let setup =
         setup::set_up(target, config.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = setup.kernel.clone();

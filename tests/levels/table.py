@@ -85,7 +85,7 @@ HELM = ("tests/cluster/toolchain/build.sh", "helm")
 # Those that the core needs: software tasks and optional parts have their images, and their tests, in the whole.
 IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 # Marks of tests that do not share a release with all others.
-ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "played", "soak")
+ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "played", "soak", "tools")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 # Files that wait for minutes, and the longest of those that have a release of their own.
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
@@ -134,6 +134,7 @@ UNIT = (
     "unit/test_import_circles.py",
     "unit/test_rust_sources.py",
     "unit/test_image_build.py",
+    "unit/test_egress_table.py",
 )
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
@@ -146,7 +147,7 @@ LEVELS = (
     Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(
         "local",
-        (Pytest(("local", "product"), marks="not soak", workers=2),),
+        (Pytest(("local", "product"), marks="not soak and not tools", workers=2),),
         budget_s=370,
         fresh_s=480,
         why_not=why_no_engine,
@@ -237,6 +238,27 @@ LEVELS = (
     # Longer than the gate has time for: `make chaos` and `make chaos-cluster` run these.
     Level("soak", (Pytest(("product",), marks="soak"),), budget_s=900, fresh_s=900, why_not=why_no_engine),
     _cluster_level("soak-cluster", Pytest(("product", "e2e"), marks="soak"), budget_s=3000, fresh_s=4800),
+    # Package indexes and the programs that ask them, in an image of its own, which takes minutes to build. On the
+    # cluster its release is its own too.
+    Level(
+        "egress-tools",
+        (Pytest(("product/test_egress_tools.py",)),),
+        budget_s=180,
+        fresh_s=480,
+        why_not=why_no_engine,
+    ),
+    Level(
+        "egress-tools-cluster",
+        (Pytest(("product/test_egress_tools.py",)),),
+        budget_s=300,
+        fresh_s=1800,
+        why_not=_why_no_own_cluster,
+        setup=(_make("cluster"), ("images/build.sh", *IMAGES, "egress")),
+        teardown=((*CLUSTER, "down"),),
+        stands=(*CLUSTER, "status"),
+        stays=((*CLUSTER, "down"),),
+        environ=ON_CLUSTER,
+    ),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.
     Level("scale", (Plain(_python("-m", "tests.scale")),), budget_s=900, fresh_s=2400, why_not=_why_no_namespace),
 )

@@ -6,6 +6,7 @@ what tests let it reach, `REFUSED` is beside it and answers too, so that a refus
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -13,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 HOST: Final = "198.18.77.1"
 ALLOWED: Final = "198.18.77.2"
 REFUSED: Final = "198.18.77.3"
+# Of the package indexes (`tests.support.tools`), where a test has them; allowed too.
+INDEXES: Final = "198.18.77.4"
 DNS: Final = f"{ALLOWED}:53"
 # What servers answer that no policy of the tests allows.
 SECRET: Final = "this-was-never-to-be-read"
@@ -37,15 +39,22 @@ NAMES: Final = {
     "metadata.test": "169.254.169.254",
 }
 # What egress is told, by the environment of `rollbox up`.
-ENVIRON: Final = {"ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS": f"{ALLOWED}/32", "ROLLBOX_EGRESS_DNS_SERVERS": DNS}
+ENVIRON: Final = {
+    "ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS": f"{ALLOWED}/32,{INDEXES}/32",
+    "ROLLBOX_EGRESS_DNS_SERVERS": DNS,
+}
 
 _LINK: Final = Path("/sys/class/net/rbxout0")
 _SERVER: Final = Path(__file__).with_name("outside_server.py")
 
 
-@contextmanager
-def outside(folder: Path) -> Iterator[None]:
-    """Runs it; `folder` is what the allowed server serves. Needs root. One at a time on a machine: another one waits.
+@contextlib.contextmanager
+def outside(folder: Path, *beside: str) -> Iterator[None]:
+    """Runs it. Needs root. One at a time on a machine: another one waits.
+
+    Args:
+        folder: what the allowed server serves.
+        beside: a command that serves there too, and prints "ready".
 
     Raises:
         RuntimeError: a server did not start.
@@ -57,15 +66,19 @@ def outside(folder: Path) -> Iterator[None]:
         _ip("address", "add", f"{HOST}/24", "dev", _LINK.name)
         _ip("link", "set", _LINK.name, "up")
         enter = ("nsenter", "--target", str(holder), "--net")
-        for one in (ALLOWED, REFUSED):
+        for one in (ALLOWED, REFUSED, INDEXES):
             _ip("address", "add", f"{one}/24", "dev", "rbxout1", enter=enter)
-        _ip("link", "set", "rbxout1", "up", enter=enter)
+        for link in ("lo", "rbxout1"):
+            _ip("link", "set", link, "up", enter=enter)
         _ip("route", "add", "default", "via", HOST, enter=enter)
-        with _serving(*enter, sys.executable, str(_SERVER), str(folder)), _serving(sys.executable, str(_SERVER)):
+        with contextlib.ExitStack() as servers:
+            servers.enter_context(_serving(*enter, sys.executable, str(_SERVER), str(folder)))
+            servers.enter_context(_serving(sys.executable, str(_SERVER)))
+            servers.enter_context(_serving(*enter, *beside)) if beside else None
             yield
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone() -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / f"{_LINK.name}.lock").open("w") as lock:
         # Not inherited by what is started meanwhile, so it goes with this process.
@@ -77,7 +90,7 @@ def _ip(*words: str, enter: tuple[str, ...] = ()) -> None:
     subprocess.run((*enter, "ip", *words), check=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _namespace() -> Iterator[int]:
     """A process that does nothing, in a network namespace of its own, which lives as long.
 
@@ -94,7 +107,7 @@ def _namespace() -> Iterator[int]:
             process.kill()
 
 
-@contextmanager
+@contextlib.contextmanager
 def _serving(*command: str) -> Iterator[None]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:

@@ -15,14 +15,16 @@ from typing import cast
 
 from aiohttp import web
 
-from tests.support.outside import ALLOWED, ASKED, HOST, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
+from tests.support.outside import ALLOWED, ASKED, HOST, INDEXES, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
+from tests.support.tools import hosts
 
 _TYPE_A, _CLASS_IN, _NO_SUCH_NAME = 1, 1, 3
 _HEADER_BYTES = 12
+_ADDRESSES = {**NAMES, **dict.fromkeys(hosts.ALL, INDEXES)}
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers questions for addresses of `NAMES`; all others do not exist. `asked` has all of them."""
+    """Answers questions for addresses of `NAMES` and the indexes; all others do not exist. `asked` has all of them."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
@@ -39,7 +41,7 @@ class Names(asyncio.DatagramProtocol):
         (kind,) = struct.unpack_from("!H", data, at + 1)
         name = ".".join(labels).lower()
         self.asked.add(name)
-        address = NAMES.get(name)
+        address = _ADDRESSES.get(name)
         answered = address is not None and kind == _TYPE_A
         flags = 0x8180 | (0 if address is not None else _NO_SUCH_NAME)
         answer = data[:2] + struct.pack("!HHHHH", flags, 1, int(answered), 0, 0) + question

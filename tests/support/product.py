@@ -108,14 +108,16 @@ class Kept:
     """A sandbox that several tests use: made when the first one asks for it.
 
     Args:
+        image: of it.
         options: of its create.
 
     Attributes:
         id: "" while there is none.
     """
 
-    def __init__(self, stack: Product, **options: Any) -> None:
+    def __init__(self, stack: Product, image: str = IMAGE, **options: Any) -> None:
         self._stack = stack
+        self._image = image
         # Little set aside: it is there all the time, and a node of two cores has room for a dozen that ask for more.
         self._options = {"cpu": (0.02, 2), "memory": "512Mi", **options}
         self._used_by = ""
@@ -127,7 +129,7 @@ class Kept:
             await self.check(client)
         else:
             more: Any = {"labels": {SHARED: "tests"}, "lease": None, "ttl": TTL_S}
-            self.id = (await client.create(IMAGE, **more, **self._options)).id
+            self.id = (await client.create(self._image, **more, **self._options)).id
         sandbox = await client.connect(self.id)
         if self._used_by not in ("", user):
             await sandbox.exec(CLEAN)

@@ -7,8 +7,23 @@ const SCHEMES: [&str; 3] = ["http_proxy", "https_proxy", "all_proxy"];
 /// What is in the sandbox itself is asked directly.
 const WITHOUT: (&str, &str) = ("no_proxy", "localhost,127.0.0.1,::1");
 
-/// The variables for a proxy on `port`, in both cases: some programs read the one, some the other.
-pub(super) fn variables(port: u16) -> Vec<(OsBytes, OsBytes)> {
+/// Adds them to the image's, for a proxy on `port`.
+pub(super) fn add(environ: &mut Vec<(OsBytes, OsBytes)>, port: u16) {
+    // Of two the later one counts: what an image sets for its programs stays, and its proxies are not reached from here.
+    environ.splice(..0, settings(port));
+    environ.extend(variables(port));
+}
+
+/// For programs that do not read the variables. Only what says nothing by itself: `JAVA_TOOL_OPTIONS` would reach all
+/// of Java, and writes a line to stderr for each program.
+fn settings(port: u16) -> [(OsBytes, OsBytes); 2] {
+    let java =
+        ["http", "https"].map(|name| format!("-D{name}.proxyHost=127.0.0.1 -D{name}.proxyPort={port}"));
+    [("MAVEN_OPTS".into(), java.join(" ").into()), ("NODE_USE_ENV_PROXY".into(), "1".into())]
+}
+
+/// In both cases: some programs read the one, some the other.
+fn variables(port: u16) -> Vec<(OsBytes, OsBytes)> {
     let proxy = format!("http://127.0.0.1:{port}");
     let all = SCHEMES.map(|name| (name, &*proxy)).into_iter().chain([WITHOUT]);
     all.flat_map(|(name, value)| {
@@ -20,6 +35,19 @@ pub(super) fn variables(port: u16) -> Vec<(OsBytes, OsBytes)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_keeps_its_settings_and_not_its_proxies() {
+        let pair = |name: &str, value: &str| (OsBytes::from(name), OsBytes::from(value));
+        let mut environ = vec![pair("MAVEN_OPTS", "-Xmx1g"), pair("http_proxy", "http://10.0.0.1:80")];
+        add(&mut environ, 3128);
+        let last = |name: &str| {
+            environ.iter().rfind(|(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
+        };
+        assert_eq!(last("MAVEN_OPTS"), Some(&b"-Xmx1g"[..]));
+        assert_eq!(last("NODE_USE_ENV_PROXY"), Some(&b"1"[..]));
+        assert_eq!(last("http_proxy"), Some(&b"http://127.0.0.1:3128"[..]));
+    }
 
     #[test]
     fn both_cases_name_the_proxy_and_loopback_is_excepted() {

@@ -77,7 +77,12 @@ async fn where_egress_is_not_installed_there_is_no_link_and_no_variable() {
 #[tokio::test]
 async fn commands_find_the_proxy_by_variables_that_the_caller_may_override() {
     let egress = Installed::start().await;
-    let seen = egress.sandbox.sh("env | grep -i _proxy | sort").await;
+    let java = format!(
+        "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort={0} -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={0}\n",
+        egress.port
+    );
+    assert_eq!(egress.sandbox.sh("echo $NODE_USE_ENV_PROXY $MAVEN_OPTS").await, format!("1 {java}"));
+    let seen = egress.sandbox.sh("env | grep -iE '^(all|https?|no)_proxy=' | sort").await;
     let proxy = format!("http://127.0.0.1:{}", egress.port);
     let expected: Vec<String> = ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"]
         .into_iter()

