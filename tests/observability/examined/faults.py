@@ -15,7 +15,8 @@ from typing import Any
 from tests.cluster.layout import ETC
 from tests.e2e.test_policies_are_tried import everything_allowed
 from tests.observability.firing.fault import SMALL
-from tests.observability.firing.site import Site, standing_still
+from tests.observability.firing.site import Site
+from tests.support.faults import standing_still
 from tests.support.images import IMAGE
 from tests.support.installed import apply, kubectl, objects, run
 from tests.support.played_nodes import TAINT
