@@ -13,6 +13,7 @@ import asyncio
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +44,18 @@ class Row:
 
 
 async def tried(site: Site, fault: Fault) -> list[Row]:
-    """Injects a fault until all its alerts have fired, and waits until they are over."""
+    """Injects a fault until all its alerts have fired, and waits until they are over.
+
+    A fault that cannot be injected, or not be taken back, is told and counts as missed: the other ones are tried too.
+    """
+    fired: dict[str, float] = {}
     began_s = time.monotonic()
-    async with fault.inject(site):
-        fired = await _seen(site, fault.alerts, lambda alert, now: alert in now, began_s, FIRES_WITHIN_S)
+    try:
+        async with fault.inject(site):
+            fired = await _seen(site, fault.alerts, lambda alert, now: alert in now, began_s, FIRES_WITHIN_S)
+    except Exception:  # noqa: BLE001 - whatever a part of the cluster answers
+        print(f"this fault broke off: {fault.words}", traceback.format_exc(), sep="\n", flush=True)
+        return [Row(one, fault.words, fired.get(one), None) for one in fault.alerts]
     over_s = time.monotonic()
     ended = await _seen(site, fired, lambda alert, now: alert not in now, over_s, ENDS_WITHIN_S)
     return [Row(one, fault.words, fired.get(one), ended.get(one)) for one in fault.alerts]
