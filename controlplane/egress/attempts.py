@@ -15,6 +15,7 @@ EgressVerdict = Literal[
     "unresolved",
     "unreachable",
     "cut",
+    "name_server_silent",
 ]
 VERDICTS: Final[tuple[EgressVerdict, ...]] = get_args(EgressVerdict)
 MOST_CHARS: Final = 255

@@ -25,6 +25,7 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNRESOLVED: _ClassVar[Verdict]
     UNREACHABLE: _ClassVar[Verdict]
     CUT: _ClassVar[Verdict]
+    NAME_SERVER_SILENT: _ClassVar[Verdict]
 OFFLINE: Mode
 RULES: Mode
 OPEN: Mode
@@ -38,6 +39,7 @@ BAD_REQUEST: Verdict
 UNRESOLVED: Verdict
 UNREACHABLE: Verdict
 CUT: Verdict
+NAME_SERVER_SILENT: Verdict
 
 class WatchRequest(_message.Message):
     __slots__ = ("egress_id",)

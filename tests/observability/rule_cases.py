@@ -150,9 +150,10 @@ CASES: Mapping[str, Case] = {
         },
     ),
     "RollboxEgressFeedRefused": one("rollbox_egress_feed_refused_total", "0+1x90", "3x90", 'instance="c"'),
-    # Half of what may be reached; a name that is not there now and then is nobody's concern.
+    # Half of what may be reached. Names that are not there say nothing of the name server, however many they are.
     "RollboxEgressResolverFailing": Case(
-        attempts(unresolved="0+10x90", allowed="0+5x90"), attempts(unresolved="0+10x90", allowed="0+20x90")
+        attempts(name_server_silent="0+10x90", allowed="0+5x90"),
+        attempts(name_server_silent="0+10x90", unresolved="0+20x90"),
     ),
     "RollboxEgressRefusals": Case(attempts(denied_name="0+900x90"), attempts(denied_name="0+300x90")),
     "RollboxEgressFull": Case(

@@ -77,15 +77,15 @@ impl Outside {
     }
 
     async fn resolve(&self, name: &str, target: &Target, policy: &Policy) -> Result<Vec<IpAddr>, Refusal> {
-        let unresolved = |why: &str| policy.refusal(Verdict::Unresolved, "", format!("{target}: {why}"));
+        let failed = |verdict, why: &str| policy.refusal(verdict, "", format!("{target}: {why}"));
         let began = Instant::now();
         let answered = tokio::time::timeout(LOOKUP_DEADLINE, self.lookup.lookup(name)).await;
         self.took.observe(began.elapsed().as_secs_f64());
         match answered {
             Ok(Ok(addresses)) => Ok(addresses.into_iter().take(MAX_ADDRESSES).collect()),
-            Ok(Err(failed)) if failed.absent => Err(unresolved("the name has no address")),
-            Ok(Err(_)) => Err(unresolved("no name server answers for the name")),
-            Err(_) => Err(unresolved("no name server has answered in time")),
+            Ok(Err(one)) if one.absent => Err(failed(Verdict::Unresolved, "the name has no address")),
+            Ok(Err(_)) => Err(failed(Verdict::NameServerSilent, "no name server answers for the name")),
+            Err(_) => Err(failed(Verdict::NameServerSilent, "no name server has answered in time")),
         }
     }
 }
@@ -162,7 +162,7 @@ mod tests {
 
     use resolve::LookupFailed;
     use tokio::net::TcpListener;
-    use wire::egress;
+    use wire::{Code, egress};
 
     use super::*;
 
@@ -179,6 +179,19 @@ mod tests {
                     || LookupFailed { host: host.to_owned(), reason: "none".to_owned(), absent: true };
                 self.0.lock().unwrap().pop().ok_or_else(absent)
             })
+        }
+    }
+
+    /// No name server answers.
+    struct Silent;
+
+    impl Lookup for Silent {
+        fn lookup<'a>(
+            &'a self,
+            host: &'a str,
+        ) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFailed>> + Send + 'a>> {
+            let failed = LookupFailed { host: host.to_owned(), reason: "timeout".to_owned(), absent: false };
+            Box::pin(std::future::ready(Err(failed)))
         }
     }
 
@@ -233,12 +246,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_an_address_and_a_server_that_is_not_there_are_told_apart() {
+    async fn a_name_without_an_address_a_silent_name_server_and_a_server_that_is_not_there_are_told_apart() {
         assert_eq!(refused(&outside(&[]), "a.test:80", &excepted()).await.verdict, Verdict::Unresolved);
         let free = TcpListener::bind("127.0.0.3:0").await.unwrap().local_addr().unwrap();
         assert_eq!(
             refused(&outside(&[]), &free.to_string(), &excepted()).await.verdict,
             Verdict::Unreachable
+        );
+        let silent = Outside::new(Box::new(Silent), Histogram::new([1.0]));
+        let refusal = refused(&silent, "a.test:80", &excepted()).await;
+        assert_eq!(
+            (refusal.verdict, refusal.problem().code),
+            (Verdict::NameServerSilent, Code::EgressUnavailable)
         );
     }
 

@@ -81,9 +81,9 @@ def allowed(place: Place, one: Seen) -> Found:
     detail = _short(f"{place.host}:{place.port} is allowed, and not reached: {_said(one)}")
     if one.code == "egress_denied":
         return Found(place.name, False, detail, PRIVATE)
-    if one.code == "egress_unreachable":
-        # What egress says last: "the name has no address", "no name server answers", or how the server has failed.
-        return Found(place.name, False, detail, NAME_SERVER if "name" in one.detail.rpartition(": ")[2] else SERVER)
+    # What egress says last: "the name has no address", "no name server answers", or how the server has failed.
+    if "name" in one.detail.rpartition(": ")[2]:
+        return Found(place.name, False, detail, NAME_SERVER)
     return Found(place.name, False, detail, LINK if one.code == "egress_unavailable" else SERVER)
 
 

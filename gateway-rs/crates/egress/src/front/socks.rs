@@ -77,7 +77,7 @@ fn refuse(asking: &Asking, broken: Broken) {
 
 fn reply_to(refusal: &Refusal) -> Reply {
     match refusal.verdict {
-        Verdict::Unresolved | Verdict::Unreachable => Reply::Unreachable,
+        Verdict::Unresolved | Verdict::Unreachable | Verdict::NameServerSilent => Reply::Unreachable,
         _ => Reply::NotAllowed,
     }
 }

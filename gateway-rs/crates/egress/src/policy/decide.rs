@@ -222,6 +222,8 @@ impl Refusal {
         let code = match self.verdict {
             Verdict::BadRequest => Code::InvalidArgument,
             Verdict::Unresolved | Verdict::Unreachable => Code::EgressUnreachable,
+            // Neither the name nor its server is known to be at fault: the platform's means of asking is.
+            Verdict::NameServerSilent => Code::EgressUnavailable,
             _ => Code::EgressDenied,
         };
         let mut problem = Problem::new(code, self.detail.clone())

@@ -128,6 +128,7 @@ fn name(verdict: Verdict) -> &'static str {
         Verdict::Unresolved => "unresolved",
         Verdict::Unreachable => "unreachable",
         Verdict::Cut => "cut",
+        Verdict::NameServerSilent => "name_server_silent",
     }
 }
 

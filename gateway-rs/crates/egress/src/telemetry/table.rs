@@ -46,7 +46,7 @@ pub(super) const DRAINING: Row = Row { name: "draining", help: "1 while shutting
 pub(super) const LAGS_S: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0];
 
 pub(super) const CONNECT_OUTCOME: [&str; 2] = ["connected", "failed"];
-pub(super) const EGRESS_VERDICT: [&str; 9] = [
+pub(super) const EGRESS_VERDICT: [&str; 10] = [
     "allowed",
     "denied_name",
     "denied_address",
@@ -56,6 +56,7 @@ pub(super) const EGRESS_VERDICT: [&str; 9] = [
     "unresolved",
     "unreachable",
     "cut",
+    "name_server_silent",
 ];
 pub(super) const EGRESS_PROTOCOL: [&str; 3] = ["http", "connect", "socks5"];
 pub(super) const EGRESS_DIRECTION: [&str; 2] = ["sent", "received"];
