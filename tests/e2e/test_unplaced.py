@@ -64,9 +64,9 @@ async def _refused(creating: Coroutine[Any, Any, Sandbox]) -> CapacityUnavailabl
 async def _all_told(stack: Installed, client: Client) -> bool:
     """Whether each tells why it waits, in its timeline and among its owner's places."""
     timelines: list[Timeline] = [await client.timeline(one.id) for one in await client.list(UNPLACED)]
+    # Each replica tells the queue of all.
     quotas: list[Quota] = await of_each(stack, Client.quota)
-    why = [place.why for quota in quotas for place in quota.queue if place.waits_for == "capacity_unavailable"]
-    return (
-        sum("Insufficient cpu" in one.summary for one in timelines) == MANY
-        and sum("Insufficient cpu" in one for one in why) == MANY
+    told = [[one.why for one in quota.queue if one.waits_for == "capacity_unavailable"] for quota in quotas]
+    return sum("Insufficient cpu" in one.summary for one in timelines) == MANY and all(
+        sum("Insufficient cpu" in one for one in why) == MANY for why in told
     )

@@ -33,6 +33,8 @@ const MAX_SIGNAL: u32 = 64;
 /// A spawner that does not answer within this time is stuck; during a fork bomb each of its system calls waits for its
 /// turn. Shorter than the control plane's own timeout (10 s), so that the control plane gets this error.
 const PING_PATIENCE: Duration = Duration::from_secs(8);
+/// The same for what somebody asks in order to see why a sandbox is slow: an answer that comes late is worth more.
+const MEASURE_PATIENCE: Duration = Duration::from_secs(25);
 const PROBE_TIMEOUT_MS: u64 = 30_000;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -288,7 +290,7 @@ impl Service {
             if defaults.can_fail() {
                 self.probe(defaults.clone()).await?;
             } else {
-                in_time(self.shared.context.link.ping()).await?;
+                in_time(self.shared.context.link.ping(), PING_PATIENCE).await?;
             }
             *lock(&self.shared.defaults) = defaults;
             self.shared.bound.set(digest);
@@ -307,12 +309,12 @@ impl Service {
     }
 
     async fn measure(&self) -> Result<UsageReport, Problem> {
-        let disk = in_time(self.shared.context.link.disk()).await?;
+        let disk = in_time(self.shared.context.link.disk(), MEASURE_PATIENCE).await?;
         Ok(usage::report(disk, self.shared.limits))
     }
 
     async fn report(&self) -> Result<HealthResponse, Problem> {
-        in_time(self.shared.context.link.ping()).await?;
+        in_time(self.shared.context.link.ping(), PING_PATIENCE).await?;
         Ok(HealthResponse {
             sandbox_id: self.shared.sandbox_id.clone(),
             kernel: self.shared.kernel.clone(),
@@ -445,9 +447,12 @@ impl Agent for Service {
 }
 
 /// Waits for an answer of the spawner, with a timeout.
-async fn in_time<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+async fn in_time<T>(
+    asked: impl Future<Output = Result<T, Problem>>,
+    patience: Duration,
+) -> Result<T, Problem> {
     let silent = |_| Problem::new(Code::SandboxUnreachable, "the sandbox's init does not answer");
-    tokio::time::timeout(PING_PATIENCE, asked).await.map_err(silent)?
+    tokio::time::timeout(patience, asked).await.map_err(silent)?
 }
 
 fn answered<T>(outcome: Result<T, Problem>) -> Answer<T> {
