@@ -60,7 +60,8 @@ def ask():
     try:
         urllib.request.urlopen(sys.argv[1], timeout=90).read()
     except urllib.error.HTTPError as error:
-        wrong = f"{error.code} {json.loads(error.read())['code']}"
+        said = json.loads(error.read())
+        wrong = f"{error.code} {said['code']}: {said['detail']}"
     except OSError as error:
         wrong = str(getattr(error, "reason", error)) or type(error).__name__
     told.append([began, time.time() - began, wrong])

@@ -233,8 +233,10 @@ class Images:
 
     async def _scoped(self, resolver: Resolver, sandbox: Sandbox, name: str) -> Pin:
         scopes = self._scopes(sandbox)
+        # Converted copies are of digests: without one, a start that asks for nothing else has to fail.
+        patient = sandbox.spec.pull == "lazy"
         if not scopes:
-            return await self._resolved(resolver, sandbox.owner, name)
+            return await self._resolved(resolver, sandbox.owner, name, patient=patient)
         lock = self._locks.setdefault(scopes[0], asyncio.Lock())
         async with lock:
             for position, scope in enumerate(scopes, start=1):
@@ -242,7 +244,7 @@ class Images:
                     self._remember(scopes[:position], digest)
                     self._metrics.image_pinned("pinned")
                     return _pinned(name, digest)
-            pin = await self._resolved(resolver, sandbox.owner, name)
+            pin = await self._resolved(resolver, sandbox.owner, name, patient=patient)
             self._remember(scopes, pin.digest)
             if not pin.digest:
                 self._remember_unpinned(scopes)
@@ -307,7 +309,7 @@ class Images:
         """Who asks a registry: the owner, where others may be told something else."""
         return owner if self._rights is not None and await self._rights.guarded(reference) else ""
 
-    async def _resolved(self, resolver: Resolver, owner: str, name: str) -> Pin:
+    async def _resolved(self, resolver: Resolver, owner: str, name: str, *, patient: bool = False) -> Pin:
         reference = parse(name)
         if self._mirrored is not None and not self._mirrored.wants(str(reference.at(reference.digest or _ANY))):
             return _pinned(name, await self._mirrored.committed(reference))
@@ -316,7 +318,7 @@ class Images:
             return _pinned(name, reference.digest or digest)
         whose = await self._whose(owner, reference)
         try:
-            digest = await resolver.resolve(reference, whose)
+            digest = await resolver.resolve(reference, whose, patient=patient)
         except RegistryProblem as problem:
             if (stale := await self._stale(reference, problem)) is not None:
                 self._metrics.image_pinned("stale")

@@ -69,15 +69,20 @@ class Resolver:
         """The layers of an image that was resolved lately, with their bytes; empty: not known."""
         return self._layers.get(digest, {})
 
-    async def resolve(self, reference: Reference, owner: str = "") -> str:
+    async def resolve(self, reference: Reference, owner: str = "", *, patient: bool = False) -> str:
         """The digest that is meant, as this owner is told; of an image that can run here.
+
+        Args:
+            reference: to be resolved.
+            owner: who asks.
+            patient: whether to wait for as long as the registry takes, since nothing can be done without its answer.
 
         Raises:
             Problem: unsupported, no sandbox can start from it; RegistryProblem, its registry does not say.
         """
         answer = self._known(reference, owner)
         if answer is None:
-            answer = await self._asked(reference, owner)
+            answer = await self._asked(reference, owner, None if patient else self._wait_s)
         if isinstance(answer, Problem):
             # Not the kept one itself, which would collect the tracebacks of all that raise it.
             raise (
@@ -91,9 +96,12 @@ class Resolver:
         answer, until_ms = self._answers.get((owner, str(reference)), (None, 0))
         return answer if self._clock.now_ms() < until_ms else None
 
-    async def _asked(self, reference: Reference, owner: str) -> _Answer:
+    async def _asked(self, reference: Reference, owner: str, wait_s: float | None) -> _Answer:
         name = (owner, str(reference))
         away, until_ms = self._away.get(reference.registry, (None, 0))
+        if away is not None and away.outcome == "away" and wait_s is None and self._wait_s is not None:
+            # What other starts did not wait for says nothing to one that does.
+            away = None
         if away is not None and self._clock.now_ms() < until_ms:
             return away
         task = self._asking.get(name)
@@ -102,11 +110,11 @@ class Resolver:
                 self._ask(reference, owner), name=f"resolve {reference}"
             )
             task.add_done_callback(lambda _: self._asking.pop(name, None))
-        if away is not None and self._wait_s is not None:
+        if away is not None and wait_s is not None:
             # Another one finds out whether it is back, not this start.
             self._put_off(away, AWAY_MS)
             return away
-        done, _ = await asyncio.wait({task}, timeout=self._wait_s)
+        done, _ = await asyncio.wait({task}, timeout=wait_s)
         if not done:
             slow = RegistryProblem("away", reference.registry, f"no answer within {WAIT_S:.0f} s")
             self._put_off(slow, AWAY_MS)

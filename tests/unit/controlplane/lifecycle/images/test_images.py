@@ -159,6 +159,16 @@ async def test_a_registry_that_does_not_answer_delays_the_first_start_only() -> 
     assert registry.asked == [FULL, "docker.io/library/other:latest"]
 
 
+async def test_a_start_that_can_do_nothing_without_a_digest_waits_for_a_registry_that_is_slow() -> None:
+    registry = FakeRegistry(takes_s=3 * WAIT_S)
+    async with plane(registry) as running:
+        assert (await created(running))[0].image_digest == ""
+        await asyncio.sleep(TAG_MS / 1000 + 3 * WAIT_S)
+        # By now it is known not to answer soon, which stops nobody that waits.
+        assert (await created(running, SandboxSpec(image="other")))[0].image_digest == ""
+        assert (await created(running, SandboxSpec(image="third", pull="lazy")))[0].image_digest == digest("a")
+
+
 async def test_while_no_registry_answers_not_every_start_of_a_group_searches_the_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
