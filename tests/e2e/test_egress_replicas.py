@@ -37,6 +37,7 @@ from tests.support.waiting import succeeds, until
 pytestmark = [pytest.mark.disrupts, pytest.mark.timeout(600)]
 
 COUNT = 6
+DOCTOR = ("doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json")
 FOUND = Path("build/egress/replicas.json")
 ON = (
     # With the release's own addresses among what egress must not reach.
@@ -148,7 +149,7 @@ def stack() -> Iterator[Installed]:
 
 async def test_the_charts_test_and_the_doctor_have_a_sandbox_try_it(stack: Installed) -> None:
     assert f"{stack.release}-test" in await stack.test()
-    _, out, err = await rollbox(stack, "doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json")
+    _, out, err = await rollbox(stack, *DOCTOR, "--release", stack.release)
     assert out, err
     beginning = f"egress of {stack.release}: "
     found = {one["name"].removeprefix(beginning): one for one in json.loads(out)["checks"] if beginning in one["name"]}

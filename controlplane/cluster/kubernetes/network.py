@@ -1,15 +1,15 @@
 """Checks whether NetworkPolicies are enforced, with pods that are started for it and removed again."""
 
 import secrets
-from collections.abc import Awaitable
-from typing import Final
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final
 
 from controlplane.cluster.finding import Finding
 from controlplane.cluster.kubernetes import network_check
 from controlplane.cluster.kubernetes.check_pods import namespace_with_policies, reached, report_of, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.network_check import NetworkCheck
-from controlplane.cluster.kubernetes.releases import SELECTOR, Release
+from controlplane.cluster.kubernetes.releases import Release
 from controlplane.errors import Problem
 from controlplane.reach.verdict import Verdict, concluded, judged
 from controlplane.reach.ways import Way, everywhere
@@ -20,18 +20,20 @@ IMAGE: Final = (
 )
 
 
-async def check(client: KubernetesClient, image: str, runtime_class: str) -> list[Finding]:
-    """Checks the namespaces of all installed releases; without a release, a temporary namespace.
+async def check(
+    client: KubernetesClient, deployments: Sequence[Mapping[str, Any]], image: str, runtime_class: str
+) -> list[Finding]:
+    """Checks the namespaces of installed releases; without a release, a temporary namespace.
 
     Args:
         client: its user needs the right to create pods, and namespaces if there is no release.
+        deployments: of the control planes of these releases.
         image: the control plane's image, used if there is no release; empty: without a release nothing is checked.
         runtime_class: the RuntimeClass of sandboxes, used if there is no release; empty: the cluster's default.
 
     Cost: the start of two pods and 5 s for each release; of three without one.
     """
-    deployments = await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})
-    releases = [Release.of(one) for one in deployments.items]
+    releases = [Release.of(one) for one in deployments]
     if not releases and not image:
         return [Finding(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
     found: list[Finding] = []

@@ -12,6 +12,7 @@ from controlplane.cluster.kubernetes.isolation import Runtime
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
 from controlplane.cluster.kubernetes.proof import Proof, tainted
+from controlplane.cluster.kubernetes.releases import LABEL_RELEASE, SELECTOR
 from controlplane.cluster.kubernetes.unstopped import ADVICE, unstopped
 from controlplane.errors import Problem
 
@@ -23,10 +24,11 @@ PROVE: Final = (
     "docs/node-agent.md says what the installer refuses; its pod on the node logs what it does, and "
     "`/payload/rollbox-node again` in that pod has it try at once."
 )
+OTHER_RELEASE: Final = "Give --release the name of one that is here, or leave it out for all."
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
-async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "") -> list[Finding]:
+async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "", release: str = "") -> list[Finding]:
     """Runs all checks, and removes the pods that they start. Cost: see ``network.check`` and ``release_checks``.
 
     Args:
@@ -34,6 +36,7 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "
         runtime_class: the RuntimeClass of sandboxes.
         image: the control plane's image, for the network check if no release is installed; empty: skip it then.
         reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what releases name.
+        release: the only release that is looked at; empty: all.
     """
     try:
         async with KubernetesClient.connect(kubeconfig) as client:
@@ -43,10 +46,23 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "
             found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
             found += [*found_of_it, *_proofs(objects), await _ended(client)]
-            found += await release_checks.check(client, SystemClock(), reach)
-            return [*found, *await network.check(client, image, runtime_class if runtime else "")]
+            releases, missing = await _releases(client, release)
+            if missing:
+                return [*found, missing]
+            found += await release_checks.check(client, SystemClock(), releases, reach)
+            return [*found, *await network.check(client, releases, image, runtime_class if runtime else "")]
     except Problem as problem:
         return [Finding("API server", False, problem.detail, ACCESS)]
+
+
+async def _releases(client: KubernetesClient, name: str) -> tuple[Sequence[Mapping[str, Any]], Finding | None]:
+    """The Deployments of the control planes of all releases, or of one; and what is wrong with its name."""
+    there = (await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})).items
+    names = [str(one["metadata"]["labels"].get(LABEL_RELEASE)) for one in there]
+    if not name or name in names:
+        return [one for one, its in zip(there, names, strict=True) if not name or its == name], None
+    here = f"there are {', '.join(sorted(names))}" if names else "there is none"
+    return [], Finding("release", False, f"no release {name} is on this cluster; {here}", OTHER_RELEASE)
 
 
 async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> tuple[bool, list[Finding]]:

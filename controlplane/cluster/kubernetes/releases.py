@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from controlplane.settings import PREFIX
 
 SELECTOR: Final = "app.kubernetes.io/name=rollbox,app.kubernetes.io/component=controlplane"
+LABEL_RELEASE: Final = "app.kubernetes.io/instance"
 
 # The name of a volume.
 API_KEYS: Final = "api-keys"

@@ -15,6 +15,7 @@ import pytest
 from controlplane.cluster.finding import Finding
 from controlplane.cluster.kubernetes import check_pods, network, network_check
 from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.releases import SELECTOR
 from controlplane.reach.attempts import Ending, Seen, plain
 from controlplane.reach.ways import Way, loaded
 from tests.support.fake_kubernetes import DEPLOYMENTS, FakeKubernetes, Fault
@@ -130,7 +131,8 @@ def looked(
     async def look(image: str = "", runtime_class: str = "gvisor") -> dict[str, Finding]:
         async with KubernetesClient.connect(kubeconfig) as client:
             try:
-                found = await network.check(client, image, runtime_class)
+                releases = await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})
+                found = await network.check(client, releases.items, image, runtime_class)
             finally:
                 kinds = [one for one in api.objects if one.endswith(("/pods", "/namespaces"))]
                 assert not [name for kind in kinds for name in api.objects[kind]]

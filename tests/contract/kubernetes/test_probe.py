@@ -70,3 +70,12 @@ async def test_an_api_server_that_refuses(api: FakeKubernetes, kubeconfig: Path)
     (found,) = await probe(kubeconfig, "gvisor", "")
     assert not found.ok
     assert "KUBECONFIG" in found.fix
+
+
+async def test_a_release_that_is_not_there_is_named_with_those_that_are(api: FakeKubernetes, kubeconfig: Path) -> None:
+    named = {"app.kubernetes.io/name": "rollbox", "app.kubernetes.io/component": "controlplane"}
+    about = {"name": "a-controlplane", "labels": {**named, "app.kubernetes.io/instance": "a"}}
+    api.objects["/apis/apps/v1/deployments"] = {"a-controlplane": {"metadata": about, "spec": {}}}
+    last = (await probe(kubeconfig, "gvisor", "", release="b"))[-1]
+    assert (last.name, last.ok, last.detail) == ("release", False, "no release b is on this cluster; there are a")
+    assert "--release" in last.fix

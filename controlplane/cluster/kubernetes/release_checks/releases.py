@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,25 +14,27 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, selector
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.release_checks import answers, clocks, egress, inside, names, parts, rights
-from controlplane.cluster.kubernetes.releases import SELECTOR, Release
+from controlplane.cluster.kubernetes.releases import Release
 from controlplane.errors import Problem
 
 OWNERS: Final = ("deployments", "statefulsets", "daemonsets")
 AGAIN: Final = "See to it, and run this again."
 
 
-async def check(client: KubernetesClient, clock: Clock, reach: str = "") -> list[Finding]:
-    """Checks all releases of the cluster, and the clocks of its nodes; nothing without a release.
+async def check(
+    client: KubernetesClient, clock: Clock, deployments: Sequence[Mapping[str, Any]], reach: str = ""
+) -> list[Finding]:
+    """Checks releases of the cluster, and the clocks of its nodes; nothing without a release.
 
     Args:
         client: of the API server.
         clock: of this machine.
+        deployments: of the control planes of these releases.
         reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what the releases name.
 
     Cost: for each release three pods that start and end, with egress a fourth one and a sandbox, and 40 calls; up to
     15 s for the clocks, beside them.
     """
-    deployments = (await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})).items
     if not deployments:
         return []
     both = await asyncio.gather(_tried("clocks", _one(clocks.check(client, clock))), _all(client, deployments, reach))

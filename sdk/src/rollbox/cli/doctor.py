@@ -60,13 +60,19 @@ def doctor(
         str, typer.Option(metavar="HOST:PORT", help="What sandboxes are to reach through egress, to try it.")
     ] = "",
     *,
+    release: Annotated[
+        str, typer.Option(metavar="NAME", help="With --cluster: the only release that is looked at, in place of all.")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check the connection and this machine, or a cluster; exits with 1 when something needed is missing."""
     import asyncio
 
+    if release and not cluster:
+        raise typer.BadParameter("it is a release on a cluster: give --cluster too", param_hint="--release")
     way = kubeconfig or DEFAULT_KUBECONFIG
-    checks = asyncio.run(_cluster_checks(way, runtime_class, image, reach) if cluster else _all_checks(image, reach))
+    looking = _cluster_checks(way, runtime_class, image, reach, release) if cluster else _all_checks(image, reach)
+    checks = asyncio.run(looking)
     healthy = all(check.ok for check in checks if check.needed)
     if json:
         output.data({"ok": healthy, "checks": [asdict(check) for check in checks]})
@@ -92,13 +98,13 @@ async def _machine_checks() -> list[Check]:
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 
-async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str, reach: str) -> list[Check]:
+async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str, reach: str, release: str) -> list[Check]:
     try:
         probe = importlib.import_module(_CLUSTER)
     except ImportError as error:
         fix = "Install the server's package too (`rollbox`, not only its SDK), or run it where the chart's images are."
         return [Check("cluster", ok=False, detail=f"the checks of a cluster are not installed here: {error}", fix=fix)]
-    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image, reach)
+    found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image, reach, release)
     return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
 
 
