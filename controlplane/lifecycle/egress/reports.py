@@ -27,6 +27,7 @@ class Link:
 
     up: bool
     detail: str = ""
+    replica: str = ""
 
 
 class Reports:
@@ -70,7 +71,7 @@ class Reports:
         in_force: dict[str, tuple[int, int]] = {}
         for linked in report.links:
             if linked.sandbox_id in self._board.sandboxes:
-                self._links[linked.sandbox_id] = Link(linked.up, linked.detail[:MOST_DETAIL_CHARS])
+                self._take_link(linked, report.egress_id)
             if linked.up and (early := self._early.pop(linked.sandbox_id, None)) is not None:
                 in_force[linked.sandbox_id] = early
         for applied in report.applied:
@@ -80,6 +81,13 @@ class Reports:
             elif sandbox is not None:
                 in_force[sandbox.id] = (applied.revision, applied.cut)
         await _side_by_side([self._confirm(one, *what) for one, what in in_force.items() if self._is_news(one, *what)])
+
+    def _take_link(self, linked: wire.Linked, replica: str) -> None:
+        known = self._links.get(linked.sandbox_id)
+        # One that a sandbox has moved away from says so after the link of its successor: taken for a loss of that one,
+        # no later switch would ever be in force.
+        if linked.up or known is None or not known.up or known.replica == replica:
+            self._links[linked.sandbox_id] = Link(linked.up, linked.detail[:MOST_DETAIL_CHARS], replica)
 
     def _waits_for_link(self, sandbox: Sandbox) -> bool:
         link = self._links.get(sandbox.id)

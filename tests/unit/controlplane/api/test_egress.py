@@ -62,6 +62,18 @@ async def test_a_sandbox_is_offline_until_it_is_switched(plane: World, path: str
     assert (await plane.api("GET", path)).json["egress"] == "custom"
 
 
+async def test_the_replica_that_a_sandbox_has_moved_away_from_says_nothing_of_its_link(
+    plane: World, replica: EgressReplica, path: str
+) -> None:
+    assert (await plane.api("PUT", f"{path}/egress", body={"policy": "packages"})).json["applied"]
+    late = wire.Linked(sandbox_id=path.rpartition("/")[2], up=False, detail="does not serve it any more")
+    await replica.egress.reports.take(wire.EgressReport(egress_id="another", links=[late]))
+    assert (await plane.api("GET", f"{path}/egress")).json["link"] == {"state": "up", "detail": ""}
+    assert (await plane.api("PUT", f"{path}/egress", body={"policy": "swe-eval"})).json["applied"]
+    await replica.link(late.sandbox_id, up=False, detail="gone")
+    assert (await plane.api("GET", f"{path}/egress")).json["link"] == {"state": "down", "detail": "gone"}
+
+
 async def test_a_create_takes_a_preset_or_a_policy_past_fastapi_and_through_it(
     plane: World, replica: EgressReplica
 ) -> None:
