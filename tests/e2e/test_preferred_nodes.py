@@ -13,7 +13,7 @@ import pytest
 from controlplane.clock import SystemClock
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SHARD, PodDefaults, pod
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, SIDECAR_PORT, PodDefaults, pod
 from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
 from controlplane.model import SandboxSpec
 from tests.support.installed import PLAYED, apply, kubectl, objects
@@ -68,10 +68,10 @@ def played(name: str) -> dict[str, Any]:
 
 
 def service(shard: int) -> dict[str, Any]:
-    """The Service of a shard, by which the scheduler spreads pods that say nothing else."""
-    selector = {LABEL_INSTALLATION: "near", LABEL_SHARD: str(shard)}
-    spec = {"clusterIP": "None", "selector": selector, "ports": [{"port": 7070}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"shard-{shard}"}, "spec": spec}
+    """The Service of a shard, as the chart has it: without a selector, so the scheduler spreads nothing by it."""
+    about = {"name": f"shard-{shard}", "labels": {LABEL_INSTALLATION: "near"}}
+    spec = {"clusterIP": "None", "ports": [{"name": "agent", "port": SIDECAR_PORT}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def test_a_group_on_a_new_image_comes_to_one_node_and_old_knowledge_keeps_
             return [preference.wishes(f"sb-{number}", SPEC, {}, nodes, lazily=False) for number in range(GROUP)]
 
         scattered = await placed([()] * GROUP)
-        assert len({*scattered}) > 4, "without a preference the scheduler spreads them"
+        assert len({*scattered}) > 4, "without a preference the emptiest node is as good as the next"
         together = await placed(wishes())
         assert len({*together}) == 1
         # To the node that has the image, though the hash says another one.

@@ -24,7 +24,7 @@ LEAST_SHARE: Final = 0.1
 CROWD: Final = 16
 FULL_WEIGHT: Final = 100
 # Of nodes that have to pull: the first of them, and each one after it half as much. The scheduler adds its other scores
-# (room, spreading), which are worth about a half of this one: closer weights would scatter a group.
+# (room, and how evenly it is used), which are worth about a half of this one: closer weights would scatter a group.
 FIRST_WEIGHT: Final = 50
 
 
