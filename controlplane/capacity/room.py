@@ -93,19 +93,29 @@ class Room:
             self._reserve(pod, wish)
         self._more()
 
-    def replace(self, pods: Iterable[tuple[str, str, Amounts]]) -> None:
-        """Takes in all pods on nodes: name, node and requests of each."""
+    def replace(self, pods: Iterable[tuple[str, str, Amounts]], among: Callable[[str], bool] | None = None) -> None:
+        """Takes in all pods on nodes; from then on what is free is known.
+
+        Args:
+            pods: name, node and requests of each.
+            among: only some were told, those of whose names it says so: nothing follows for others.
+        """
         seen = {pod: (node, requests) for pod, node, requests in pods}
-        for pod in [pod for pod in self._pods if pod not in seen]:
+        for pod in [pod for pod in self._pods if pod not in seen and (among is None or among(pod))]:
             self.remove(pod)
         for pod, (node, requests) in seen.items():
             self.put(pod, node, requests)
         self._shapes = {requests: requests for _, requests in self._pods.values()}
+        self.known = self.known or among is None
+        self._more()
+
+    def know(self) -> None:
+        """Takes in that all were told, some after the others."""
         self.known = True
         self._more()
 
     def forget(self) -> None:
-        """Takes in that nobody tells of pods any more: what is free is not known until the next ``replace``."""
+        """Takes in that nobody tells of pods any more: what is free is not known until all were told again."""
         self.known = False
         self._more()
 

@@ -229,7 +229,8 @@ class FakeKubernetes:
             while not closed.is_set():
                 for version, kind, collection, thing in self.history[at:]:
                     at += 1
-                    if version > since and collection in _kinds(request.path):
+                    chosen = collection in _kinds(request.path) and _selected(thing, request.query)
+                    if version > since and chosen:
                         await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
                 async with self._changed:
                     while len(self.history) == at and not closed.is_set():
@@ -265,10 +266,16 @@ async def fake_kubernetes(
         await runner.cleanup()
 
 
-def _selected(event: Json, query: Mapping[str, str]) -> bool:
-    """Whether an object is of the pod that a field selector names; the other selectors select all."""
-    _, _, uid = query.get("fieldSelector", "").partition("involvedObject.uid=")
-    return not uid or event.get("involvedObject", {}).get("uid") == uid
+def _selected(thing: Json, query: Mapping[str, str]) -> bool:
+    """Whether an object is of the pod that a field selector names, and not of a namespace that one excludes.
+
+    All other selectors select all.
+    """
+    fields = query.get("fieldSelector", "")
+    _, _, uid = fields.partition("involvedObject.uid=")
+    if f"metadata.namespace!={NAMESPACE}," in fields and thing["metadata"].get("namespace") == NAMESPACE:
+        return False
+    return not uid or thing.get("involvedObject", {}).get("uid") == uid
 
 
 def _kinds(path: str) -> tuple[str, ...]:

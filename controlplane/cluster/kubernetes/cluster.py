@@ -25,7 +25,7 @@ from controlplane.cluster.kubernetes.names import Names
 from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
 from controlplane.cluster.kubernetes.node_leases import NodeLeases
-from controlplane.cluster.kubernetes.node_room import ON_NODES, NodeRooms
+from controlplane.cluster.kubernetes.node_room import NodeRooms
 from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
 from controlplane.cluster.kubernetes.pods import Events, Pods
 from controlplane.cluster.kubernetes.podspec import (
@@ -546,7 +546,7 @@ class KubernetesCluster:
         everywhere = Reflector(
             self._client,
             "/api/v1/pods",
-            ON_NODES,
+            self._rooms.elsewhere,
             self._rooms.pods,
             keep=self._rooms.slim,
             denied=self._rooms.room.forget,
@@ -582,7 +582,7 @@ class KubernetesCluster:
 
         return (
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
-            Reflector(self._client, self._path, self._mine, self._near.beside(self._pods)),
+            Reflector(self._client, self._path, {}, self._rooms.beside(self._near.beside(self._pods))),
             Reflector(self._client, self._events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
             Reflector(self._client, self._events, told("Evicted"), Events(self._pods.evicted)),
         )

@@ -1,19 +1,24 @@
-"""``NodeRooms``: keeps a ``Room`` current from the watches of all pods and of the nodes."""
+"""``NodeRooms``: keeps a ``Room`` current from the watches of the nodes and of all pods.
 
-from collections.abc import Callable, Mapping, Sequence
+The pods of the sandboxes' namespace are watched once, for what is free and for what becomes of sandboxes; those of all
+other namespaces beside that. A second watch of the sandboxes' pods would bring two more events of 7 KB for each start.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.capacity import NodeRoom, Room, amounts
+from controlplane.capacity import Amounts, NodeRoom, Room, amounts
 from controlplane.capacity.amounts import PODS
 from controlplane.capacity.nodes import CORDONED
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.pod_requests import counted, requests_of
 from controlplane.cluster.kubernetes.podspec import DOMAIN, LABEL_INSTALLATION, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.watch import Mirror
 
 Json = dict[str, Any]
 
-# Of pods of all namespaces: those on nodes that have not ended. A pod that leaves these is reported as deleted.
-ON_NODES: Final[Mapping[str, str]] = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+# Of pods: those on nodes that have not ended. A pod that leaves these is reported as deleted.
+_ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 # Why a node takes no start although the cluster takes it for ready.
 SILENT: Final = "its kubelet does not renew its lease"
 # Says on a node how many sandboxes it takes at most; 0: none.
@@ -29,7 +34,8 @@ class NodeRooms:
 
     Attributes:
         room: the same, for everybody who asks.
-        pods: the mirror of the pods of all namespaces.
+        elsewhere: selects the pods of all other namespaces that are on nodes.
+        pods: the mirror of these.
 
     Args:
         fleet: which nodes sandboxes may run on.
@@ -43,13 +49,18 @@ class NodeRooms:
         self, fleet: Fleet, namespace: str, installation: str, disagreed: Callable[[], None], *, packs: bool
     ) -> None:
         self.room = Room(disagreed, packs=packs)
-        self.pods = _PodMirror(self.room, namespace, installation)
+        self.elsewhere: Mapping[str, str] = {"fieldSelector": f"metadata.namespace!={namespace},{_ON_NODES}"}
+        self._keys = _Keys(namespace, installation)
+        self.pods = _Elsewhere(self.room, self._keys)
         self._fleet = fleet
 
+    def beside(self, sandboxes: Mirror) -> Mirror:
+        """A mirror of all pods of the sandboxes' namespace; ``sandboxes`` is told of this installation's."""
+        return _Namespace(self.room, self._keys, sandboxes)
+
     def slim(self, pod: Json) -> Json:
-        """What is kept of a pod while all are listed: its name in ``Room``, node and requests."""
-        placed = (pod.get("spec") or {}).get("nodeName")
-        return {"key": self.pods.key(pod), "node": placed if counted(pod) else "", "requests": requests_of(pod)}
+        """What is kept of a pod while all others are listed: its name in ``Room``, node and requests."""
+        return _slim(self._keys, pod)
 
     def see(self, node: Node, *, silent: bool = False) -> None:
         """Takes in a node that is new or has changed; ``silent``: its kubelet says nothing."""
@@ -80,33 +91,86 @@ def _slots(label: str) -> int:
     return int(label) if label.isascii() and label.isdigit() and len(label) < MOST_DIGITS else DEFAULT_SLOTS
 
 
-class _PodMirror:
-    """A mirror of the pods of all namespaces; see ``Mirror``."""
+class _Keys:
+    """Names of pods in ``Room``."""
 
-    def __init__(self, room: Room, namespace: str, installation: str) -> None:
-        self._room = room
+    def __init__(self, namespace: str, installation: str) -> None:
         self._namespace = namespace
         self._installation = installation
 
-    def key(self, pod: Json) -> str:
-        """The pod's name in ``Room``: a sandbox of this installation has its id."""
+    def __call__(self, pod: Json) -> str:
+        """The pod's: a sandbox of this installation has its id."""
         about = pod["metadata"]
-        name, namespace, labels = str(about["name"]), str(about.get("namespace") or ""), about.get("labels") or {}
-        ours = labels.get(LABEL_INSTALLATION) == self._installation and LABEL_SANDBOX in labels
-        return name if ours and namespace == self._namespace else f"{namespace}/{name}"
+        name, namespace = str(about["name"]), str(about.get("namespace") or "")
+        return name if namespace == self._namespace and self.ours(pod) else f"{namespace}/{name}"
 
-    def replace(self, objects: Sequence[Json]) -> None:
-        """See ``Mirror.replace``; they are what ``NodeRooms.slim`` has kept."""
-        placed = ((str(one["key"]), str(one["node"]), one["requests"]) for one in objects if one["node"])
-        self._room.replace(placed)
+    def ours(self, pod: Json) -> bool:
+        """Whether a pod of the sandboxes' namespace is a sandbox of this installation."""
+        labels = pod["metadata"].get("labels") or {}
+        return labels.get(LABEL_INSTALLATION) == self._installation and LABEL_SANDBOX in labels
+
+    def here(self, key: str) -> bool:
+        """Whether it names a pod of the sandboxes' namespace."""
+        return "/" not in key or key.startswith(f"{self._namespace}/")
+
+
+class _Pods:
+    """Tells ``Room`` of changes of pods; see ``Mirror``."""
+
+    def __init__(self, room: Room, keys: _Keys) -> None:
+        self._room = room
+        self._keys = keys
 
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         if counted(thing):
-            self._room.put(self.key(thing), str(thing["spec"]["nodeName"]), requests_of(thing))
+            self._room.put(self._keys(thing), str(thing["spec"]["nodeName"]), requests_of(thing))
         else:
-            self._room.remove(self.key(thing))
+            self._room.remove(self._keys(thing))
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``."""
-        self._room.remove(self.key(thing))
+        self._room.remove(self._keys(thing))
+
+
+class _Elsewhere(_Pods):
+    """A mirror of the pods of all other namespaces: once these were told, what is free is known."""
+
+    def replace(self, objects: Sequence[Json]) -> None:
+        """See ``Mirror.replace``; they are what ``NodeRooms.slim`` has kept."""
+        self._room.replace(_placed(objects), lambda key: not self._keys.here(key))
+        self._room.know()
+
+
+class _Namespace(_Pods):
+    """A mirror of the pods of the sandboxes' namespace, beside that of the sandboxes."""
+
+    def __init__(self, room: Room, keys: _Keys, sandboxes: Mirror) -> None:
+        super().__init__(room, keys)
+        self._sandboxes = sandboxes
+
+    def replace(self, objects: Sequence[Json]) -> None:
+        """See ``Mirror.replace``."""
+        self._sandboxes.replace([one for one in objects if self._keys.ours(one)])
+        self._room.replace(_placed(_slim(self._keys, one) for one in objects), self._keys.here)
+
+    def put(self, thing: Json) -> None:
+        """See ``Mirror.put``."""
+        if self._keys.ours(thing):
+            self._sandboxes.put(thing)
+        super().put(thing)
+
+    def remove(self, thing: Json) -> None:
+        """See ``Mirror.remove``."""
+        if self._keys.ours(thing):
+            self._sandboxes.remove(thing)
+        super().remove(thing)
+
+
+def _slim(keys: _Keys, pod: Json) -> Json:
+    placed = (pod.get("spec") or {}).get("nodeName")
+    return {"key": keys(pod), "node": placed if counted(pod) else "", "requests": requests_of(pod)}
+
+
+def _placed(slim: Iterable[Json]) -> Iterator[tuple[str, str, Amounts]]:
+    return ((str(one["key"]), str(one["node"]), one["requests"]) for one in slim if one["node"])

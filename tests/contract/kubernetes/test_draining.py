@@ -10,6 +10,7 @@ from controlplane.clock import SystemClock
 from controlplane.cluster import NodeDrains
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, SPARE_S
+from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.errors import Problem
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, Fault, node
@@ -131,9 +132,11 @@ async def test_what_the_api_server_refuses_is_told_as_it_is(api: FakeKubernetes,
 
 async def test_the_sandboxes_of_a_node_are_those_that_have_not_died(api: FakeKubernetes, opener: Opener) -> None:
     async with opener() as cluster:
-        pod = {"metadata": {"name": "sb-1", "uid": "u"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+        labels = {LABEL_INSTALLATION: "r", LABEL_SANDBOX: "true"}
+        about = {"name": "sb-1", "uid": "u", "labels": labels}
+        pod = {"metadata": about, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
         await api.put(PODS, pod)
-        await api.put(PODS, {**pod, "metadata": {"name": "sb-2", "uid": "v"}, "status": {"phase": "Failed"}})
+        await api.put(PODS, {**pod, "metadata": {**about, "name": "sb-2", "uid": "v"}, "status": {"phase": "Failed"}})
         await until(lambda: same(list(drains(cluster).sandboxes("n1")), ["sb-1"]))
         await asyncio.sleep(0)
         assert list(drains(cluster).sandboxes("n2")) == []

@@ -56,6 +56,21 @@ async def test_what_was_missed_is_listed_again(api: FakeKubernetes, opener: Open
         assert [one.pods for one in room(cluster).free()] == [1]
 
 
+async def test_each_of_the_two_watches_of_pods_is_listed_again_by_itself(api: FakeKubernetes, opener: Opener) -> None:
+    mine = {"name": "sb-1", "namespace": NAMESPACE, "labels": LABELS}
+    await api.put(EVERYWHERE, other("first", "500m"))
+    async with opener() as cluster:
+        await api.put(PODS, {**other("sb-1", "500m"), "metadata": mine})
+        await until(lambda: _same(places(cluster), 2))
+        for path in ("/api/v1/pods?watch", f"{PODS}?watch"):
+            await _listed_again(api, path)
+            assert places(cluster) == 2
+        await api.remove(EVERYWHERE, "first")
+        await until(lambda: _same(places(cluster), 3))
+        await api.remove(PODS, "sb-1")
+        await until(lambda: _same(places(cluster), 4))
+
+
 async def test_nodes_come_and_go(api: FakeKubernetes, opener: Opener) -> None:
     async with opener() as cluster:
         await api.put(NODES, node("n2"))
@@ -86,7 +101,7 @@ async def test_a_sandbox_is_in_it_by_its_id_and_one_that_found_no_room_is_told(
         assert not told
         # In the same namespace, and not a sandbox of this installation.
         for name, labels in (("x", {}), ("sb-9", {**LABELS, LABEL_INSTALLATION: "other"})):
-            await api.put(EVERYWHERE, {**ours, "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}})
+            await api.put(PODS, {**ours, "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}})
         await until(lambda: _same(f"{NAMESPACE}/sb-9" in room(cluster), True))
         assert not told
         assert [one.sandboxes for one in room(cluster).free()] == [1]
@@ -141,6 +156,15 @@ async def test_it_is_not_known_any_more_when_the_right_is_taken_away(api: FakeKu
         await until(lambda: _same(False in heard, True))
         await until(lambda: _same(room(cluster).known, True))
         assert places(cluster) == 4
+
+
+async def _listed_again(api: FakeKubernetes, path: str) -> None:
+    """Has one watch told that its version is too old."""
+    expired = Fault("GET", path, times=1, status=410, reason="Expired")
+    api.faults.append(expired)
+    await api.close_streams()
+    await until(lambda: _same(expired.times, 0))
+    await until(lambda: _same(len(api.watches(PODS)) + len(api.watches(EVERYWHERE)), 2))
 
 
 async def _same(found: object, expected: object) -> bool:
