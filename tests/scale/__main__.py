@@ -4,9 +4,9 @@ python -m tests.scale                          16 nodes of 256 sandboxes, two co
 python -m tests.scale --nodes 2 --per-node 50  a small one
 python -m tests.scale --long                   64 nodes of 256 in three zones, one of which is lost
 
-API server, etcd, controllers, scheduler, control planes, gateways, Redis and SDK are real; KWOK plays the nodes, and
-one program all sidecars. Needs root (a network namespace of its own) and programs of the test cluster's toolchain;
-touches nothing of that cluster.
+API server, etcd, controllers, scheduler, control planes with their scaler, gateways, Redis and SDK are real; KWOK plays
+the nodes, also those that the scaler asks for, and one program all sidecars. Needs root (a network namespace of its
+own) and programs of the test cluster's toolchain; touches nothing of that cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _simulated(options: argparse.Namespace) -> int:
     from tests.scale import plots, report, run  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        simulation = await run.opened(stack, options, BUILD)
+        simulation = await run.opened(stack, options, BUILD, most_added=run.lost(options) + 1)
         try:
             await run.phases(simulation, options)
         finally:

@@ -21,8 +21,7 @@ STAGES = Path(__file__).parent / "files/stages.yaml"
 POD_CIDR = "10.128.0.0/9"
 RELEASE = "rollbox"
 SANDBOXES = f"{RELEASE}-sandboxes"
-# Each is one process of KWOK's, which is all kubelets of its nodes: when it dies they fall silent.
-ZONES = ("a", "b", "c")
+# Of each zone one process of KWOK's is all kubelets: when it dies its nodes fall silent.
 LABEL_ZONE = "topology.kubernetes.io/zone"
 # Of the chart, besides its defaults.
 VALUES: list[str] = []
@@ -75,6 +74,11 @@ def plane_settings() -> dict[str, str]:
     (container,) = _deployment("controlplane")["spec"]["template"]["spec"]["containers"]
     given = {one["name"]: str(one.get("value", "")) for one in container["env"]}
     return {name: value for name, value in given.items() if value and "$(" not in value and not value.startswith("/")}
+
+
+def room(pods: int) -> dict[str, str]:
+    """What a node has, with place for so many pods."""
+    return {"cpu": "256", "memory": "1Ti", "ephemeral-storage": "8Ti", "pods": str(pods)}
 
 
 def manifest_of(name: str) -> dict[str, Any]:
@@ -131,10 +135,10 @@ def _apply(manifests: Sequence[dict[str, Any]]) -> None:
 
 
 def _add_nodes(zone: str, names: Sequence[str], pods: int) -> None:
-    room = {"cpu": "256", "memory": "1Ti", "ephemeral-storage": "8Ti", "pods": str(pods)}
+    has = room(pods)
     for name in names:
         labels = {LABEL_ZONE: zone, "kubernetes.io/hostname": name}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
         kubectl("create", "-f", "-", given=json.dumps(node))
-        status = {"status": {"capacity": room, "allocatable": room, "nodeInfo": {"architecture": "amd64"}}}
+        status = {"status": {"capacity": has, "allocatable": has, "nodeInfo": {"architecture": "amd64"}}}
         kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))

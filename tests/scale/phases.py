@@ -15,10 +15,12 @@ from controlplane.cluster.kubernetes.client import KubernetesClient
 from rollbox import Client, Sandbox
 from rollbox.errors import SandboxError
 from tests.scale import cluster, requests
+from tests.scale.added_nodes import GROUP
 from tests.scale.burst import Outcomes, burst
 from tests.scale.pods import Sidecars
 from tests.scale.product import Product
 from tests.scale.usage import Samples, between
+from tests.support.node_provider import NodeProvider
 
 # By digest: what is here is what a node has, so no registry is asked.
 IMAGE = f"registry.example.com/played@sha256:{'5c' * 32}"
@@ -38,7 +40,7 @@ class Simulation:
 
     Attributes:
         lost_nodes: those that will be lost.
-        per_node: pods that each node takes.
+        provider: of the nodes that the scaler asks for; None: there is no scaler.
         report: figures by phase.
         phases: name, beginning and end of each, in seconds of `samples`.
         sandboxes: those that live.
@@ -51,7 +53,7 @@ class Simulation:
     clients: Sequence[Client]
     samples: Samples
     lost_nodes: Sequence[str]
-    per_node: int
+    provider: NodeProvider | None = None
     report: dict[str, Any] = field(default_factory=dict)
     phases: list[tuple[str, float, float]] = field(default_factory=list)
     sandboxes: list[Sandbox] = field(default_factory=list)
@@ -132,7 +134,7 @@ class Simulation:
             figures.update({"replaced": names, **(await busy)})
 
     async def nodes_lost(self, zone: str) -> None:
-        """All nodes of a zone fall silent while commands run there; others join, and take what was lost."""
+        """All nodes of a zone fall silent while commands run there; the scaler replaces them for who creates again."""
         async with self.phase("nodes lost") as figures:
             named, gone = {sandbox.id: sandbox for sandbox in self.sandboxes}, set(self.lost_nodes)
             there = [name for name, pod in self.sidecars.running.items() if pod.node in gone and name in named]
@@ -141,18 +143,33 @@ class Simulation:
             began_s = time.monotonic()
             await self.product.kill(f"kwok-{zone}")
             lost = {name for node in gone for name in self.sidecars.lose(node)}
+            again = [asyncio.create_task(self._again(call, number)) for number, call in enumerate(calls)]
+            asked = asyncio.create_task(self._asked_nodes())
             figures["all_ended_s"] = await self._until_ended(lost, began_s)
             told = [await call for call in calls]
             figures.update({"nodes": len(gone), "sandboxes": len(lost), "calls": len(told)})
             figures.update({"ends": sorted({code for code, _ in told})})
+            figures["first_call_told_s"] = min((at_s - began_s for _, at_s in told), default=0.0)
             figures["last_call_told_s"] = max((at_s - began_s for _, at_s in told), default=0.0)
-            self.sandboxes = [one for one in self.sandboxes if one.id not in lost]
+            figures["nodes_asked_s"] = await asked - began_s
+            back = [await one for one in again]
+            figures["first_back_s"] = min((at_s - began_s for _, at_s in back), default=0.0)
+            figures["last_back_s"] = max((at_s - began_s for _, at_s in back), default=0.0)
+            self.sandboxes = [one for one in self.sandboxes if one.id not in lost] + [one for one, _ in back]
         async with self.phase("refill") as figures:
-            fresh = [f"{node}-next" for node in self.lost_nodes]
-            await cluster.start_nodes(self.product, "c", fresh, self.per_node)
-            outcomes = await burst(self._create, range(len(lost)), len(lost))
+            rest = len(lost) - len(back)
+            outcomes = await burst(self._create, range(rest), max(1, rest))
             self.sandboxes += outcomes.answers
-            figures.update(outcomes.figures())
+            figures.update({**outcomes.figures(), "nodes_added": self._added()})
+
+    async def nodes_go(self) -> None:
+        """The nodes that the scaler has asked for go, since nothing needs them any more."""
+        async with self.phase("nodes go") as figures:
+            began_s, figures["nodes"] = time.monotonic(), self._added()
+            async with asyncio.timeout(900):
+                while self._added():  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.2)
+            figures["gone_s"] = time.monotonic() - began_s
 
     async def settle(self) -> None:
         """All are deleted by their label; how long until no pod is left."""
@@ -191,6 +208,21 @@ class Simulation:
         client = self.clients[number % len(self.clients)]
         options: Any = {"ttl": TTL_S, "start_timeout": START_TIMEOUT_S, "labels": {"run": "scale"}}
         return await Sandbox.create(IMAGE, client=client, **options)
+
+    async def _again(self, call: asyncio.Task[tuple[str, float]], number: int) -> tuple[Sandbox, float]:
+        """Creates another sandbox as soon as a call has been told the end of its own; it, and when."""
+        await call
+        return await self._create(number), time.monotonic()
+
+    async def _asked_nodes(self) -> float:
+        """When the scaler has asked for a node."""
+        assert self.provider is not None
+        while not self.provider.groups[GROUP].target:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+        return time.monotonic()
+
+    def _added(self) -> int:
+        return 0 if self.provider is None else len(self.provider.groups[GROUP].machines)
 
     async def _churned(self, seconds: float, at_once: int, spared: int = 0) -> Outcomes[bool]:
         """Replaces sandboxes, but not the first so many."""

@@ -34,11 +34,19 @@ class Product(Processes):
     """Parts by name: `plane-0`, `gateway-1`, ...
 
     The Services are the addresses `PLANES` and `GATEWAYS`, and one for each gateway.
+
+    Attributes:
+        key: signs tokens of sandboxes.
+        kubeconfig: with the account of the control planes.
+        addresses: of the control planes and gateways, by name.
+        settings: of the control planes, beside the chart's.
+        made: how many addresses have been given away.
     """
 
     key: SigningKey
     kubeconfig: Path
     addresses: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
     made: int = 0
 
     def pids(self) -> dict[str, int]:
@@ -75,7 +83,7 @@ class Product(Processes):
             "SIGNING_KEY_FILE": str(self.folder / "signing.key"),
         }
         env = {**await asyncio.to_thread(cluster.plane_settings)}
-        env |= {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in own.items()}
+        env |= {f"ROLLBOX_CONTROLPLANE_{name}": value for name, value in own.items()} | self.settings
         await self.start(name, (sys.executable, "-m", "controlplane"), env)
         await self.until(name, lambda: there.answers(f"http://{address}:8081/readyz"))
         self._serves(name, address)

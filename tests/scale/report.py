@@ -22,6 +22,8 @@ TARGETS = {
     "execs at once: not answered, or by another sandbox": "0",
     "upgrade: calls that failed": "0",
     "nodes lost: calls not told of it": "0",
+    "nodes lost: creates that failed on nodes of the scaler": "0",
+    "scaler: nodes that stayed without need": "0",
 }
 
 
@@ -38,6 +40,11 @@ def targets_met(report: Mapping[str, Any]) -> dict[str, bool]:
         met["upgrade: calls that failed"] = not upgrade["failures"]
     if "ends" in (lost := report.get("nodes lost", {})):
         met["nodes lost: calls not told of it"] = "exited" not in lost["ends"]
+    if "nodes_added" in (refill := report.get("refill", {})):
+        good = refill["nodes_added"] > 0 and refill["failed"] == 0
+        met["nodes lost: creates that failed on nodes of the scaler"] = good
+    if "nodes go" in report:
+        met["scaler: nodes that stayed without need"] = "gone_s" in report["nodes go"]
     return met
 
 

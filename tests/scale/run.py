@@ -12,6 +12,7 @@ from typing import Any
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from tests.cluster.layout import KUBECONFIG
 from tests.scale import cluster
+from tests.scale.added_nodes import TLS_FOLDER, added_nodes, values
 from tests.scale.phases import Simulation
 from tests.scale.played import sidecars_program
 from tests.scale.pods import Sidecars
@@ -19,14 +20,18 @@ from tests.scale.product import product
 from tests.scale.usage import Samples
 
 PARTS = 2
-# The zone of the one node that is lost; a long simulation loses the whole zone of a third of the nodes.
+# The zone of the nodes that are lost.
 LOST = "b"
 
 
-async def opened(stack: AsyncExitStack, options: argparse.Namespace, folder: Path) -> Simulation:
-    """A running product without sandboxes."""
+async def opened(
+    stack: AsyncExitStack, options: argparse.Namespace, folder: Path, *, most_added: int = 0
+) -> Simulation:
+    """A running product without sandboxes, whose scaler may add so many nodes; 0: it has none."""
     # Those of lost nodes are there until the cluster has given them up.
     most_pods = 2 * options.nodes * options.per_node
+    if most_added:
+        cluster.VALUES += values(most_added, options.per_node)
     made = await stack.enter_async_context(
         product(folder / "work", most_pods=most_pods, names=not options.without_names)
     )
@@ -34,6 +39,10 @@ async def opened(stack: AsyncExitStack, options: argparse.Namespace, folder: Pat
     for zone, names in zones.items():
         await cluster.start_nodes(made, zone, names, options.per_node)
     api = await stack.enter_async_context(KubernetesClient.connect(KUBECONFIG))
+    provider = None
+    if most_added:
+        made.settings[TLS_FOLDER] = str(folder / "work/provider")
+        provider = await stack.enter_async_context(added_nodes(api, folder / "work/provider", options.per_node))
     sidecars = await Sidecars.start(sidecars_program(), folder / "work/sidecars.log")
     made.parts["sidecars"] = sidecars.process
     await stack.enter_async_context(_beside(sidecars.follow(api, cluster.SANDBOXES)))
@@ -45,7 +54,7 @@ async def opened(stack: AsyncExitStack, options: argparse.Namespace, folder: Pat
     clients = [await stack.enter_async_context(made.client(f"gateway-{number}")) for number in range(PARTS)]
     samples = Samples()
     await stack.enter_async_context(_beside(samples.take(made.pids, lambda: len(sidecars.pods_running))))
-    return Simulation(made, sidecars, api, clients, samples, zones[LOST], options.per_node)
+    return Simulation(made, sidecars, api, clients, samples, zones[LOST], provider)
 
 
 async def phases(simulation: Simulation, options: argparse.Namespace) -> None:
@@ -58,12 +67,17 @@ async def phases(simulation: Simulation, options: argparse.Namespace) -> None:
     await simulation.upgrade()
     await simulation.nodes_lost(LOST)
     await simulation.settle()
+    await simulation.nodes_go()
+
+
+def lost(options: argparse.Namespace) -> int:
+    """How many nodes are lost: one; of a long simulation a third, which is a zone."""
+    return options.nodes // 3 if options.long else 1
 
 
 def _zones(options: argparse.Namespace) -> dict[str, list[str]]:
-    lost = options.nodes // 3 if options.long else 1
     names = [f"played-{number}" for number in range(options.nodes)]
-    return {"a": names[lost:], LOST: names[:lost]}
+    return {"a": names[lost(options) :], LOST: names[: lost(options)]}
 
 
 @asynccontextmanager
