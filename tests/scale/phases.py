@@ -29,7 +29,7 @@ START_TIMEOUT_S = 1800.0
 TTL_S = 7200.0
 PODS = f"/api/v1/namespaces/{cluster.SANDBOXES}/pods"
 # Sandboxes of a lost node in which a command runs when that happens.
-CALLED = 32
+CALLED = 256
 # As many calls as a gateway holds at a time, so that no process needs more open files than it may have.
 CREATES_AT_ONCE = 4096
 
@@ -119,6 +119,8 @@ class Simulation:
 
     async def churn(self, seconds: float, at_once: int = 32) -> None:
         """Sandboxes are deleted and others created in their place, each with one command."""
+        # On a full cluster their pods would still have the room, and the scaler would add a node.
+        await self._leave(min(2 * at_once, len(self.sandboxes) // 4))
         async with self.phase("churn") as figures:
             figures.update((await self._churned(seconds, min(at_once, len(self.sandboxes) // 2))).figures())
 
@@ -144,14 +146,13 @@ class Simulation:
             await self.product.kill(f"kwok-{zone}")
             lost = {name for node in gone for name in self.sidecars.lose(node)}
             again = [asyncio.create_task(self._again(call, number)) for number, call in enumerate(calls)]
-            asked = asyncio.create_task(self._asked_nodes())
+            asked = asyncio.create_task(self._asked_nodes(self._added()))
             figures["all_ended_s"] = await self._until_ended(lost, began_s)
             told = [await call for call in calls]
             figures.update({"nodes": len(gone), "sandboxes": len(lost), "calls": len(told)})
             figures.update({"ends": sorted({code for code, _ in told})})
             figures["first_call_told_s"] = min((at_s - began_s for _, at_s in told), default=0.0)
             figures["last_call_told_s"] = max((at_s - began_s for _, at_s in told), default=0.0)
-            figures["nodes_asked_s"] = await asked - began_s
             back = [await one for one in again]
             figures["first_back_s"] = min((at_s - began_s for _, at_s in back), default=0.0)
             figures["last_back_s"] = max((at_s - began_s for _, at_s in back), default=0.0)
@@ -161,6 +162,8 @@ class Simulation:
             outcomes = await burst(self._create, range(rest), max(1, rest))
             self.sandboxes += outcomes.answers
             figures.update({**outcomes.figures(), "nodes_added": self._added()})
+            async with asyncio.timeout(60):
+                figures["nodes_asked_s_after_silence"] = await asked - began_s
 
     async def nodes_go(self) -> None:
         """The nodes that the scaler has asked for go, since nothing needs them any more."""
@@ -214,12 +217,18 @@ class Simulation:
         await call
         return await self._create(number), time.monotonic()
 
-    async def _asked_nodes(self) -> float:
-        """When the scaler has asked for a node."""
-        assert self.provider is not None
-        while not self.provider.groups[GROUP].target:  # noqa: ASYNC110 - nobody tells
+    async def _asked_nodes(self, there: int) -> float:
+        """When the scaler has asked for more nodes than there were."""
+        while self._added() <= there:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
         return time.monotonic()
+
+    async def _leave(self, count: int) -> None:
+        """So many are deleted; returns when their pods are gone."""
+        gone, self.sandboxes = self.sandboxes[:count], self.sandboxes[count:]
+        await asyncio.gather(*(one.delete() for one in gone))
+        while {one.id for one in gone} & self.sidecars.pods_running:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
 
     def _added(self) -> int:
         return 0 if self.provider is None else len(self.provider.groups[GROUP].machines)
