@@ -2,6 +2,7 @@
 //!
 //! The DNS fallback is needed rarely. Without these checks a broken fallback would be found only when it is needed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ const QUEUE: usize = 256;
 /// Delay of a check: a busy kubelet tells a pod's address some seconds after the push, and the control plane writes names
 /// of a herd every three. With 5 s two of three names were not there yet on a node of two cores under a load of 34.
 const DELAY: Duration = Duration::from_secs(15);
+
+/// Look-ups of a name that is not there yet, each a delay after the one before: a control plane that is late with its
+/// names is no wrong DNS, and only what is missing after the last one counts.
+const LOOKS: u32 = 4;
 
 /// Pause between checks: at most ten look-ups a second.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -37,6 +42,7 @@ pub(crate) type Queue = mpsc::Receiver<Waiting>;
 pub(crate) struct Waiting {
     route: Arc<Route>,
     due: Instant,
+    looks: u32,
 }
 
 impl Checks {
@@ -49,28 +55,42 @@ impl Checks {
     pub(crate) fn offer(&self, route: Arc<Route>) {
         if route.source == Source::Table {
             // Ignored when the queue is full: only a sample is checked.
-            let _ = self.queue.try_send(Waiting { route, due: Instant::now() + DELAY });
+            let _ = self.queue.try_send(Waiting { route, due: Instant::now() + DELAY, looks: 1 });
         }
     }
 }
 
 /// Checks one route after the other until it, or the [`Checks`] that fills the queue, is dropped.
 pub(crate) async fn run(dns: &Dns, metrics: &Metrics, mut queue: Queue) {
-    while let Some(Waiting { route, due }) = queue.recv().await {
+    let mut late = VecDeque::new();
+    while let Some(Waiting { route, due, looks }) = next(&mut queue, &mut late).await {
         sleep_until(due).await;
         // The sandbox may have ended meanwhile; then there is nothing to compare.
         if !route.is_current() {
             continue;
         }
         let outcome = check(dns, &route).await;
-        if route.is_current() {
-            metrics.dns_check(outcome);
-        }
         if outcome == DnsCheck::Disagree {
             tracing::warn!(sandbox_id = %route.sandbox_id, address = %route.address, "DNS disagrees with pushed route");
         }
+        if outcome == DnsCheck::Absent && looks < LOOKS && late.len() < QUEUE {
+            late.push_back(Waiting { route, due: Instant::now() + DELAY, looks: looks + 1 });
+        } else if route.is_current() {
+            metrics.dns_check(outcome);
+        }
         sleep(PAUSE).await;
     }
+}
+
+/// The next check: of a name that was late if that is due, else of a new route.
+async fn next(queue: &mut Queue, late: &mut VecDeque<Waiting>) -> Option<Waiting> {
+    let Some(first) = late.front() else { return queue.recv().await };
+    let new = tokio::select! {
+        biased;
+        () = sleep_until(first.due) => None,
+        new = queue.recv() => new,
+    };
+    new.or_else(|| late.pop_front())
 }
 
 async fn check(dns: &Dns, route: &Route) -> DnsCheck {

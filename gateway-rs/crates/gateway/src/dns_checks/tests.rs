@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use resolve::{Address, Directory, Entry, Found, Lookup, LookupFailed, PublicPorts, Update};
 
@@ -69,5 +70,39 @@ async fn each_outcome_is_counted_once_what_ended_is_not_and_a_full_queue_waits_f
     for outcome in ["agree", "disagree", "absent", "error"] {
         let line = format!("rollbox_gateway_dns_checks_total{{outcome=\"{outcome}\"}} 1\n");
         assert!(text.contains(&line), "{outcome}: {text}");
+    }
+}
+
+/// A name that is there from the look-up after so many on.
+struct Late(AtomicU32);
+
+impl Lookup for Late {
+    fn lookup<'a>(
+        &'a self,
+        host: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFailed>> + Send + 'a>> {
+        let absent = || LookupFailed { host: host.to_owned(), reason: String::new(), absent: true };
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let found = if left.is_ok() { Err(absent()) } else { Ok(vec!["10.0.0.1".parse().unwrap()]) };
+        Box::pin(async { found })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_only_late_is_looked_up_again_and_counts_once() {
+    for (absent_looks, outcome) in [(LOOKS - 1, "agree"), (LOOKS, "absent")] {
+        let dns = Dns::new(Box::new(Late(AtomicU32::new(absent_looks))), "zone", NonZeroU32::MIN);
+        let (metrics, directory, (checks, queue)) = (Metrics::new(), Directory::new(), Checks::new());
+        checks.offer(push(&directory, "sb-late"));
+        drop(checks);
+        run(&dns, &metrics, queue).await;
+        let text = metrics.render(&Gauges::default());
+        for one in ["agree", "disagree", "absent", "error"] {
+            let line = format!(
+                "rollbox_gateway_dns_checks_total{{outcome=\"{one}\"}} {}\n",
+                u32::from(one == outcome)
+            );
+            assert!(text.contains(&line), "{outcome}: {text}");
+        }
     }
 }
