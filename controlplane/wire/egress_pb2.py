@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0c\x65gress.proto\x12\x11rollbox.egress.v1\"!\n\x0cWatchRequest\x12\x11\n\tegress_id\x18\x01 \x01(\t\"\xb0\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.egress.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.egress.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.egress.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"k\n\x08Snapshot\x12+\n\x08policies\x18\x01 \x03(\x0b\x32\x19.rollbox.egress.v1.Policy\x12\x32\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x1d.rollbox.egress.v1.Assignment\"{\n\x05\x44\x65lta\x12+\n\x08policies\x18\x01 \x03(\x0b\x32\x19.rollbox.egress.v1.Policy\x12\x32\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x1d.rollbox.egress.v1.Assignment\x12\x11\n\twithdrawn\x18\x03 \x03(\t\"\x0b\n\tHeartbeat\"\x8c\x01\n\nAssignment\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\x12\r\n\x05token\x18\x05 \x01(\t\x12\x15\n\rpolicy_digest\x18\x06 \x01(\t\x12\x10\n\x08revision\x18\x07 \x01(\x04\"\xc7\x01\n\x06Policy\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12%\n\x04mode\x18\x03 \x01(\x0e\x32\x17.rollbox.egress.v1.Mode\x12&\n\x05\x61llow\x18\x04 \x03(\x0b\x32\x17.rollbox.egress.v1.Rule\x12%\n\x04\x64\x65ny\x18\x05 \x03(\x0b\x32\x17.rollbox.egress.v1.Rule\x12)\n\x06limits\x18\x06 \x01(\x0b\x32\x19.rollbox.egress.v1.Limits\"[\n\x04Rule\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04\x63idr\x18\x03 \x01(\t\x12+\n\x05ports\x18\x04 \x03(\x0b\x32\x1c.rollbox.egress.v1.PortRange\"(\n\tPortRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\"\x87\x01\n\x06Limits\x12\x13\n\x0b\x63onnections\x18\x01 \x01(\r\x12\x1e\n\x16\x63onnections_per_second\x18\x02 \x01(\r\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x19\n\x11owner_connections\x18\x05 \x01(\r\"\xc0\x01\n\x0c\x45gressReport\x12\x11\n\tegress_id\x18\x01 \x01(\t\x12+\n\x07\x61pplied\x18\x02 \x03(\x0b\x32\x1a.rollbox.egress.v1.Applied\x12,\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1a.rollbox.egress.v1.Attempt\x12(\n\x05links\x18\x04 \x03(\x0b\x32\x19.rollbox.egress.v1.Linked\x12\x18\n\x10\x64ropped_attempts\x18\x05 \x01(\x04\"<\n\x07\x41pplied\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x0b\n\x03\x63ut\x18\x03 \x01(\r\"8\n\x06Linked\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\n\n\x02up\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\x86\x02\n\x07\x41ttempt\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12+\n\x07verdict\x18\x06 \x01(\x0e\x32\x1a.rollbox.egress.v1.Verdict\x12\x0e\n\x06policy\x18\x07 \x01(\t\x12\x0c\n\x04rule\x18\x08 \x01(\t\x12\x10\n\x08protocol\x18\t \x01(\t\x12\x12\n\nsent_bytes\x18\n \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x0b \x01(\x04\x12\x13\n\x0b\x64uration_ms\x18\x0c \x01(\x04\x12\r\n\x05\x63ount\x18\r \x01(\r\"\r\n\x0bReportTaken*(\n\x04Mode\x12\x0b\n\x07OFFLINE\x10\x00\x12\t\n\x05RULES\x10\x01\x12\x08\n\x04OPEN\x10\x02*\xc9\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41LLOWED\x10\x01\x12\x0f\n\x0b\x44\x45NIED_NAME\x10\x02\x12\x12\n\x0e\x44\x45NIED_ADDRESS\x10\x03\x12\x0e\n\nDENIED_TLS\x10\x04\x12\x10\n\x0c\x44\x45NIED_LIMIT\x10\x05\x12\x0f\n\x0b\x42\x41\x44_REQUEST\x10\x06\x12\x0e\n\nUNRESOLVED\x10\x07\x12\x0f\n\x0bUNREACHABLE\x10\x08\x12\x07\n\x03\x43UT\x10\t\x12\x16\n\x12NAME_SERVER_SILENT\x10\n2\x9a\x01\n\x06\x45gress\x12\x45\n\x05Watch\x12\x1f.rollbox.egress.v1.WatchRequest\x1a\x19.rollbox.egress.v1.Update0\x01\x12I\n\x06Report\x12\x1f.rollbox.egress.v1.EgressReport\x1a\x1e.rollbox.egress.v1.ReportTakenb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0c\x65gress.proto\x12\x11rollbox.egress.v1\"!\n\x0cWatchRequest\x12\x11\n\tegress_id\x18\x01 \x01(\t\"\xb0\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.egress.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.egress.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.egress.v1.HeartbeatH\x00\x42\x06\n\x04\x62ody\"k\n\x08Snapshot\x12+\n\x08policies\x18\x01 \x03(\x0b\x32\x19.rollbox.egress.v1.Policy\x12\x32\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x1d.rollbox.egress.v1.Assignment\"{\n\x05\x44\x65lta\x12+\n\x08policies\x18\x01 \x03(\x0b\x32\x19.rollbox.egress.v1.Policy\x12\x32\n\x0b\x61ssignments\x18\x02 \x03(\x0b\x32\x1d.rollbox.egress.v1.Assignment\x12\x11\n\twithdrawn\x18\x03 \x03(\t\"\x0b\n\tHeartbeat\"\x9b\x01\n\nAssignment\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\x12\r\n\x05token\x18\x05 \x01(\t\x12\x15\n\rpolicy_digest\x18\x06 \x01(\t\x12\x10\n\x08revision\x18\x07 \x01(\x04\x12\r\n\x05moved\x18\x08 \x01(\x08\"\xc7\x01\n\x06Policy\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12%\n\x04mode\x18\x03 \x01(\x0e\x32\x17.rollbox.egress.v1.Mode\x12&\n\x05\x61llow\x18\x04 \x03(\x0b\x32\x17.rollbox.egress.v1.Rule\x12%\n\x04\x64\x65ny\x18\x05 \x03(\x0b\x32\x17.rollbox.egress.v1.Rule\x12)\n\x06limits\x18\x06 \x01(\x0b\x32\x19.rollbox.egress.v1.Limits\"[\n\x04Rule\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04\x63idr\x18\x03 \x01(\t\x12+\n\x05ports\x18\x04 \x03(\x0b\x32\x1c.rollbox.egress.v1.PortRange\"(\n\tPortRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\"\x87\x01\n\x06Limits\x12\x13\n\x0b\x63onnections\x18\x01 \x01(\r\x12\x1e\n\x16\x63onnections_per_second\x18\x02 \x01(\r\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x19\n\x11owner_connections\x18\x05 \x01(\r\"\xc0\x01\n\x0c\x45gressReport\x12\x11\n\tegress_id\x18\x01 \x01(\t\x12+\n\x07\x61pplied\x18\x02 \x03(\x0b\x32\x1a.rollbox.egress.v1.Applied\x12,\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1a.rollbox.egress.v1.Attempt\x12(\n\x05links\x18\x04 \x03(\x0b\x32\x19.rollbox.egress.v1.Linked\x12\x18\n\x10\x64ropped_attempts\x18\x05 \x01(\x04\"<\n\x07\x41pplied\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x0b\n\x03\x63ut\x18\x03 \x01(\r\"8\n\x06Linked\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\n\n\x02up\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"\x86\x02\n\x07\x41ttempt\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12+\n\x07verdict\x18\x06 \x01(\x0e\x32\x1a.rollbox.egress.v1.Verdict\x12\x0e\n\x06policy\x18\x07 \x01(\t\x12\x0c\n\x04rule\x18\x08 \x01(\t\x12\x10\n\x08protocol\x18\t \x01(\t\x12\x12\n\nsent_bytes\x18\n \x01(\x04\x12\x16\n\x0ereceived_bytes\x18\x0b \x01(\x04\x12\x13\n\x0b\x64uration_ms\x18\x0c \x01(\x04\x12\r\n\x05\x63ount\x18\r \x01(\r\"\r\n\x0bReportTaken*(\n\x04Mode\x12\x0b\n\x07OFFLINE\x10\x00\x12\t\n\x05RULES\x10\x01\x12\x08\n\x04OPEN\x10\x02*\xc9\x01\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x41LLOWED\x10\x01\x12\x0f\n\x0b\x44\x45NIED_NAME\x10\x02\x12\x12\n\x0e\x44\x45NIED_ADDRESS\x10\x03\x12\x0e\n\nDENIED_TLS\x10\x04\x12\x10\n\x0c\x44\x45NIED_LIMIT\x10\x05\x12\x0f\n\x0b\x42\x41\x44_REQUEST\x10\x06\x12\x0e\n\nUNRESOLVED\x10\x07\x12\x0f\n\x0bUNREACHABLE\x10\x08\x12\x07\n\x03\x43UT\x10\t\x12\x16\n\x12NAME_SERVER_SILENT\x10\n2\x9a\x01\n\x06\x45gress\x12\x45\n\x05Watch\x12\x1f.rollbox.egress.v1.WatchRequest\x1a\x19.rollbox.egress.v1.Update0\x01\x12I\n\x06Report\x12\x1f.rollbox.egress.v1.EgressReport\x1a\x1e.rollbox.egress.v1.ReportTakenb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'egress_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODE']._serialized_start=1709
-  _globals['_MODE']._serialized_end=1749
-  _globals['_VERDICT']._serialized_start=1752
-  _globals['_VERDICT']._serialized_end=1953
+  _globals['_MODE']._serialized_start=1724
+  _globals['_MODE']._serialized_end=1764
+  _globals['_VERDICT']._serialized_start=1767
+  _globals['_VERDICT']._serialized_end=1968
   _globals['_WATCHREQUEST']._serialized_start=35
   _globals['_WATCHREQUEST']._serialized_end=68
   _globals['_UPDATE']._serialized_start=71
@@ -46,25 +46,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEARTBEAT']._serialized_start=483
   _globals['_HEARTBEAT']._serialized_end=494
   _globals['_ASSIGNMENT']._serialized_start=497
-  _globals['_ASSIGNMENT']._serialized_end=637
-  _globals['_POLICY']._serialized_start=640
-  _globals['_POLICY']._serialized_end=839
-  _globals['_RULE']._serialized_start=841
-  _globals['_RULE']._serialized_end=932
-  _globals['_PORTRANGE']._serialized_start=934
-  _globals['_PORTRANGE']._serialized_end=974
-  _globals['_LIMITS']._serialized_start=977
-  _globals['_LIMITS']._serialized_end=1112
-  _globals['_EGRESSREPORT']._serialized_start=1115
-  _globals['_EGRESSREPORT']._serialized_end=1307
-  _globals['_APPLIED']._serialized_start=1309
-  _globals['_APPLIED']._serialized_end=1369
-  _globals['_LINKED']._serialized_start=1371
-  _globals['_LINKED']._serialized_end=1427
-  _globals['_ATTEMPT']._serialized_start=1430
-  _globals['_ATTEMPT']._serialized_end=1692
-  _globals['_REPORTTAKEN']._serialized_start=1694
-  _globals['_REPORTTAKEN']._serialized_end=1707
-  _globals['_EGRESS']._serialized_start=1956
-  _globals['_EGRESS']._serialized_end=2110
+  _globals['_ASSIGNMENT']._serialized_end=652
+  _globals['_POLICY']._serialized_start=655
+  _globals['_POLICY']._serialized_end=854
+  _globals['_RULE']._serialized_start=856
+  _globals['_RULE']._serialized_end=947
+  _globals['_PORTRANGE']._serialized_start=949
+  _globals['_PORTRANGE']._serialized_end=989
+  _globals['_LIMITS']._serialized_start=992
+  _globals['_LIMITS']._serialized_end=1127
+  _globals['_EGRESSREPORT']._serialized_start=1130
+  _globals['_EGRESSREPORT']._serialized_end=1322
+  _globals['_APPLIED']._serialized_start=1324
+  _globals['_APPLIED']._serialized_end=1384
+  _globals['_LINKED']._serialized_start=1386
+  _globals['_LINKED']._serialized_end=1442
+  _globals['_ATTEMPT']._serialized_start=1445
+  _globals['_ATTEMPT']._serialized_end=1707
+  _globals['_REPORTTAKEN']._serialized_start=1709
+  _globals['_REPORTTAKEN']._serialized_end=1722
+  _globals['_EGRESS']._serialized_start=1971
+  _globals['_EGRESS']._serialized_end=2125
 # @@protoc_insertion_point(module_scope)

@@ -82,7 +82,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("sandbox_id", "address", "generation", "owner", "token", "policy_digest", "revision")
+    __slots__ = ("sandbox_id", "address", "generation", "owner", "token", "policy_digest", "revision", "moved")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class Assignment(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     POLICY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     address: str
     generation: int
@@ -97,7 +98,8 @@ class Assignment(_message.Message):
     token: str
     policy_digest: str
     revision: int
-    def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ..., token: _Optional[str] = ..., policy_digest: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+    moved: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ..., token: _Optional[str] = ..., policy_digest: _Optional[str] = ..., revision: _Optional[int] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class Policy(_message.Message):
     __slots__ = ("digest", "name", "mode", "allow", "deny", "limits")

@@ -132,7 +132,7 @@ class EgressBoard:
         if before != now:
             self._at[sandbox.id] = now
             self._tell(before, sandbox.id, None)
-            self._tell(now, sandbox.id, sandbox)
+            self._tell(now, sandbox.id, sandbox, moved=before is not None)
 
     def _withdraw(self, sandbox_id: str) -> None:
         if self._bound.pop(sandbox_id, None) is not None:
@@ -140,17 +140,18 @@ class EgressBoard:
             self._parts.discard(sandbox_id)
             self._tell(self._at.pop(sandbox_id), sandbox_id, None)
 
-    def _tell(self, replica: str | None, sandbox_id: str, sandbox: Sandbox | None) -> None:
+    def _tell(self, replica: str | None, sandbox_id: str, sandbox: Sandbox | None, *, moved: bool = False) -> None:
         if replica is not None and (feed := self._feeds.get(replica)) is not None:
             self.version += 1
-            feed.push(sandbox_id, None if sandbox is None else self._assignment(sandbox))
+            feed.push(sandbox_id, None if sandbox is None else self._assignment(sandbox, moved=moved))
 
-    def _assignment(self, sandbox: Sandbox) -> Assigned:
+    def _assignment(self, sandbox: Sandbox, *, moved: bool = False) -> Assigned:
         # Signed once: it costs more than the rest, and a switch does not need another one.
         if (token := self._tokens.get(sandbox.id)) is None:
             token = self._tokens[sandbox.id] = self._key.egress_token(sandbox).text
         limit = self._limits[sandbox.owner] = self._limit(sandbox.owner)
-        return Assigned(messages.assignment(sandbox, token, limit), sandbox.egress.digest, limit)
+        told = messages.assignment(sandbox, token, limit, moved=moved)
+        return Assigned(told, sandbox.egress.digest, limit)
 
 
 def _no_limit(owner: str) -> int:

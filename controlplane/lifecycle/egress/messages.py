@@ -34,8 +34,15 @@ def policy(digest: str, compiled: Compiled, owner_connections: int = 0) -> wire.
     )
 
 
-def assignment(sandbox: Sandbox, token: str, owner_connections: int) -> wire.Assignment:
-    """What an egress replica has to know of a sandbox."""
+def assignment(sandbox: Sandbox, token: str, owner_connections: int, *, moved: bool = False) -> wire.Assignment:
+    """What an egress replica has to know of a sandbox.
+
+    Args:
+        sandbox: which has a policy.
+        token: opens its link.
+        owner_connections: as for ``policy``.
+        moved: whether another replica served it until now.
+    """
     return wire.Assignment(
         sandbox_id=sandbox.id,
         address=sandbox.address or "",
@@ -44,6 +51,7 @@ def assignment(sandbox: Sandbox, token: str, owner_connections: int) -> wire.Ass
         token=token,
         policy_digest=digest_for(sandbox.egress.digest, owner_connections),
         revision=sandbox.egress.revision,
+        moved=moved,
     )
 
 

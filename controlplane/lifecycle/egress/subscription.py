@@ -42,7 +42,9 @@ class Subscription:
     def push(self, sandbox_id: str, assigned: Assigned | None) -> None:
         """Tells it of one sandbox; None: it does not serve that any more."""
         # To the end: an order in which each sandbox's last word comes last.
-        self._changed.pop(sandbox_id, None)
+        untold = self._changed.pop(sandbox_id, None)
+        if assigned is not None and untold is not None and untold.assignment.moved:
+            assigned.assignment.moved = True
         self._changed[sandbox_id] = assigned
         self._more.set()
 

@@ -97,6 +97,7 @@ fn assignment(folder: &Folder, id: &str, policy: &Policy, revision: u64) -> Assi
         token: format!("token-{id}"),
         policy_digest: policy.digest.clone(),
         revision,
+        moved: false,
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Opening {
     pub(crate) connected: watch::Receiver<bool>,
     /// Once true, links take no new connections, and end with their last.
     pub(crate) draining: watch::Receiver<bool>,
+    /// How long connections may continue of a sandbox that another replica serves now.
+    pub(crate) handover: Duration,
     /// Connections of programs under way.
     pub(crate) connections: TaskTracker,
 }
@@ -80,6 +82,7 @@ enum Ended {
 pub(crate) async fn keep(sandbox: Arc<Sandbox>, opening: Arc<Opening>) {
     let lost = tokio::select! {
         never = keep_open(&sandbox, &opening) => match never {},
+        () = left(&opening, &sandbox) => "this replica does not serve the sandbox any more",
         () = sandbox.closed() => "this replica does not serve the sandbox any more",
         () = drained(&opening, &sandbox) => "this replica shuts down",
     };
@@ -94,6 +97,14 @@ async fn drained(opening: &Opening, sandbox: &Sandbox) {
     sandbox.link_over().await;
 }
 
+/// Completes once the sandbox is another replica's, and its connections here have ended, or have had their time.
+async fn left(opening: &Opening, sandbox: &Sandbox) {
+    sandbox.left().await;
+    if tokio::time::timeout(opening.handover, sandbox.link_over()).await.is_err() {
+        sandbox.close();
+    }
+}
+
 async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible {
     let (mut connected, mut place) = (opening.connected.clone(), sandbox.place());
     let mut backoff = BACKOFF;
@@ -102,7 +113,15 @@ async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible
             std::future::pending::<()>().await;
         }
         let (began, now) = (Instant::now(), place.borrow_and_update().clone());
-        let opened = open(&opening.dialer, &now).await;
+        let opened = tokio::select! {
+            // A link that is opened now would take the sandbox back from the replica that serves it.
+            biased;
+            () = sandbox.left() => {
+                sandbox.end_link();
+                std::future::pending().await
+            }
+            opened = open(&opening.dialer, &now) => opened,
+        };
         sandbox.common().metrics.link_open(opened.is_ok());
         let ended = match opened {
             Ok(link) => {
@@ -185,6 +204,14 @@ fn probe(stream: &Stream) -> std::io::Result<()> {
     SockRef::from(socket).set_tcp_user_timeout(Some(every * 3))
 }
 
+/// Completes when a link is to take no new connections: the replica drains, or serves the sandbox no more.
+async fn over(draining: &mut watch::Receiver<bool>, sandbox: &Sandbox) {
+    tokio::select! {
+        Ok(_) = draining.wait_for(|draining| *draining) => {}
+        () = sandbox.left() => {}
+    }
+}
+
 /// Serves the programs' connections of a link until it ends.
 async fn serve(
     mut link: Connection<Stream, Bytes>,
@@ -206,7 +233,7 @@ async fn serve(
                 None if drains => return Ended::Over,
                 None => return Ended::Lost("the relay has closed it".to_owned()),
             },
-            Ok(_) = draining.wait_for(|draining| *draining), if !drains => {
+            () = over(&mut draining, sandbox), if !drains => {
                 drains = true;
                 link.graceful_shutdown();
             }

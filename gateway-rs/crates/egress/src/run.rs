@@ -58,7 +58,8 @@ pub struct Running {
 /// # Errors
 /// [`StartFailed`]; nothing runs then.
 pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
-    let Settings { id, listen, blocked, dns_servers, limits, max_connections, drain, .. } = settings;
+    let Settings { id, listen, blocked, dns_servers, limits, max_connections, drain, handover, .. } =
+        settings;
     let (address, key) = (settings.feed, settings.feed_key);
     let names = NameServers::full_names(&dns_servers)?;
     let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
@@ -71,6 +72,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
         outside: Arc::new(Outside::new(Box::new(names), common.metrics.lookup.clone())),
         connected: connected.subscribe(),
         draining: draining.subscribe(),
+        handover,
         connections: connections.clone(),
     });
     let mut tasks = JoinSet::new();

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -15,6 +16,10 @@ use crate::sandbox::{Common, Cut, Place, Sandbox};
 
 /// Policies that no sandbox uses are forgotten when there are more than this.
 const MANY_POLICIES: usize = 4096;
+
+/// How long after one replica another one may be told that a sandbox has moved: control planes look for each other's
+/// replicas every second.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// All of them, with the policies that they share.
 #[derive(Debug)]
@@ -90,14 +95,14 @@ impl Sandboxes {
     fn withdraw(&mut self, ids: &[String]) {
         for id in ids {
             if let Some(sandbox) = self.sandboxes.remove(id) {
-                sandbox.close();
+                sandbox.leave();
             }
         }
         self.owners.retain(|_, owned| owned.strong_count() > 0);
     }
 
     fn assign(&mut self, assignment: Assignment) {
-        let Assignment { sandbox_id, address, generation, owner, token, policy_digest, revision } =
+        let Assignment { sandbox_id, address, generation, owner, token, policy_digest, revision, moved } =
             assignment;
         let address = match address.parse() {
             Ok(address) => address,
@@ -118,6 +123,9 @@ impl Sandboxes {
         let owned = self.owned(owner);
         let common = Arc::clone(&self.common);
         let sandbox = Sandbox::new(sandbox_id.clone(), common, place, owned, (revision, policy));
+        if moved {
+            sandbox.settle(Instant::now() + self.opening.handover + TOLD_WITHIN);
+        }
         sandbox.tell_applied(revision, 0);
         self.tasks.spawn(link::keep(Arc::clone(&sandbox), Arc::clone(&self.opening)));
         self.sandboxes.insert(sandbox_id, sandbox);
@@ -137,15 +145,19 @@ impl Sandboxes {
     /// Reports a switch, at once where nothing was cut.
     fn tell(&self, sandbox: Arc<Sandbox>, cut: Cut) {
         let revision = cut.revision;
-        let began = Instant::now();
+        let (began, settles) = (Instant::now(), sandbox.settles());
         let tell = move |closed| {
             sandbox.common().metrics.switched(began.elapsed());
             sandbox.tell_applied(revision, closed);
         };
-        if cut.is_empty() {
+        if cut.is_empty() && settles <= began {
             tell(0);
         } else {
-            self.tasks.spawn(async move { tell(cut.closed().await) });
+            self.tasks.spawn(async move {
+                let closed = cut.closed().await;
+                tokio::time::sleep_until(settles).await;
+                tell(closed);
+            });
         }
     }
 

@@ -36,6 +36,9 @@ pub struct Settings {
     pub max_connections: usize,
     /// `ROLLBOX_EGRESS_DRAIN_MS`: how long open connections may continue after SIGTERM.
     pub drain: Duration,
+    /// `ROLLBOX_EGRESS_HANDOVER_MS`: how long open connections of a sandbox may continue that another replica serves
+    /// now; the same for all replicas.
+    pub handover: Duration,
     /// `ROLLBOX_EGRESS_LOG`: level, or levels by module (`info`, `warn,egress=debug`).
     pub log: Targets,
 }
@@ -73,6 +76,7 @@ impl Settings {
             limits: limits(&read)?,
             max_connections: count(number(&read, "ROLLBOX_EGRESS_MAX_CONNECTIONS", 16_384, 1, 1_000_000)?),
             drain: duration(&read, "ROLLBOX_EGRESS_DRAIN_MS", 30_000)?,
+            handover: duration(&read, "ROLLBOX_EGRESS_HANDOVER_MS", 2_000)?,
             log: parsed(&read, "ROLLBOX_EGRESS_LOG", Some("info"), "must be LEVEL or MODULE=LEVEL,...")?,
         })
     }

@@ -6,7 +6,7 @@ mod support;
 use support::outside::Server;
 use support::{Rig, allows, denies, offline};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use wire::egress::{Delta, Policy, Verdict};
+use wire::egress::{Assignment, Delta, EgressReport, Policy, Verdict};
 
 #[tokio::test]
 async fn a_switch_cuts_what_it_does_not_allow_and_nothing_else() {
@@ -85,6 +85,49 @@ async fn a_sandbox_without_a_sidecar_is_told_with_its_policy_and_tried_again() {
     let mut relay = support::Relay::listen(&rig.folder.socket("sb-1"));
     relay.linked().await;
     rig.feed.linked("sb-1", true).await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_moves_away_takes_nothing_new_here_and_what_is_open_may_end() {
+    let rig = Rig::with(&[("HANDOVER_MS", "600000")]).await;
+    let mut server = Server::listen("127.0.0.2").await;
+    let relay = rig.sandbox("sb-1", &denies(&[])).await;
+    let (mut program, _) = relay.connect(&server.address.to_string()).await;
+    let mut peer = server.accept().await;
+    rig.feed.withdraw("sb-1");
+    // Until it has heard of it.
+    while relay.try_program().await.is_ok() {}
+    peer.write_all(b"last").await.unwrap();
+    assert_eq!(program.exactly(4).await, b"last");
+    drop(peer);
+    program.finish().await;
+    rig.feed.linked("sb-1", false).await;
+    let told = rig.feed.attempt_with(|attempt| attempt.received_bytes == 4).await;
+    assert_eq!(told.verdict(), Verdict::Allowed);
+}
+
+#[tokio::test]
+async fn a_switch_is_applied_once_nothing_is_open_at_the_replica_that_served_before() {
+    let (allows, denies) = (denies(&[]), denies(&["a.test"]));
+    for (handover_ms, soon) in [("600000", false), ("1", true)] {
+        let rig = Rig::with(&[("HANDOVER_MS", handover_ms)]).await;
+        let mut relay = support::Relay::listen(&rig.folder.socket("sb-1"));
+        let moved = Assignment { moved: true, ..rig.assignment("sb-1", &allows, 1) };
+        rig.feed.assign(moved, std::slice::from_ref(&allows));
+        relay.linked().await;
+        rig.feed.applied("sb-1", 1).await;
+        rig.feed.assign(rig.assignment("sb-1", &denies, 2), std::slice::from_ref(&denies));
+        if soon {
+            rig.feed.applied("sb-1", 2).await;
+        } else {
+            // Taken in and told after it.
+            let _other = rig.sandbox("sb-2", &denies).await;
+            let early = |report: &EgressReport| report.applied.iter().any(|one| one.revision == 2);
+            assert!(!rig.feed.reports().iter().any(early));
+            // In force all the same.
+            assert!(relay.connect("a.test:443").await.1.starts_with("HTTP/1.1 403"));
+        }
+    }
 }
 
 #[tokio::test]

@@ -146,6 +146,8 @@ async def test_sandboxes_move_when_their_replica_goes_and_only_these(plane: Worl
             assert 0 < len(before) < 20
         await asyncio.sleep(0.1)
         assert {*one.serves} == made
+        # It waits for what is open at the other one, where there was one.
+        assert {name for name, assigned in one.serves.items() if assigned.moved} == made - before
 
 
 async def test_a_policy_that_there_is_not_or_that_is_unsound_creates_nothing(plane: World) -> None:

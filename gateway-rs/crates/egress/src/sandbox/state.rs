@@ -47,6 +47,8 @@ pub(crate) struct Sandbox {
     pub(crate) id: String,
     pub(super) common: Arc<Common>,
     place: watch::Sender<Place>,
+    /// When cancelled, another replica serves the sandbox: its link takes no new connections.
+    left: CancellationToken,
     /// When cancelled, the sandbox is not served any more: its link and its connections are closed.
     pub(super) closed: CancellationToken,
     link_over: CancellationToken,
@@ -73,6 +75,8 @@ pub(super) struct State {
     pub(super) link_tried: bool,
     pub(super) untold: Option<Applied>,
     pub(super) link_up: Option<bool>,
+    /// Until then connections of it may be open at the replica that served it before.
+    pub(super) settles: Instant,
 }
 
 /// The end of connections that a switch has cut.
@@ -119,6 +123,7 @@ impl Sandbox {
         let sandbox = Self {
             id,
             place: watch::Sender::new(place),
+            left: CancellationToken::new(),
             closed: common.closing.child_token(),
             link_over: CancellationToken::new(),
             owned,
@@ -136,6 +141,7 @@ impl Sandbox {
                 link_tried: false,
                 untold: None,
                 link_up: None,
+                settles: now,
             }),
             common,
         };
@@ -182,6 +188,26 @@ impl Sandbox {
         let count = forbidden().filter(|open| !open.is_cut()).count();
         let ends = forbidden().map(|open| open.cut()).collect();
         Some(Cut { revision, count, ends })
+    }
+
+    /// Until `at`, connections of it may be open at the replica that served it before.
+    pub(crate) fn settle(&self, at: Instant) {
+        self.lock().settles = at;
+    }
+
+    /// When all its connections are those of this replica.
+    pub(crate) fn settles(&self) -> Instant {
+        self.lock().settles
+    }
+
+    /// Another replica serves it: no new connections; the open ones have a moment to end.
+    pub(crate) fn leave(&self) {
+        self.left.cancel();
+    }
+
+    /// Completes when another replica serves it.
+    pub(crate) async fn left(&self) {
+        self.left.cancelled().await;
     }
 
     /// Serves it no more: its link and its connections are closed.

@@ -115,6 +115,7 @@ impl Rig {
             token: format!("token-{id}"),
             policy_digest: policy.digest.clone(),
             revision,
+            moved: false,
         }
     }
 
