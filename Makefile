@@ -17,7 +17,7 @@ EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis registry prometheus image console demo docs egress-tools egress-tools-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
-	cluster cluster-down images e2e e2e-core demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
+	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,8 +116,11 @@ cluster-down: venv ## stop and remove the cluster of `make cluster`
 images: build engine ## build all images and push them to the test registry (or ROLLBOX_REGISTRY)
 	@images/build.sh
 
-e2e: venv build engine ## all tests on the real cluster
-	$(BIN)/python -m tests.levels e2e
+e2e: venv build engine ## all tests on the real cluster: the levels e2e, e2e-images, e2e-egress and e2e-nodes, which run one by one too
+	$(BIN)/python -m tests.levels e2e-whole
+
+e2e-images e2e-egress e2e-nodes: venv build engine
+	$(BIN)/python -m tests.levels $@
 
 e2e-core: venv build engine ## the core tests on the real cluster: install, helm test, each kind of call, deaths, an upgrade, uninstall
 	$(BIN)/python -m tests.levels e2e-core

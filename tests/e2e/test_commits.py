@@ -76,6 +76,7 @@ __all__ = [
     "test_what_was_never_committed_is_not_found",
 ]
 pytestmark = [
+    pytest.mark.images,
     pytest.mark.disrupts,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not own_cluster(), reason="a given cluster's nodes are not told of another registry by a test"),

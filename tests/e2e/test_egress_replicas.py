@@ -34,7 +34,7 @@ from tests.support.installed import (
 from tests.support.outside import ALLOWED, DNS, WEB, outside
 from tests.support.waiting import succeeds, until
 
-pytestmark = [pytest.mark.disrupts, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.egress, pytest.mark.disrupts, pytest.mark.timeout(600)]
 
 COUNT = 6
 DOCTOR = ("doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json")

@@ -48,6 +48,7 @@ from tests.support.stack import free_port
 from tests.support.waiting import until
 
 pytestmark = [
+    pytest.mark.images,
     pytest.mark.disrupts,
     pytest.mark.lazily,
     pytest.mark.timeout(900),

@@ -27,6 +27,7 @@ from tests.support.stack import free_port
 from tests.support.waiting import until
 
 pytestmark = [
+    pytest.mark.images,
     pytest.mark.disrupts,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not own_cluster(), reason="a given cluster's nodes are not told of another registry by a test"),

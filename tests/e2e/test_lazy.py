@@ -26,7 +26,7 @@ from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects, own_cluster
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.lazily
+pytestmark = [pytest.mark.images, pytest.mark.lazily]
 SNAPSHOTTER, MOUNTS = (f"http://127.0.0.1:{port}/metrics" for port in (9810, 9811))
 # A start that waits for a part of the node is tried again by the kubelet, at first after ten seconds.
 BACK_WITHIN_S = 60.0

@@ -16,7 +16,7 @@ from tests.support.installed import objects, own_cluster
 from tests.support.lazy_faults import containers, damage, forget, hanging
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.lazily, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.lazily, pytest.mark.timeout(900)]
 
 # Agents are asked every five seconds, and one waits three for a snapshotter that hangs.
 TOLD_WITHIN_S = 30.0

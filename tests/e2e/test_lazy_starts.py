@@ -48,7 +48,7 @@ from tests.support.private_registry import told, upstream
 from tests.support.stack import free_port
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.lazily, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.lazily, pytest.mark.timeout(900)]
 
 WITHIN_S = 240.0
 # With agents an image that a node has fetched whole is not offered, so only where they are needed.

@@ -44,6 +44,7 @@ from tests.support.virtual_time import VirtualClock
 from tests.support.waiting import until
 
 pytestmark = [
+    pytest.mark.images,
     pytest.mark.disrupts,
     pytest.mark.skipif(not own_cluster(), reason="where a given cluster has containerd's socket is not known"),
 ]

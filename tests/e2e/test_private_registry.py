@@ -27,7 +27,7 @@ from tests.support.private_place import OWNED, Place, images, private_place, sec
 from tests.support.waiting import until
 
 # Of a release of their own.
-pytestmark = [pytest.mark.disrupts, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.images, pytest.mark.disrupts, pytest.mark.timeout(900)]
 WITHIN_S = 180.0
 # The registry measures itself every half a minute, and puts aside what it gives back for one.
 MEASURED_WITHIN_S, COLLECTED_WITHIN_S = 60.0, 240.0

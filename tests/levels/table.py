@@ -85,18 +85,12 @@ HELM = ("tests/cluster/toolchain/build.sh", "helm")
 # Those that the core needs: software tasks and optional parts have their images, and their tests, in the whole.
 IMAGES = ("gateway", "controlplane", "sidecar", "dns", "redis", "python")
 # Marks of tests that do not share a release with all others.
-ELSEWHERE = ("disrupts", "lazily", "alone", "apart", "played", "soak", "tools")
+ELSEWHERE = ("disrupts", "images", "egress", "alone", "apart", "played", "soak", "tools")
 ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 # Files that wait for minutes, and the longest of those that have a release of their own.
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
-DISRUPT_LONGEST = (
-    "e2e/test_commits.py",
-    "e2e/test_survival.py",
-    "e2e/test_private_registry.py",
-    "e2e/test_node_agent.py",
-    "e2e/test_operator.py",
-    "e2e/test_agent_sandbox.py",
-)
+DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_agent_sandbox.py")
+IMAGES_LONGEST = ("e2e/test_commits.py", "e2e/test_private_registry.py", "e2e/test_node_agent.py")
 
 
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
@@ -154,21 +148,48 @@ LEVELS = (
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=60, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
     _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
+    # What makes and runs sandboxes, and what becomes of them when a part of the platform goes. Two cores take no more
+    # processes: with seven of them the same tests needed as long and three times the patience.
     _cluster_level(
         "e2e",
         Beside(
             (
                 Pytest(("e2e", "product"), marks=f"not ({' or '.join(ELSEWHERE)})", workers=2, first=WAIT),
                 # Each process has a release of its own. Much of it is waiting for what releases do by themselves.
-                Pytest(("e2e",), marks="disrupts and not lazily and not alone", workers=3, first=DISRUPT_LONGEST),
-                # One after the other: they count what they have in common, and take it away.
-                Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
-                # Machines that are objects come and go here, which is waiting for the most part.
-                Pytest(("e2e",), marks="played"),
+                Pytest(
+                    ("e2e",),
+                    marks="disrupts and not images and not egress and not alone",
+                    workers=2,
+                    first=DISRUPT_LONGEST,
+                ),
             )
         ),
-        # Most of the one is waiting, and the other ones' nodes are their own.
-        Beside((Pytest(("e2e",), marks="alone"), Pytest(("e2e",), marks="apart", workers=2))),
+        budget_s=900,
+        fresh_s=1800,
+    ),
+    _cluster_level(
+        "e2e-images",
+        Beside(
+            (
+                Pytest(("e2e",), marks="images and not lazily", workers=2, first=IMAGES_LONGEST),
+                # One after the other: they count what they have in common, and take it away.
+                Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
+            )
+        ),
+        budget_s=900,
+        fresh_s=1800,
+    ),
+    _cluster_level(
+        "e2e-egress",
+        Beside((Pytest(("product",), marks="egress"), Pytest(("e2e",), marks="egress"))),
+        budget_s=400,
+        fresh_s=1300,
+    ),
+    _cluster_level(
+        "e2e-nodes",
+        # Machines that are objects come and go in the one, which is waiting for the most part.
+        Beside((Pytest(("e2e",), marks="played"), Pytest(("e2e",), marks="apart", workers=2))),
+        Pytest(("e2e",), marks="alone"),
         budget_s=900,
         fresh_s=1800,
     ),
@@ -265,6 +286,7 @@ LEVELS = (
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "test": ("pure", "unit", "contract", "rust", "go", "local", "chart"),
     "gate": ("lint", "generated", "setup", "pure", "unit", "contract", "rust", "go", "local", "chart", "e2e-core"),
+    "e2e-whole": ("e2e", "e2e-images", "e2e-egress", "e2e-nodes"),
 }
 
 

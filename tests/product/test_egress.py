@@ -54,6 +54,7 @@ try:
 except OSError as error:
     print("cut")
 """
+pytestmark = pytest.mark.egress
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -150,7 +150,7 @@ def test_the_table_counts_and_names_what_was_skipped() -> None:
 def test_groups_and_levels_are_chosen_by_name() -> None:
     assert [level.name for level in table.chosen(["local", "pure"])] == ["pure", "local"]
     assert [level.name for level in table.chosen([])] == ["pure", "unit", "contract", "rust", "go", "local", "chart"]
-    with pytest.raises(ValueError, match="there is no level 'e3e'; there are: test, gate, lint"):
+    with pytest.raises(ValueError, match="there is no level 'e3e'; there are: test, gate, e2e-whole, lint"):
         table.chosen(["e3e"])
 
 
