@@ -2,6 +2,7 @@
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Final
 
 _AMOUNT: Final = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(m|[numkMGTPE]|[KMGTPE]i)?")
@@ -21,7 +22,13 @@ def amount(text: object, scale: int = 1, *, up: bool = False) -> int:
         scale: 1000 for millicores of cpu.
         up: it is rounded up: so Kubernetes rounds requests.
     """
-    match = _AMOUNT.fullmatch(str(text or ""))
+    return _amount(str(text or ""), scale, up)
+
+
+# Pods say the same few amounts, in every event.
+@lru_cache(maxsize=1024)
+def _amount(text: str, scale: int, up: bool) -> int:
+    match = _AMOUNT.fullmatch(text)
     if match is None:
         return 0
     exact = Decimal(match[1]) * _UNITS[match[2] or ""] * scale
