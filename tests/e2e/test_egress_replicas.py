@@ -45,7 +45,6 @@ ON = (
     "egress.enabled=true",
     "egress.replicas=2",
     f"egress.probe=index.test:{WEB}",
-    "egress.drainSeconds=5",
     "egress.resources.requests.cpu=5m",
     f"egress.allowedPrivateCidrs[0]={ALLOWED}/32",
     f"egress.dnsServers[0]={DNS}",

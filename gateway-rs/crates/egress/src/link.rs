@@ -63,6 +63,8 @@ pub(crate) struct Opening {
     pub(crate) draining: watch::Receiver<bool>,
     /// How long connections may continue of a sandbox that another replica serves now.
     pub(crate) handover: Duration,
+    /// How long after a move connections may be open at the replica that served the sandbox before.
+    pub(crate) settling: Duration,
     /// Connections of programs under way.
     pub(crate) connections: TaskTracker,
 }

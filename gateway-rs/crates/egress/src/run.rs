@@ -21,6 +21,10 @@ use crate::sandbox::Common;
 use crate::sandboxes::Sandboxes;
 use crate::settings::{Listen, Settings};
 
+/// How long after one replica another one may be told that a sandbox has moved: control planes look for each other's
+/// replicas every second.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_500);
+
 /// Time after the drain for the last report, and for connections that were cut.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
@@ -73,6 +77,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
         connected: connected.subscribe(),
         draining: draining.subscribe(),
         handover,
+        settling: handover.max(drain) + TOLD_WITHIN,
         connections: connections.clone(),
     });
     let mut tasks = JoinSet::new();

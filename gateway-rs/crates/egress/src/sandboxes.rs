@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -16,10 +15,6 @@ use crate::sandbox::{Common, Cut, Place, Sandbox};
 
 /// Policies that no sandbox uses are forgotten when there are more than this.
 const MANY_POLICIES: usize = 4096;
-
-/// How long after one replica another one may be told that a sandbox has moved: control planes look for each other's
-/// replicas every second.
-const TOLD_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// All of them, with the policies that they share.
 #[derive(Debug)]
@@ -124,7 +119,7 @@ impl Sandboxes {
         let common = Arc::clone(&self.common);
         let sandbox = Sandbox::new(sandbox_id.clone(), common, place, owned, (revision, policy));
         if moved {
-            sandbox.settle(Instant::now() + self.opening.handover + TOLD_WITHIN);
+            sandbox.settle(Instant::now() + self.opening.settling);
         }
         sandbox.tell_applied(revision, 0);
         self.tasks.spawn(link::keep(Arc::clone(&sandbox), Arc::clone(&self.opening)));

@@ -34,7 +34,7 @@ pub struct Settings {
     pub limits: Limits,
     /// `ROLLBOX_EGRESS_MAX_CONNECTIONS`: of all sandboxes of this replica at one time.
     pub max_connections: usize,
-    /// `ROLLBOX_EGRESS_DRAIN_MS`: how long open connections may continue after SIGTERM.
+    /// `ROLLBOX_EGRESS_DRAIN_MS`: how long open connections may continue after SIGTERM; the same for all replicas.
     pub drain: Duration,
     /// `ROLLBOX_EGRESS_HANDOVER_MS`: how long open connections of a sandbox may continue that another replica serves
     /// now; the same for all replicas.
@@ -75,7 +75,7 @@ impl Settings {
             dns_servers: dns_servers(&read)?,
             limits: limits(&read)?,
             max_connections: count(number(&read, "ROLLBOX_EGRESS_MAX_CONNECTIONS", 16_384, 1, 1_000_000)?),
-            drain: duration(&read, "ROLLBOX_EGRESS_DRAIN_MS", 30_000)?,
+            drain: duration(&read, "ROLLBOX_EGRESS_DRAIN_MS", 2_000)?,
             handover: duration(&read, "ROLLBOX_EGRESS_HANDOVER_MS", 2_000)?,
             log: parsed(&read, "ROLLBOX_EGRESS_LOG", Some("info"), "must be LEVEL or MODULE=LEVEL,...")?,
         })

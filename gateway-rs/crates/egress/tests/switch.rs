@@ -110,7 +110,7 @@ async fn a_sandbox_that_moves_away_takes_nothing_new_here_and_what_is_open_may_e
 async fn a_switch_is_applied_once_nothing_is_open_at_the_replica_that_served_before() {
     let (allows, denies) = (denies(&[]), denies(&["a.test"]));
     for (handover_ms, soon) in [("600000", false), ("1", true)] {
-        let rig = Rig::with(&[("HANDOVER_MS", handover_ms)]).await;
+        let rig = Rig::with(&[("HANDOVER_MS", handover_ms), ("DRAIN_MS", "1")]).await;
         let mut relay = support::Relay::listen(&rig.folder.socket("sb-1"));
         let moved = Assignment { moved: true, ..rig.assignment("sb-1", &allows, 1) };
         rig.feed.assign(moved, std::slice::from_ref(&allows));
@@ -171,7 +171,7 @@ async fn while_the_feed_is_lost_links_stay_and_none_is_opened() {
 
 #[tokio::test]
 async fn a_drain_ends_the_feed_and_lets_open_connections_end() {
-    let mut rig = Rig::start().await;
+    let mut rig = Rig::with(&[("DRAIN_MS", "600000")]).await;
     let mut server = Server::listen("127.0.0.2").await;
     let relay = rig.sandbox("sb-1", &denies(&[])).await;
     let idle = rig.sandbox("sb-2", &denies(&[])).await;
