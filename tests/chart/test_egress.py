@@ -82,7 +82,7 @@ def test_a_secret_of_ones_own_is_used_in_its_place() -> None:
 def test_it_is_probed_drains_and_has_no_power() -> None:
     pod = _pod(render(*ON))
     assert pod["automountServiceAccountToken"] is False
-    assert pod["terminationGracePeriodSeconds"] > 30
+    assert pod["terminationGracePeriodSeconds"] > 2
     (container,) = pod["containers"]
     assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -101,7 +101,7 @@ def test_its_settings_are_the_values() -> None:
     )
     assert told["FEED_URL"] == "http://rollbox-controlplane.rollbox.svc.cluster.local:8083"
     assert (told["BLOCKED_CIDRS"], told["ALLOWED_PRIVATE_CIDRS"]) == ("203.0.113.0/24", "10.9.0.0/16")
-    assert (told["DNS_SERVERS"], told["MAX_TOTAL_BYTES"], told["DRAIN_MS"]) == ("10.9.0.53", "1000000", "30000")
+    assert (told["DNS_SERVERS"], told["MAX_TOTAL_BYTES"], told["DRAIN_MS"]) == ("10.9.0.53", "1000000", "2000")
 
 
 def test_of_the_cluster_it_reaches_feed_sidecars_and_resolvers() -> None:
