@@ -29,6 +29,7 @@ OVERLAP_MS: Final = 60_000
 TOGETHER: Final = 64
 
 Subscriber = Callable[[Transition], None]
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -41,6 +42,7 @@ class Ledger:
         self._held: dict[str, Sandbox] = {}
         self._facts = UnpersistedFacts(clock)
         self._contested: set[str] = set()
+        self._doubted: set[str] = set()  # a change of theirs may be stored without having been published here
         self._claims: dict[str, Sandbox] = {}  # made here and not published yet
         self._subscribers: list[Subscriber] = []
         self._ends_read_ms = 0
@@ -220,8 +222,9 @@ class Ledger:
         self._contested |= there & self._facts.records.keys()
 
     async def correct(self) -> None:
-        """Sees to it that no record says less than this replica knows."""
+        """Sees to it that no record says less than this replica knows, and that it knows what it has stored."""
         self._facts.forget()
+        await _side_by_side(self._look_again, [*self._doubted])
         self._contested &= self._facts.records.keys()
         await _side_by_side(self._correct, [self._facts.records[sandbox_id] for sandbox_id in self._contested])
 
@@ -246,7 +249,7 @@ class Ledger:
             after = change(before)
             if after is before:
                 break
-            if await self._store.replace(after, before.version):
+            if await self._replaced(after, before.version):
                 if sandbox_id in self._held:
                     self._held[sandbox_id] = after
                 self._publish(before, after, here=True)
@@ -256,8 +259,26 @@ class Ledger:
             before = await self._record(sandbox_id)
         return None, before
 
+    async def _replaced(self, after: Sandbox, expected_version: int) -> bool:
+        try:
+            return await self._store.replace(after, expected_version)
+        except BaseException:
+            # It may be stored all the same: the answer was lost, or the caller has gone. What tells the other replicas
+            # of it is a message of this one's own, which it skips.
+            self._doubted.add(after.id)
+            raise
+
+    async def _look_again(self, sandbox_id: str) -> None:
+        # A record that cannot be read is left alone, as everywhere.
+        with suppress(UnreadableRecordError):
+            await self._record(sandbox_id)
+        self._doubted.discard(sandbox_id)
+
     async def _record(self, sandbox_id: str) -> Sandbox | None:
         sandbox = await self._store.get(sandbox_id)
+        if sandbox is not None and sandbox_id in self._doubted:
+            self._doubted.discard(sandbox_id)
+            self.publish(sandbox)
         known = self._facts.records.get(sandbox_id) or self._held.get(sandbox_id)
         if sandbox is None and known is not None:
             await self._store.restore(known)
@@ -303,11 +324,11 @@ class Ledger:
             subscriber(transition)
 
 
-async def _side_by_side(call: Callable[[Sandbox], Awaitable[T]], sandboxes: Sequence[Sandbox]) -> list[T]:
+async def _side_by_side(call: Callable[[S], Awaitable[T]], of: Sequence[S]) -> list[T]:
     """What the call answers for each, in order, some at a time; the first failure is raised once those are over."""
     answers: list[T] = []
-    for at in range(0, len(sandboxes), TOGETHER):
-        calls = map(call, sandboxes[at : at + TOGETHER])
+    for at in range(0, len(of), TOGETHER):
+        calls = map(call, of[at : at + TOGETHER])
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
