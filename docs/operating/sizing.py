@@ -103,7 +103,7 @@ def main() -> None:
     print(f"sandboxes on a node: {each}; what runs out first: {first}")
     print(f"nodes for {given.at_once} at once: {nodes(given.at_once, sandbox, node)}")
     print(f"redis.maxMemoryMegabytes: {megabytes}; redis.resources.limits.memory: {2 * megabytes}M at least")
-    print(f"sandboxes.quota.pods: {given.at_once + given.at_once // 4} at least")
+    print(f"sandboxes.quota.pods, where it is set: {given.at_once + given.at_once // 4} at least")
 
 
 if __name__ == "__main__":

@@ -133,11 +133,11 @@ def _own_service(gateway: str) -> str:
 
 
 @asynccontextmanager
-async def product(folder: Path, *, most_pods: int, names: bool = True) -> AsyncIterator[Product]:
+async def product(folder: Path, *, names: bool = True) -> AsyncIterator[Product]:
     """A cluster with the chart's objects, and no part of the product yet; all that is started ends with the block."""
     made = Product(folder, _prepared(folder), folder / "controlplane.kubeconfig")
     try:
-        await cluster.start(made, most_pods=most_pods, names=names)
+        await cluster.start(made, names=names)
         await asyncio.to_thread(cluster.account, folder)
         yield made
     finally:

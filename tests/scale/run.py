@@ -28,13 +28,9 @@ async def opened(
     stack: AsyncExitStack, options: argparse.Namespace, folder: Path, *, most_added: int = 0
 ) -> Simulation:
     """A running product without sandboxes, whose scaler may add so many nodes; 0: it has none."""
-    # Those of lost nodes are there until the cluster has given them up.
-    most_pods = 2 * options.nodes * options.per_node
     if most_added:
         cluster.VALUES += values(most_added, options.per_node)
-    made = await stack.enter_async_context(
-        product(folder / "work", most_pods=most_pods, names=not options.without_names)
-    )
+    made = await stack.enter_async_context(product(folder / "work", names=not options.without_names))
     zones = _zones(options)
     for zone, names in zones.items():
         await cluster.start_nodes(made, zone, names, options.per_node)
