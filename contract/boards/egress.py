@@ -23,6 +23,13 @@ EGRESS = Board(
                     what="What a sandbox tried, and by which rule it was decided: `rollbox egress log ID`.",
                 ),
                 Panel(
+                    "Refused or ended by a limit",
+                    [Query(rate("rollbox_egress_limited_total", by="limit"), "{{limit}}")],
+                    "ops",
+                    stacked=True,
+                    what="Those that begin with owner are of quotas, replica is the chart's egress.limits.connections, the others are the policy's.",
+                ),
+                Panel(
                     "Attempts by protocol", [Query(rate(ATTEMPTS, by="protocol"), "{{protocol}}")], "ops", stacked=True
                 ),
                 Panel(

@@ -8,7 +8,16 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import App, Operator, Owner
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import Place
-from controlplane.lifecycle.admission.quotas import LIMITS, MOST, MOST_CONNECTIONS, OWNER, DeclaredQuota, QuotaUse
+from controlplane.lifecycle.admission.quotas import (
+    EGRESS_LIMITS,
+    LEAST_BYTES_PER_SECOND,
+    LIMITS,
+    MOST,
+    MOST_CONNECTIONS,
+    OWNER,
+    DeclaredQuota,
+    QuotaUse,
+)
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 
@@ -35,6 +44,24 @@ class LimitsBody(Closed):
         ge=1,
         le=MOST_CONNECTIONS,
         description="open from all the owner's sandboxes, at each egress replica; null: the replica's own limit",
+    )
+    egress_connections_per_second: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_CONNECTIONS,
+        description="new ones of all the owner's sandboxes, at each egress replica, after as many at once",
+    )
+    egress_bytes_per_second: int | None = Field(
+        default=None,
+        ge=LEAST_BYTES_PER_SECOND,
+        le=MOST,
+        description="of all the owner's sandboxes, both directions together, at each egress replica",
+    )
+    egress_daily_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST,
+        description="of all the owner's sandboxes since midnight UTC, both directions together, at each egress replica",
     )
 
     @classmethod
@@ -134,6 +161,7 @@ async def get(name: Name, context: App, operator: Operator) -> QuotaBody:
 @router.put("/quotas/{name}", summary="Declare an owner's quota, in the place of the one before (operators)")
 async def put(name: Name, limits: LimitsBody, context: App, operator: Operator) -> QuotaBody:
     """A quota below its use ends nothing: nothing new comes in until use has fallen below it."""
+    _check_egress(context, limits)
     await context.service.quotas.declare(DeclaredQuota(owner=name, **limits.model_dump()))
     return QuotaBody.of(await context.service.quota_use(name))
 
@@ -144,6 +172,7 @@ async def change(name: Name, limits: LimitsBody, context: App, operator: Operato
     given = limits.model_dump(include=limits.model_fields_set)
     if not given:
         raise Problem("invalid_argument", f"no limit is named: give one of {', '.join(LIMITS)}")
+    _check_egress(context, limits)
     await context.service.quotas.change(name, given)
     return QuotaBody.of(await context.service.quota_use(name))
 
@@ -154,6 +183,13 @@ async def delete(name: Name, context: App, operator: Operator) -> QuotaBody:
     if not await context.service.quotas.take_back(name) and name in context.service.quotas.declared:
         raise Problem("conflict", f"the quota of {name} was declared again meanwhile", owner=name)
     return QuotaBody.of(await context.service.quota_use(name))
+
+
+def _check_egress(context: App, limits: LimitsBody) -> None:
+    """Refuses limits of the network where nobody holds sandboxes to them."""
+    given = next((name for name in EGRESS_LIMITS if getattr(limits, name) is not None), None)
+    if given is not None and context.service.egress_feed is None:
+        raise Problem("unsupported", f"{given}: egress is not installed here, so nothing enforces it", field=given)
 
 
 def _place(place: Place, position: int) -> PlaceBody:

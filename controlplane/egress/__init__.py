@@ -5,6 +5,7 @@ from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fac
 from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
 from controlplane.egress.compiling import compiled
 from controlplane.egress.direct import NO_NETWORKS, DirectNetwork, DirectNetworks, read_networks
+from controlplane.egress.limits import NO_LIMITS, OwnerLimits
 from controlplane.egress.policy import (
     MOST_RULES,
     NAME,
@@ -22,6 +23,7 @@ __all__ = [
     "CUSTOM",
     "MOST_RULES",
     "NAME",
+    "NO_LIMITS",
     "NO_NETWORKS",
     "OFFLINE",
     "OFFLINE_NAME",
@@ -38,6 +40,7 @@ __all__ = [
     "EgressPolicy",
     "EgressRule",
     "EgressVerdict",
+    "OwnerLimits",
     "PolicyOrPreset",
     "PresetName",
     "chosen",

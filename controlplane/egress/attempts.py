@@ -16,6 +16,7 @@ EgressVerdict = Literal[
     "unreachable",
     "cut",
     "name_server_silent",
+    "idle",
 ]
 VERDICTS: Final[tuple[EgressVerdict, ...]] = get_args(EgressVerdict)
 MOST_CHARS: Final = 255

@@ -26,6 +26,7 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNREACHABLE: _ClassVar[Verdict]
     CUT: _ClassVar[Verdict]
     NAME_SERVER_SILENT: _ClassVar[Verdict]
+    IDLE: _ClassVar[Verdict]
 OFFLINE: Mode
 RULES: Mode
 OPEN: Mode
@@ -40,6 +41,7 @@ UNRESOLVED: Verdict
 UNREACHABLE: Verdict
 CUT: Verdict
 NAME_SERVER_SILENT: Verdict
+IDLE: Verdict
 
 class WatchRequest(_message.Message):
     __slots__ = ("egress_id",)
@@ -138,18 +140,24 @@ class PortRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("connections", "connections_per_second", "bytes_per_second", "total_bytes", "owner_connections")
+    __slots__ = ("connections", "connections_per_second", "bytes_per_second", "total_bytes", "owner_connections", "owner_connections_per_second", "owner_bytes_per_second", "owner_daily_bytes")
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     OWNER_CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_CONNECTIONS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    OWNER_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    OWNER_DAILY_BYTES_FIELD_NUMBER: _ClassVar[int]
     connections: int
     connections_per_second: int
     bytes_per_second: int
     total_bytes: int
     owner_connections: int
-    def __init__(self, connections: _Optional[int] = ..., connections_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., total_bytes: _Optional[int] = ..., owner_connections: _Optional[int] = ...) -> None: ...
+    owner_connections_per_second: int
+    owner_bytes_per_second: int
+    owner_daily_bytes: int
+    def __init__(self, connections: _Optional[int] = ..., connections_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., total_bytes: _Optional[int] = ..., owner_connections: _Optional[int] = ..., owner_connections_per_second: _Optional[int] = ..., owner_bytes_per_second: _Optional[int] = ..., owner_daily_bytes: _Optional[int] = ...) -> None: ...
 
 class EgressReport(_message.Message):
     __slots__ = ("egress_id", "applied", "attempts", "links", "dropped_attempts")

@@ -97,11 +97,13 @@ def test_its_settings_are_the_values() -> None:
             "egress.allowedPrivateCidrs[0]=10.9.0.0/16",
             "egress.dnsServers[0]=10.9.0.53",
             "egress.limits.totalBytes=1000000",
+            "egress.limits.idleSeconds=60",
         )
     )
     assert told["FEED_URL"] == "http://rollbox-controlplane.rollbox.svc.cluster.local:8083"
     assert (told["BLOCKED_CIDRS"], told["ALLOWED_PRIVATE_CIDRS"]) == ("203.0.113.0/24", "10.9.0.0/16")
     assert (told["DNS_SERVERS"], told["MAX_TOTAL_BYTES"], told["DRAIN_MS"]) == ("10.9.0.53", "1000000", "2000")
+    assert (told["CONNECT_MS"], told["IDLE_MS"]) == ("10000", "60000")
 
 
 def test_of_the_cluster_it_reaches_feed_sidecars_and_resolvers() -> None:

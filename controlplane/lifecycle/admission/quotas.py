@@ -3,13 +3,14 @@
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final
 
 import structlog
 from pydantic import Field, StringConstraints, ValidationError
 
 from controlplane.cluster.documents import NONE_YET, Document, Documents
+from controlplane.egress import OwnerLimits
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import Place
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
@@ -25,6 +26,8 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MOST: Final = 1 << 50
 # Of one owner at one egress replica.
 MOST_CONNECTIONS: Final = 1_000_000
+# As of a policy: with less, not even a refusal gets through in a second.
+LEAST_BYTES_PER_SECOND: Final = 1_024
 OWNER: Final = r"^[^:,/\x00-\x1f\x7f]+$"
 
 # Not 0, which could be read as "none at all" or as "no limit". An owner that may have nothing has its API keys removed.
@@ -35,8 +38,14 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
-# What a quota limits: what sandboxes use, the bytes of committed images, and connections to the network.
-LIMITS: Final = (*RESOURCES, "commit_bytes", "egress_connections")
+# Left out where they are none: a control plane of a version without them reads the quota all the same.
+_Connections = Annotated[int | None, Field(default=None, ge=1, le=MOST_CONNECTIONS, exclude_if=_is_none)]
+_Rate = Annotated[int | None, Field(default=None, ge=LEAST_BYTES_PER_SECOND, le=MOST, exclude_if=_is_none)]
+_Bytes = Annotated[int | None, Field(default=None, ge=1, le=MOST, exclude_if=_is_none)]
+
+# What a quota limits: what sandboxes use, the bytes of committed images, and the network.
+EGRESS_LIMITS: Final = tuple(f"egress_{one.name}" for one in fields(OwnerLimits))
+LIMITS: Final = (*RESOURCES, "commit_bytes", *EGRESS_LIMITS)
 
 
 class DeclaredQuota(Closed):
@@ -46,6 +55,8 @@ class DeclaredQuota(Closed):
         commit_bytes: of images that are made of sandboxes; omitted: the installation's limit holds.
         egress_connections: open at once from all the owner's sandboxes, at each egress replica; omitted: the replica's
             own limit holds.
+        egress_connections_per_second, egress_bytes_per_second, egress_daily_bytes: of all the owner's sandboxes, at
+            each egress replica (``OwnerLimits``).
     """
 
     owner: Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=OWNER)]
@@ -55,9 +66,10 @@ class DeclaredQuota(Closed):
     gpu: _Limit = None
     starting: _Limit = None
     commit_bytes: _Limit = None
-    egress_connections: Annotated[int | None, Field(default=None, ge=1, le=MOST_CONNECTIONS, exclude_if=_is_none)] = (
-        None
-    )
+    egress_connections: _Connections = None
+    egress_connections_per_second: _Connections = None
+    egress_bytes_per_second: _Rate = None
+    egress_daily_bytes: _Bytes = None
 
     @property
     def quota(self) -> Quota:
@@ -122,10 +134,9 @@ class Quotas:
         """The quota of this owner: its own, else the default; pools (owners with a colon) have none."""
         return self._declared.get(owner) or (None if ":" in owner else self._declared.get(EVERYBODY))
 
-    def egress_connections(self, owner: str) -> int:
-        """How many connections the owner's sandboxes may have open at each egress replica; 0: its own limit."""
-        found = self.of(owner)
-        return 0 if found is None else found.egress_connections or 0
+    def egress(self, owner: str) -> OwnerLimits:
+        """What the owner's sandboxes may use of the network together."""
+        return OwnerLimits.of(self.of(owner))
 
     def levels(self) -> Mapping[str, QuotaLevels]:
         """What owners with a quota of their own use, as ``report`` has read it, and may use."""

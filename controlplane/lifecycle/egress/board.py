@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from controlplane.egress import chosen
+from controlplane.egress import NO_LIMITS, OwnerLimits, chosen
 from controlplane.lifecycle.egress import messages
 from controlplane.lifecycle.egress.shelf import Shelf
 from controlplane.lifecycle.egress.subscription import Assigned, Subscription
@@ -32,8 +32,8 @@ class EgressBoard:
         self._at: dict[str, str | None] = {}
         self._feeds: dict[str, Subscription] = {}
         self._live: frozenset[str] = frozenset()
-        self._limit: Callable[[str], int] = _no_limit
-        self._limits: dict[str, int] = {}  # by owner, as they were told last
+        self._limit: Callable[[str], OwnerLimits] = _no_limits
+        self._limits: dict[str, OwnerLimits] = {}  # by owner, as they were told last
         self.version = 0
 
     @property
@@ -84,12 +84,12 @@ class EgressBoard:
         for sandbox in [*self._bound.values()]:
             self._move(sandbox)
 
-    def limit_owners(self, limit: Callable[[str], int]) -> None:
-        """Says how many connections each owner's sandboxes may have open at one replica; 0: the replica's own limit."""
+    def limit_owners(self, limit: Callable[[str], OwnerLimits]) -> None:
+        """Says what each owner's sandboxes may use together."""
         self._limit = limit
 
     def limits_changed(self) -> None:
-        """Sends an owner's limit again, for all its sandboxes, where it has changed."""
+        """Sends an owner's limits again, for all its sandboxes, where one has changed."""
         changed = {owner for owner, told in self._limits.items() if self._limit(owner) != told}
         for sandbox in [*self._bound.values()]:
             if sandbox.owner in changed:
@@ -154,9 +154,9 @@ class EgressBoard:
         return Assigned(told, sandbox.egress.digest, limit)
 
 
-def _no_limit(owner: str) -> int:
+def _no_limits(owner: str) -> OwnerLimits:
     del owner
-    return 0
+    return NO_LIMITS
 
 
 def _told(sandbox: Sandbox) -> tuple[object, ...]:

@@ -2,27 +2,28 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
-from controlplane.egress import VERDICTS, Compiled, CompiledRule, EgressAttempt
+from controlplane.egress import NO_LIMITS, VERDICTS, Compiled, CompiledRule, EgressAttempt, OwnerLimits
 from controlplane.model import Sandbox
 from controlplane.wire import egress_pb2 as wire
 
 _MODES: Final[Mapping[str, wire.Mode]] = {"offline": wire.OFFLINE, "rules": wire.RULES, "open": wire.OPEN}
 
 
-def digest_for(digest: str, owner_connections: int) -> str:
-    """The digest of a policy together with a limit of an owner; its own where there is none (0)."""
-    return hashlib.sha256(f"{digest}/{owner_connections}".encode()).hexdigest() if owner_connections else digest
+def digest_for(digest: str, limits: OwnerLimits) -> str:
+    """The digest of a policy together with the limits of an owner; its own where there are none."""
+    return hashlib.sha256(f"{digest}/{limits.text}".encode()).hexdigest() if limits.text else digest
 
 
-def policy(digest: str, compiled: Compiled, owner_connections: int = 0) -> wire.Policy:
+def policy(digest: str, compiled: Compiled, owner: OwnerLimits = NO_LIMITS) -> wire.Policy:
     """A policy as it is sent.
 
     Args:
         digest: by which assignments name it.
         compiled: its rules.
-        owner_connections: how many its owner's sandboxes may have open at one replica; 0: the replica's own limit.
+        owner: what all its owner's sandboxes may use together.
     """
     return wire.Policy(
         digest=digest,
@@ -30,17 +31,17 @@ def policy(digest: str, compiled: Compiled, owner_connections: int = 0) -> wire.
         mode=_MODES[compiled.mode],
         allow=[_rule(one) for one in compiled.allow],
         deny=[_rule(one) for one in compiled.deny],
-        limits=wire.Limits(**compiled.limits, owner_connections=owner_connections),
+        limits=wire.Limits(**compiled.limits, **_owners(owner)),
     )
 
 
-def assignment(sandbox: Sandbox, token: str, owner_connections: int, *, moved: bool = False) -> wire.Assignment:
+def assignment(sandbox: Sandbox, token: str, limits: OwnerLimits, *, moved: bool = False) -> wire.Assignment:
     """What an egress replica has to know of a sandbox.
 
     Args:
         sandbox: which has a policy.
         token: opens its link.
-        owner_connections: as for ``policy``.
+        limits: as for ``policy``.
         moved: whether another replica served it until now.
     """
     return wire.Assignment(
@@ -49,7 +50,7 @@ def assignment(sandbox: Sandbox, token: str, owner_connections: int, *, moved: b
         generation=sandbox.generation,
         owner=sandbox.owner,
         token=token,
-        policy_digest=digest_for(sandbox.egress.digest, owner_connections),
+        policy_digest=digest_for(sandbox.egress.digest, limits),
         revision=sandbox.egress.revision,
         moved=moved,
     )
@@ -74,6 +75,10 @@ def attempt(told: wire.Attempt) -> EgressAttempt | None:
         duration_ms=told.duration_ms,
         count=max(1, told.count),
     )
+
+
+def _owners(limits: OwnerLimits) -> dict[str, int]:
+    return {f"owner_{name}": value for name, value in asdict(limits).items()}
 
 
 def _rule(rule: CompiledRule) -> wire.Rule:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from controlplane.egress import OwnerLimits
 from controlplane.lifecycle.egress import messages
 from controlplane.lifecycle.egress.shelf import Shelf
 from controlplane.wire import egress_pb2 as wire
@@ -15,11 +16,11 @@ TOGETHER: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """An assignment, and what its policy is made of: the digest of its rules, and the limit of its owner (0: none)."""
+    """An assignment, and what its policy is made of: the digest of its rules, and the limits of its owner."""
 
     assignment: wire.Assignment
     digest: str
-    owner_connections: int
+    limits: OwnerLimits
 
 
 class Subscription:
@@ -66,7 +67,7 @@ class Subscription:
         named = {one.assignment.policy_digest: one for one in served}
         missing = {digest: one for digest, one in named.items() if digest not in self._policies}
         policies = [
-            messages.policy(digest, await self._shelf.get(one.digest), one.owner_connections)
+            messages.policy(digest, await self._shelf.get(one.digest), one.limits)
             for digest, one in sorted(missing.items())
         ]
         # Nothing is awaited from here on. What has a later word by now is told that.

@@ -286,7 +286,7 @@ class Core:
         if self.egress is not None:
             # Also before callers: one that waits for a switch has to find its egress replica told.
             self.ledger.subscribe(self.egress.on)
-            self.egress.board.limit_owners(self.quotas.egress_connections)
+            self.egress.board.limit_owners(self.quotas.egress)
             self.quotas.listen(self.egress.board.limits_changed)
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)

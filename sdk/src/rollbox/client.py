@@ -149,18 +149,18 @@ class Client:
         Args:
             owner: "*" for all owners without a quota of their own.
             **limits: sandboxes, cpu (cores), memory (bytes or "64Gi"), gpu: sums of what is requested, at one time;
-                starting: sandboxes that are not ready yet; egress_connections: of all the owner's sandboxes, at each
-                egress replica.
+                starting: sandboxes that are not ready yet; egress_connections, egress_connections_per_second,
+                egress_bytes_per_second and egress_daily_bytes (since midnight UTC): of all the owner's sandboxes, at
+                each egress replica.
 
         Raises:
             InvalidArgument: no limit is given, or one is invalid.
+            Unsupported: one of egress, where that is not installed.
             PermissionDenied: the key is not an operator's.
         """
         body = limits_body(limits)
         if not body:
-            raise InvalidArgument(
-                "no limit is given: name sandboxes, cpu, memory, gpu, starting, commits or egress_connections"
-            )
+            raise InvalidArgument(f"no limit is given: name one of {', '.join(QuotaLimits.__annotations__)}")
         return Quota.from_json(await self.gateway.call_api("PATCH", "quotas", _named("owner", owner), body=body))
 
     async def remove_quota(self, owner: str) -> Quota:

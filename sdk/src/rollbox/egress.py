@@ -154,7 +154,7 @@ class EgressAttempt:
         host: as it was asked for.
         address: that was dialled; empty: none was.
         verdict: "allowed" (when the connection begins, and when it ends, with its bytes), "denied_name",
-            "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut",
+            "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut", "idle",
             "name_server_silent" (the platform's fault: its name servers do not answer for an allowed name).
         policy, rule: that decided.
         protocol: http, connect, socks5 or dns.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from rollbox._problem import SandboxError
 from rollbox.errors import BY_CODE
@@ -24,6 +24,9 @@ class QuotaLimits(TypedDict, total=False):
     starting: int | None
     commits: Size | None
     egress_connections: int | None
+    egress_connections_per_second: int | None
+    egress_bytes_per_second: Size | None
+    egress_daily_bytes: Size | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,9 @@ class Quota:
         declared_for: the owner, or "*" where the default quota applies; None: no quota applies.
         limits: by resource (sandboxes, cpu_millicores, memory_bytes, gpu, starting); None: no limit. `commit_bytes` is
             of images that are made of sandboxes (`Client.commits`); None: the installation's limit.
-            `egress_connections` are open at once from all the owner's sandboxes, at each egress replica.
+            What begins with `egress_` is of all the owner's sandboxes, at each egress replica: `egress_connections`
+            open at once, `egress_connections_per_second`, `egress_bytes_per_second`, and `egress_daily_bytes` since
+            midnight UTC.
         used: by resource.
         waiting: creates that wait for quota or capacity, at the control plane that answered.
         max_sandboxes, sandboxes_in_all: limit and number for all owners together; only with the caller's own quota.
@@ -202,19 +207,27 @@ class Preflight:
         return "\n".join(told + [f"{one.code}: {one.detail}" for one in self.blockers])
 
 
+_SIZES: Final[Mapping[Literal["memory", "commits", "egress_bytes_per_second", "egress_daily_bytes"], str]] = {
+    "memory": "memory_bytes",
+    "commits": "commit_bytes",
+    "egress_bytes_per_second": "egress_bytes_per_second",
+    "egress_daily_bytes": "egress_daily_bytes",
+}
+
+
 def limits_body(limits: QuotaLimits) -> dict[str, int | None]:
     """Build the body that changes a quota; InvalidArgument for an invalid limit."""
     body: dict[str, int | None] = {}
-    for name in ("sandboxes", "gpu", "starting", "egress_connections"):
+    for name in ("sandboxes", "gpu", "starting", "egress_connections", "egress_connections_per_second"):
         if name in limits:
             given = limits[name]
             body[name] = None if given is None else count(name, given)
     if "cpu" in limits:
         body["cpu_millicores"] = None if limits["cpu"] is None else parse_cpu(limits["cpu"])
-    if "memory" in limits:
-        body["memory_bytes"] = None if limits["memory"] is None else parse_memory(limits["memory"])
-    if "commits" in limits:
-        body["commit_bytes"] = None if limits["commits"] is None else parse_memory(limits["commits"])
+    for name, field_name in _SIZES.items():
+        if name in limits:
+            size = limits[name]
+            body[field_name] = None if size is None else parse_memory(size)
     return body
 
 

@@ -1,4 +1,4 @@
-//! Rates, as buckets that fill with time. Pure: the time is an argument.
+//! Rates, as buckets that fill with time, and budgets of a day. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
+    /// A full one, whatever its rate will be.
+    pub(crate) fn brimming(now: Instant) -> Self {
+        Self::full(f64::MAX, now)
+    }
+
     /// A full one.
     pub(crate) fn full(rate: f64, now: Instant) -> Self {
         Self { left: rate, at: now }
@@ -42,6 +47,36 @@ impl Bucket {
     }
 }
 
+/// What was used of a day's budget.
+#[derive(Debug, Default)]
+pub(crate) struct Daily {
+    /// Days since the Unix epoch.
+    day: u64,
+    used: u64,
+}
+
+impl Daily {
+    /// Counts an amount; returns whether no more than `most` were used today. A clock that goes back to an earlier day
+    /// gives no new budget: it counts for the latest day that was seen.
+    pub(crate) fn take(&mut self, amount: u64, most: u64, today: u64) -> bool {
+        if today > self.day {
+            (self.day, self.used) = (today, 0);
+        }
+        self.used = self.used.saturating_add(amount);
+        self.used <= most
+    }
+
+    /// Whether anything was used today.
+    pub(crate) fn is_used(&self, today: u64) -> bool {
+        self.used > 0 && today <= self.day
+    }
+
+    /// Whether something is left of it.
+    pub(crate) fn is_left(&self, most: u64, today: u64) -> bool {
+        today > self.day || self.used < most
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +91,27 @@ mod tests {
         assert_eq!(taken(&mut bucket, start + Duration::from_secs(100)), 3);
         // A clock that goes back gives nothing.
         assert_eq!(taken(&mut bucket, start), 0);
+    }
+
+    #[test]
+    fn one_that_brims_has_a_second_of_whatever_rate() {
+        let start = Instant::now();
+        let mut bucket = Bucket::brimming(start);
+        assert_eq!((0..10).filter(|_| bucket.take_one(2.0, start)).count(), 2);
+        let later = start + Duration::from_secs(1);
+        assert_eq!((0..10).filter(|_| bucket.take_one(5.0, later)).count(), 5, "a raised rate holds at once");
+    }
+
+    #[test]
+    fn a_budget_is_new_every_day_and_not_for_a_clock_that_jumps_back() {
+        let mut daily = Daily::default();
+        assert!(daily.take(60, 100, 7) && daily.take(40, 100, 7));
+        assert!(!daily.is_left(100, 7) && !daily.take(1, 100, 7));
+        assert!(daily.is_left(1000, 7), "a raised budget holds at once");
+        assert!(daily.is_left(100, 8) && daily.take(100, 100, 8));
+        assert!(!daily.is_left(100, 7) && !daily.take(1, 100, 7));
+        assert!(daily.is_used(7) && daily.is_used(8) && !daily.is_used(9));
+        assert!(!daily.take(u64::MAX, 100, 8) && daily.take(1, 100, 9));
     }
 
     #[test]

@@ -17,8 +17,7 @@ use crate::policy::{Blocked, Host, Policy, Refusal, Target};
 /// Timeout of a look-up, with all its repetitions.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Timeout of all attempts to connect together, and of one that is not the last.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout of an attempt to connect that is not the last.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Addresses of a name that are looked at, and those of them that are tried.
@@ -32,6 +31,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(20);
 /// What is outside of the platform.
 pub(crate) struct Outside {
     lookup: Box<dyn Lookup>,
+    /// How long all attempts to connect may take together.
+    connect: Duration,
     /// How long look-ups take.
     took: Histogram,
 }
@@ -50,8 +51,9 @@ pub(crate) struct Reached {
 }
 
 impl Outside {
-    pub(crate) fn new(lookup: Box<dyn Lookup>, took: Histogram) -> Self {
-        Self { lookup, took }
+    /// `connect`: how long a server may take to accept a connection, all its addresses together.
+    pub(crate) fn new(lookup: Box<dyn Lookup>, connect: Duration, took: Histogram) -> Self {
+        Self { lookup, connect, took }
     }
 
     /// Decides on `target` by `policy`, and connects to it.
@@ -73,7 +75,7 @@ impl Outside {
             Host::Name(name) => self.resolve(name, target, policy).await?,
         };
         let addresses = allowed(addresses, target, policy, blocked).await?;
-        connect(&addresses, target, policy).await
+        connect(&addresses, target, policy, self.connect).await
     }
 
     async fn resolve(&self, name: &str, target: &Target, policy: &Policy) -> Result<Vec<IpAddr>, Refusal> {
@@ -125,13 +127,18 @@ async fn is_own(address: IpAddr) -> bool {
     sender.await.is_ok_and(|sender: SocketAddr| sender.ip() == address)
 }
 
-async fn connect(addresses: &[IpAddr], target: &Target, policy: &Policy) -> Result<Reached, Refusal> {
+async fn connect(
+    addresses: &[IpAddr],
+    target: &Target,
+    policy: &Policy,
+    within: Duration,
+) -> Result<Reached, Refusal> {
     let unreachable = |why: String| policy.refusal(Verdict::Unreachable, "", format!("{target}: {why}"));
     let tried = &addresses[..addresses.len().min(MAX_ATTEMPTS)];
     let attempts = async {
         let mut failed = "it has no address".to_owned();
         for (place, address) in tried.iter().enumerate() {
-            let deadline = if place + 1 < tried.len() { ATTEMPT_DEADLINE } else { CONNECT_DEADLINE };
+            let deadline = if place + 1 < tried.len() { ATTEMPT_DEADLINE } else { within };
             match tokio::time::timeout(deadline, TcpStream::connect((*address, target.port))).await {
                 Ok(Ok(stream)) if tune(&stream).is_ok() => return Ok(Reached { stream, address: *address }),
                 Ok(Ok(_)) => failed = format!("{address} has closed at once"),
@@ -141,8 +148,8 @@ async fn connect(addresses: &[IpAddr], target: &Target, policy: &Policy) -> Resu
         }
         Err(unreachable(failed))
     };
-    let late = || unreachable(format!("it has not answered within {} s", CONNECT_DEADLINE.as_secs()));
-    tokio::time::timeout(CONNECT_DEADLINE, attempts).await.unwrap_or_else(|_| Err(late()))
+    let late = || unreachable(format!("it has not answered within {} s", within.as_secs_f64()));
+    tokio::time::timeout(within, attempts).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// No delay for small pieces, and no connection without end to a server that has vanished.
@@ -198,7 +205,7 @@ mod tests {
     fn outside(answers: &[&[&str]]) -> Outside {
         let parsed = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
         let names = Names(Mutex::new(answers.iter().rev().map(parsed).collect()));
-        Outside::new(Box::new(names), Histogram::new([1.0]))
+        Outside::new(Box::new(names), Duration::from_secs(10), Histogram::new([1.0]))
     }
 
     fn open() -> Policy {
@@ -253,7 +260,7 @@ mod tests {
             refused(&outside(&[]), &free.to_string(), &excepted()).await.verdict,
             Verdict::Unreachable
         );
-        let silent = Outside::new(Box::new(Silent), Histogram::new([1.0]));
+        let silent = Outside::new(Box::new(Silent), Duration::from_secs(10), Histogram::new([1.0]));
         let refusal = refused(&silent, "a.test:80", &excepted()).await;
         assert_eq!(
             (refusal.verdict, refusal.problem().code),

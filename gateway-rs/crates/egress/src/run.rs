@@ -64,16 +64,17 @@ pub struct Running {
 pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let Settings { id, listen, blocked, dns_servers, limits, max_connections, drain, handover, .. } =
         settings;
+    let (connect, idle) = (settings.connect, settings.idle);
     let (address, key) = (settings.feed, settings.feed_key);
     let names = NameServers::full_names(&dns_servers)?;
     let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
     let admin = Admin::bind(&listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
     let listen = admin.address();
-    let common = Arc::new(Common { blocked, limits, max_connections, ..Common::default() });
+    let common = Arc::new(Common { blocked, limits, max_connections, idle, ..Common::default() });
     let (links, connections) = (TaskTracker::new(), TaskTracker::new());
     let opening = Arc::new(Opening {
         dialer: Dialer::default(),
-        outside: Arc::new(Outside::new(Box::new(names), common.metrics.lookup.clone())),
+        outside: Arc::new(Outside::new(Box::new(names), connect, common.metrics.lookup.clone())),
         connected: connected.subscribe(),
         draining: draining.subscribe(),
         handover,

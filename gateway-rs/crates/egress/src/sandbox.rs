@@ -2,8 +2,10 @@
 //!
 //! - `state`: the sandbox. `open`: one of its connections to servers; `passage`: the right to it, on record while it
 //!   lasts. `seat`: a place among the connections that may be open.
+//! - `owner`: what all sandboxes of an owner use together.
 
 mod open;
+mod owner;
 mod passage;
 mod seat;
 mod state;
@@ -11,6 +13,7 @@ mod state;
 mod tests;
 
 pub(crate) use open::Protocol;
+pub(crate) use owner::Owner;
 pub(crate) use passage::Passage;
 pub(crate) use seat::Seat;
 pub(crate) use state::{Common, Cut, Place, Sandbox};

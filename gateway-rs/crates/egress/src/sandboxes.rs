@@ -1,8 +1,7 @@
 //! The sandboxes of this replica, as the feed says.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -11,7 +10,7 @@ use wire::egress::{self, Assignment, Update};
 
 use crate::link::{self, Opening};
 use crate::policy::Policy;
-use crate::sandbox::{Common, Cut, Place, Sandbox};
+use crate::sandbox::{Common, Cut, Owner, Place, Sandbox};
 
 /// Policies that no sandbox uses are forgotten when there are more than this.
 const MANY_POLICIES: usize = 4096;
@@ -23,8 +22,8 @@ pub(crate) struct Sandboxes {
     opening: Arc<Opening>,
     sandboxes: HashMap<String, Arc<Sandbox>>,
     policies: HashMap<String, Arc<Policy>>,
-    /// Owner -> the open connections of all its sandboxes.
-    owners: HashMap<String, Weak<AtomicUsize>>,
+    /// Owner -> what all its sandboxes use; also of one without a sandbox that has used some of today's budget.
+    owners: HashMap<String, Arc<Owner>>,
     /// Links, and waits for connections that were cut.
     tasks: TaskTracker,
 }
@@ -93,7 +92,7 @@ impl Sandboxes {
                 sandbox.leave();
             }
         }
-        self.owners.retain(|_, owned| owned.strong_count() > 0);
+        self.owners.retain(|_, owner| Arc::strong_count(owner) > 1 || owner.has_used_today());
     }
 
     fn assign(&mut self, assignment: Assignment) {
@@ -115,9 +114,9 @@ impl Sandboxes {
             }
             return;
         }
-        let owned = self.owned(owner);
+        let owner = Arc::clone(self.owners.entry(owner).or_default());
         let common = Arc::clone(&self.common);
-        let sandbox = Sandbox::new(sandbox_id.clone(), common, place, owned, (revision, policy));
+        let sandbox = Sandbox::new(sandbox_id.clone(), common, place, owner, (revision, policy));
         if moved {
             sandbox.settle(Instant::now() + self.opening.settling);
         }
@@ -154,15 +153,6 @@ impl Sandboxes {
                 tell(closed);
             });
         }
-    }
-
-    fn owned(&mut self, owner: String) -> Arc<AtomicUsize> {
-        let known = self.owners.get(&owner).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let owned = Arc::default();
-            self.owners.insert(owner, Arc::downgrade(&owned));
-            owned
-        })
     }
 
     fn forget_policies(&mut self) {

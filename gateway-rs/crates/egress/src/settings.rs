@@ -34,6 +34,10 @@ pub struct Settings {
     pub limits: Limits,
     /// `ROLLBOX_EGRESS_MAX_CONNECTIONS`: of all sandboxes of this replica at one time.
     pub max_connections: usize,
+    /// `ROLLBOX_EGRESS_CONNECT_MS`: how long a server may take to accept a connection, all its addresses together.
+    pub connect: Duration,
+    /// `ROLLBOX_EGRESS_IDLE_MS`: how long a connection lives on which neither side sends anything.
+    pub idle: Duration,
     /// `ROLLBOX_EGRESS_DRAIN_MS`: how long open connections may continue after SIGTERM; the same for all replicas.
     pub drain: Duration,
     /// `ROLLBOX_EGRESS_HANDOVER_MS`: how long open connections of a sandbox may continue that another replica serves
@@ -75,11 +79,23 @@ impl Settings {
             dns_servers: dns_servers(&read)?,
             limits: limits(&read)?,
             max_connections: count(number(&read, "ROLLBOX_EGRESS_MAX_CONNECTIONS", 16_384, 1, 1_000_000)?),
+            connect: within(&read, "ROLLBOX_EGRESS_CONNECT_MS", 10_000, 100, 60_000)?,
+            idle: within(&read, "ROLLBOX_EGRESS_IDLE_MS", 900_000, 1_000, 86_400_000)?,
             drain: duration(&read, "ROLLBOX_EGRESS_DRAIN_MS", 2_000)?,
             handover: duration(&read, "ROLLBOX_EGRESS_HANDOVER_MS", 2_000)?,
             log: parsed(&read, "ROLLBOX_EGRESS_LOG", Some("info"), "must be LEVEL or MODULE=LEVEL,...")?,
         })
     }
+}
+
+fn within(
+    read: Read<'_>,
+    variable: &'static str,
+    default: u64,
+    least: u64,
+    most: u64,
+) -> Result<Duration, InvalidSetting> {
+    number(read, variable, default, least, most).map(Duration::from_millis)
 }
 
 fn listen(read: Read<'_>) -> Result<Listen, InvalidSetting> {
@@ -103,6 +119,10 @@ fn limits(read: Read<'_>) -> Result<Limits, InvalidSetting> {
         bytes_per_second: bytes("ROLLBOX_EGRESS_MAX_BYTES_PER_SECOND")?,
         total_bytes: bytes("ROLLBOX_EGRESS_MAX_TOTAL_BYTES")?,
         owner_connections: Some(count(most("ROLLBOX_EGRESS_MAX_CONNECTIONS_PER_OWNER", 4096, 1_000_000)?)),
+        // Of quotas alone.
+        owner_connections_per_second: None,
+        owner_bytes_per_second: None,
+        owner_daily_bytes: None,
     })
 }
 
@@ -169,6 +189,7 @@ mod tests {
         assert_eq!((settings.id.len(), settings.dns_servers.len()), (36, 0));
         assert_eq!(settings.limits.connections, Some(256));
         assert_eq!((settings.limits.bytes_per_second, settings.limits.total_bytes), (None, None));
+        assert_eq!((settings.connect.as_secs(), settings.idle.as_secs()), (10, 900));
     }
 
     #[test]
@@ -180,6 +201,8 @@ mod tests {
             ("ALLOWED_PRIVATE_CIDRS", "127.0.0.0/8"),
             ("DNS_SERVERS", "10.0.0.2, 10.0.0.3:5353, [fd00::1]:53, fd00::2"),
             ("MAX_BYTES_PER_SECOND", "1000"),
+            ("CONNECT_MS", "500"),
+            ("IDLE_MS", "60000"),
         ])
         .unwrap();
         assert_eq!(
@@ -191,6 +214,7 @@ mod tests {
         assert_eq!(settings.blocked.class("8.8.8.8".parse().unwrap()), Some("platform"));
         assert_eq!(settings.blocked.class("127.0.0.1".parse().unwrap()), None);
         assert_eq!(settings.limits.bytes_per_second, Some(1000));
+        assert_eq!((settings.connect.as_millis(), settings.idle.as_secs()), (500, 60));
     }
 
     #[test]
@@ -207,6 +231,9 @@ mod tests {
             ("MAX_CONNECTIONS_PER_SANDBOX", "0"),
             ("MAX_TOTAL_BYTES", "-1"),
             ("DRAIN_MS", "0"),
+            ("CONNECT_MS", "99"),
+            ("IDLE_MS", "999"),
+            ("IDLE_MS", "15m"),
             ("LOG", "loud=very"),
         ] {
             let refused = read(&[(name, value)]).unwrap_err();

@@ -77,22 +77,42 @@ def set_(
     egress_connections: Annotated[
         str | None, typer.Option(metavar="N|none", help="Connections of all its sandboxes, at each egress replica.")
     ] = None,
+    egress_connections_per_second: Annotated[
+        str | None, typer.Option(metavar="N|none", help="New ones of all its sandboxes, at each egress replica.")
+    ] = None,
+    egress_bytes_per_second: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="Of all its sandboxes, at each egress replica: 10Mi.")
+    ] = None,
+    egress_daily_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="The same, since midnight UTC: 100Gi.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Change limits of an owner (operators); omitted ones stay, `none` removes one. No sandbox ends."""
 
     async def call(client: Client) -> Quota:
         limits: QuotaLimits = {}
-        numbers = {"sandboxes": sandboxes, "gpu": gpu, "starting": starting, "egress_connections": egress_connections}
+        numbers = {
+            "sandboxes": sandboxes,
+            "gpu": gpu,
+            "starting": starting,
+            "egress_connections": egress_connections,
+            "egress_connections_per_second": egress_connections_per_second,
+        }
         for name, given in numbers.items():
             if given is not None:
                 limits[name] = None if given == _NONE else _number(name, given)  # type: ignore[literal-required]
         if cpu is not None:
             limits["cpu"] = None if cpu == _NONE else cpu
-        if memory is not None:
-            limits["memory"] = None if memory == _NONE else memory
-        if commits is not None:
-            limits["commits"] = None if commits == _NONE else commits
+        sizes = {
+            "memory": memory,
+            "commits": commits,
+            "egress_bytes_per_second": egress_bytes_per_second,
+            "egress_daily_bytes": egress_daily_bytes,
+        }
+        for name, given in sizes.items():
+            if given is not None:
+                limits[name] = None if given == _NONE else given  # type: ignore[literal-required]
         return await client.set_quota(owner, **limits)
 
     quota = output.run(call, what=f"changing the quota of {owner}", as_json=json)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.egress import EgressOptions
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.admission.quotas import EGRESS_LIMITS
 from tests.support.fake_cluster import FakeCluster, room_for
 from tests.support.world import OTHER_KEY, World, world
 
@@ -30,7 +32,7 @@ async def preflight(plane: World, count: int, **spec: Any) -> dict[str, Any]:
 async def test_a_quota_is_declared_listed_and_taken_back(plane: World) -> None:
     told = await put(plane, "bob", sandboxes=4, memory_bytes=1 << 33)
     limits = {"sandboxes": 4, "cpu_millicores": None, "memory_bytes": 1 << 33, "gpu": None, "starting": None}
-    limits |= {"commit_bytes": None, "egress_connections": None}
+    limits |= dict.fromkeys(("commit_bytes", *EGRESS_LIMITS))
     assert told == {"owner": "bob", "declared_for": "bob", "limits": limits, "used": NOTHING, "waiting": 0}
     assert (await plane.api("GET", "/v1/quotas")).json == {"quotas": [told]}
     assert (await plane.api("GET", "/v1/quotas/bob")).json == told
@@ -71,6 +73,18 @@ async def test_a_bad_quota_is_refused_before_anything_changes(plane: World, body
     assert (answer.status, answer.code) == (400, "invalid_argument")
     assert complaint in answer.json["detail"]
     assert (await plane.api("GET", "/v1/quotas")).json == {"quotas": []}
+
+
+async def test_limits_of_the_network_are_refused_where_nothing_enforces_them(plane: World) -> None:
+    for method in ("PUT", "PATCH"):
+        answer = await plane.api(method, "/v1/quotas/bob", body={"egress_daily_bytes": 5})
+        assert (answer.code, answer.json["details"]["field"]) == ("unsupported", "egress_daily_bytes")
+        assert (await plane.api(method, "/v1/quotas/bob", body={"egress_daily_bytes": None})).status == 200
+    async with world(options=Options(egress=EgressOptions(3128))) as installed:
+        told = await put(installed, "bob", egress_connections_per_second=7, egress_bytes_per_second=1024)
+        assert [told["limits"][name] for name in EGRESS_LIMITS] == [None, 7, 1024, None]
+        answer = await installed.api("PATCH", "/v1/quotas/bob", body={"egress_bytes_per_second": 1023})
+        assert answer.code == "invalid_argument"
 
 
 @pytest.mark.parametrize("owner", ["a:b", "a,b", "x" * 129])

@@ -292,21 +292,22 @@ def _packages(egress: object) -> str:
     return str(next(digest for digest, one in known.items() if one.name == "packages"))
 
 
-async def test_the_limit_of_an_owner_goes_with_its_policies_also_when_it_is_changed(plane: World) -> None:
-    bobs = DeclaredQuota(owner="bob", egress_connections=7)
+async def test_the_limits_of_an_owner_go_with_its_policies_also_when_they_are_changed(plane: World) -> None:
+    bobs = DeclaredQuota(owner="bob", egress_connections=7, egress_bytes_per_second=2048)
     await plane.service.quotas.declare(bobs)
     async with egress_replica(plane) as replica:
         of_alice, of_bob = (await plane.create(OWNER, PACKAGES)).sandbox, (await plane.create("bob", PACKAGES)).sandbox
 
-        def limits() -> list[int]:
-            return [replica.policy(one.id).limits.owner_connections for one in (of_alice, of_bob)]
+        def limits() -> list[tuple[int, int, int]]:
+            told = [replica.policy(one.id).limits for one in (of_alice, of_bob)]
+            return [(one.owner_connections, one.owner_bytes_per_second, one.owner_daily_bytes) for one in told]
 
-        assert limits() == [0, 7]
+        assert limits() == [(0, 0, 0), (7, 2048, 0)]
         assert [replica.policy(one.id).name for one in (of_alice, of_bob)] == ["packages", "packages"]
-        await plane.service.quotas.change("bob", {"egress_connections": 9})
+        await plane.service.quotas.change("bob", {"egress_connections": None, "egress_daily_bytes": 9})
         await asyncio.sleep(0.1)
-        assert limits() == [0, 9]
+        assert limits() == [(0, 0, 0), (0, 2048, 9)]
         await plane.service.quotas.take_back("bob")
         await asyncio.sleep(0.1)
-        assert limits() == [0, 0]
+        assert limits() == [(0, 0, 0), (0, 0, 0)]
         assert replica.serves[of_bob.id].revision == of_bob.egress.revision

@@ -42,7 +42,13 @@ pub(super) async fn request(
     let io = TokioIo::new(Watched::new(reached.stream, Arc::clone(&passage)));
     let handshake = http1::Builder::new().handshake(io).await;
     let (mut sender, connection) = handshake.map_err(|e| broken(e.to_string()))?;
-    let driver = Driver(tokio::spawn(async move { drop(connection.await) }));
+    let watch = Arc::clone(&passage);
+    let driver = Driver(tokio::spawn(async move {
+        tokio::select! {
+            _ = connection => {}
+            why = watch.idle() => watch.ends(&why),
+        }
+    }));
     let answered = sender.send_request(outgoing(request, target)).await;
     let mut response = answered.map_err(|e| broken(format!("the server gave no answer in HTTP: {e}")))?;
     hop_by_hop::strip(response.headers_mut());

@@ -33,6 +33,12 @@ pub struct Limits {
     pub total_bytes: Option<u64>,
     /// Connections of all sandboxes of an owner that are open at once at this replica.
     pub owner_connections: Option<usize>,
+    /// New connections of all sandboxes of an owner per second at this replica, after a burst of as many.
+    pub owner_connections_per_second: Option<u32>,
+    /// Of all sandboxes of an owner at this replica, both directions together.
+    pub owner_bytes_per_second: Option<u64>,
+    /// The same, since midnight UTC or this replica's start.
+    pub owner_daily_bytes: Option<u64>,
 }
 
 /// How the TLS of a connection has to look.
@@ -63,6 +69,8 @@ pub struct Refusal {
 
 /// What changes a policy.
 const SWITCH: &str = "await sandbox.egress(POLICY), or rollbox egress set SANDBOX POLICY";
+const QUOTA: &str = "operators: rollbox quota set OWNER --egress-...";
+const REPLICA: &str = "operators: egress.limits.connections of the chart, or more replicas";
 const EXCEPTION: &str = "none for users; operators: ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS";
 
 impl Policy {
@@ -186,6 +194,17 @@ impl Policy {
         }
     }
 
+    /// A refusal by a limit, which is the policy's, of its owner's quota, or the replica's.
+    pub fn limit(&self, limit: &str, detail: String) -> Refusal {
+        let knob = match limit {
+            "replica" => REPLICA,
+            _ if limit.starts_with("owner_") => QUOTA,
+            _ => SWITCH,
+        };
+        let refusal = self.refusal(Verdict::DeniedLimit, &format!("limits/{limit}"), detail);
+        Refusal { knob, ..refusal }
+    }
+
     /// A refusal by this policy, whose knob is a switch.
     pub fn refusal(&self, verdict: Verdict, rule: &str, detail: String) -> Refusal {
         Refusal { verdict, policy: self.name.clone(), rule: rule.into(), detail, knob: SWITCH }
@@ -201,6 +220,10 @@ impl Limits {
             bytes_per_second: Some(limits.bytes_per_second).filter(|number| *number > 0),
             total_bytes: Some(limits.total_bytes).filter(|number| *number > 0),
             owner_connections: count(limits.owner_connections),
+            owner_connections_per_second: Some(limits.owner_connections_per_second)
+                .filter(|number| *number > 0),
+            owner_bytes_per_second: Some(limits.owner_bytes_per_second).filter(|number| *number > 0),
+            owner_daily_bytes: Some(limits.owner_daily_bytes).filter(|number| *number > 0),
         }
     }
 }

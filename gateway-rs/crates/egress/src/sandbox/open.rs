@@ -1,6 +1,8 @@
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::egress::{Attempt, Verdict};
@@ -47,6 +49,8 @@ pub(super) struct Open {
     /// Why it ends, if that is not its peers' doing.
     pub(super) why: Mutex<Option<Verdict>>,
     pub(super) began: Instant,
+    /// When anything was moved last, in ms since `began`.
+    pub(super) moved_ms: AtomicU64,
 }
 
 impl Open {
@@ -75,6 +79,7 @@ impl Open {
             received: AtomicU64::new(0),
             why: Mutex::default(),
             began: Instant::now(),
+            moved_ms: AtomicU64::new(0),
         }
     }
 
@@ -93,6 +98,20 @@ impl Open {
             (_, Tls::Free) => false,
             _ => named.as_ref().is_none_or(|name| policy.server_name(&self.target, Some(name)).is_ok()),
         }
+    }
+
+    /// Notes that something was moved.
+    pub(super) fn moves(&self) {
+        self.moved_ms.store(self.age_ms(), Ordering::Relaxed);
+    }
+
+    /// For how long nothing was moved.
+    pub(super) fn quiet(&self) -> Duration {
+        Duration::from_millis(self.age_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn age_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Whether it was told to close.

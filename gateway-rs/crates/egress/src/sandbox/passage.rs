@@ -11,6 +11,9 @@ use super::open::{Open, Protocol};
 use super::state::Sandbox;
 use crate::policy::{Host, Refusal, Target, Tls};
 
+/// What changes how long a connection may be idle.
+const IDLE: &str = "send something now and then; operators: egress.limits.idleSeconds of the chart";
+
 /// The right to an open connection: on record from its begin to its drop, and cut by a switch that does not allow it.
 #[derive(Debug)]
 pub(crate) struct Passage {
@@ -81,6 +84,18 @@ impl Passage {
         self.open.is_cut()
     }
 
+    /// Completes once neither side has sent anything for as long as a connection may be idle; why it has to end then.
+    pub(crate) async fn idle(&self) -> Refusal {
+        let most = self.sandbox.common.idle;
+        while let Some(left) = most.checked_sub(self.open.quiet()).filter(|left| !left.is_zero()) {
+            tokio::time::sleep(left).await;
+        }
+        let detail =
+            format!("{}: neither side has sent anything for {} s", self.open.target, most.as_secs_f64());
+        let refusal = self.sandbox.policy().refusal(Verdict::Idle, "", detail);
+        Refusal { knob: IDLE, ..refusal }
+    }
+
     /// Counts data from the sandbox; returns how long to wait before more.
     ///
     /// # Errors
@@ -100,6 +115,7 @@ impl Passage {
     fn count(&self, count: &AtomicU64, all: &Counter, bytes: usize) -> Result<Duration, Refusal> {
         let more = u64::try_from(bytes).unwrap_or(u64::MAX);
         count.fetch_add(more, Ordering::Relaxed);
+        self.open.moves();
         all.inc_by(more);
         self.sandbox.moved(bytes)
     }
@@ -120,12 +136,11 @@ impl Drop for Passage {
         let cut = self.open.is_cut().then_some(Verdict::Cut);
         let verdict = why.or(cut).unwrap_or(Verdict::Allowed);
         self.sandbox.common.metrics.attempt(verdict, self.open.protocol.name());
-        let ran_ms = u64::try_from(self.open.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.sandbox.common.reports.attempt(Attempt {
             sent_bytes: self.open.sent.load(Ordering::Relaxed),
             received_bytes: self.open.received.load(Ordering::Relaxed),
             // An end, however soon it comes, is no begin.
-            duration_ms: ran_ms.max(1),
+            duration_ms: self.open.age_ms().max(1),
             ..self.open.attempt(&self.sandbox.id, verdict)
         });
         self.open.ended.cancel();

@@ -2,9 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
-use wire::egress::Verdict;
 
-use super::state::Sandbox;
+use super::state::{Sandbox, spent};
 use crate::policy::Refusal;
 
 /// A connection's place among those that the sandbox, its owner and the replica may have at one time.
@@ -20,9 +19,7 @@ impl Seat {
         let mut state = sandbox.lock();
         let policy = Arc::clone(&state.policy);
         let limits = sandbox.limits(&policy);
-        let refused = |limit: &str, what: String| {
-            Err(policy.refusal(Verdict::DeniedLimit, &format!("limits/{limit}"), what))
-        };
+        let refused = |limit, what: String| Err(sandbox.limited(&policy, limit, what));
         if let Some(most) = limits.connections.filter(|most| state.seats >= *most) {
             return refused(
                 "connections",
@@ -36,15 +33,24 @@ impl Seat {
                 format!("the sandbox may make {rate} connections a second"),
             );
         }
+        if let Some(daily) = limits.owner_daily_bytes.filter(|daily| !sandbox.owner.has_left(*daily)) {
+            return refused("owner_daily_bytes", spent(daily));
+        }
+        if let Some(rate) = limits.owner_connections_per_second.filter(|rate| !sandbox.owner.arrives(*rate)) {
+            return refused(
+                "owner_connections_per_second",
+                format!("the owner's sandboxes may make {rate} connections a second here"),
+            );
+        }
         let most = limits.owner_connections.unwrap_or(usize::MAX);
-        if !count_in(&sandbox.owned, most) {
+        if !count_in(&sandbox.owner.connections, most) {
             return refused(
                 "owner_connections",
                 format!("the owner's sandboxes have {most} connections open here"),
             );
         }
         if !count_in(&sandbox.common.connections, sandbox.common.max_connections) {
-            sandbox.owned.fetch_sub(1, Ordering::Relaxed);
+            sandbox.owner.connections.fetch_sub(1, Ordering::Relaxed);
             return refused("replica", "this egress replica has no room for more connections".to_owned());
         }
         state.seats += 1;
@@ -55,7 +61,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.0.lock().seats -= 1;
-        self.0.owned.fetch_sub(1, Ordering::Relaxed);
+        self.0.owner.connections.fetch_sub(1, Ordering::Relaxed);
         self.0.common.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -7,9 +7,10 @@ use resolve::Address;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wire::egress::{Applied, Attempt, Linked, Verdict};
+use wire::egress::{Applied, Attempt, Linked};
 
 use super::open::{Open, Protocol};
+use super::owner::Owner;
 use crate::limits::Bucket;
 use crate::policy::{Blocked, Limits, Policy, Refusal};
 use crate::report::{Reports, now_ms};
@@ -35,6 +36,8 @@ pub(crate) struct Common {
     /// Where a policy has none.
     pub(crate) limits: Limits,
     pub(crate) max_connections: usize,
+    /// How long a connection lives on which nothing is sent.
+    pub(crate) idle: Duration,
     /// Of all sandboxes.
     pub(crate) connections: AtomicUsize,
     /// When cancelled, no sandbox is served any more.
@@ -52,14 +55,16 @@ pub(crate) struct Sandbox {
     /// When cancelled, the sandbox is not served any more: its link and its connections are closed.
     pub(super) closed: CancellationToken,
     link_over: CancellationToken,
-    /// Open connections of all sandboxes of its owner.
-    pub(super) owned: Arc<AtomicUsize>,
+    /// What all sandboxes of its owner use.
+    pub(super) owner: Arc<Owner>,
     state: Mutex<State>,
     /// Both directions, since this replica serves it.
     moved_bytes: AtomicU64,
     /// The limits of the policy in force that are looked at with every piece of data; 0: none.
     bytes_per_second: AtomicU64,
     total_bytes: AtomicU64,
+    owner_bytes_per_second: AtomicU64,
+    owner_daily_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -111,12 +116,12 @@ impl Cut {
 }
 
 impl Sandbox {
-    /// A sandbox under a policy; `owned` counts the connections of its owner.
+    /// A sandbox under a policy.
     pub(crate) fn new(
         id: String,
         common: Arc<Common>,
         place: Place,
-        owned: Arc<AtomicUsize>,
+        owner: Arc<Owner>,
         (revision, policy): (u64, Arc<Policy>),
     ) -> Arc<Self> {
         let now = Instant::now();
@@ -126,10 +131,12 @@ impl Sandbox {
             left: CancellationToken::new(),
             closed: common.closing.child_token(),
             link_over: CancellationToken::new(),
-            owned,
+            owner,
             moved_bytes: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(0),
             total_bytes: AtomicU64::new(0),
+            owner_bytes_per_second: AtomicU64::new(0),
+            owner_daily_bytes: AtomicU64::new(0),
             state: Mutex::new(State {
                 revision,
                 policy,
@@ -283,20 +290,38 @@ impl Sandbox {
     /// Counts data that was moved; returns how long to wait before more.
     ///
     /// # Errors
-    /// The sandbox may move no more.
+    /// The sandbox, or its owner today, may move no more.
     pub(super) fn moved(&self, bytes: usize) -> Result<Duration, Refusal> {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let all = self.moved_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let total = self.total_bytes.load(Ordering::Relaxed);
         if total > 0 && all > total {
             let detail = format!("the sandbox has moved {total} bytes, and may move no more");
-            return Err(self.policy().refusal(Verdict::DeniedLimit, "limits/total_bytes", detail));
+            return Err(self.limited(&self.policy(), "total_bytes", detail));
         }
+        let owners = self.moved_of_owner(bytes)?;
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         if rate == 0 {
+            return Ok(owners);
+        }
+        Ok(self.lock().flow.take(as_f64(bytes), as_f64(rate), Instant::now()).max(owners))
+    }
+
+    fn moved_of_owner(&self, bytes: u64) -> Result<Duration, Refusal> {
+        let rate = self.owner_bytes_per_second.load(Ordering::Relaxed);
+        let daily = self.owner_daily_bytes.load(Ordering::Relaxed);
+        if rate == 0 && daily == 0 {
             return Ok(Duration::ZERO);
         }
-        Ok(self.lock().flow.take(as_f64(bytes), as_f64(rate), Instant::now()))
+        self.owner
+            .moved(bytes, rate, daily)
+            .ok_or_else(|| self.limited(&self.policy(), "owner_daily_bytes", spent(daily)))
+    }
+
+    /// A refusal by a limit, which is counted.
+    pub(super) fn limited(&self, policy: &Policy, limit: &'static str, detail: String) -> Refusal {
+        self.common.metrics.limited(limit);
+        policy.limit(limit, detail)
     }
 
     /// The limits of the policy in force, and the replica's own where it has none.
@@ -308,6 +333,11 @@ impl Sandbox {
             bytes_per_second: own.bytes_per_second.or(default.bytes_per_second),
             total_bytes: own.total_bytes.or(default.total_bytes),
             owner_connections: own.owner_connections.or(default.owner_connections),
+            owner_connections_per_second: own
+                .owner_connections_per_second
+                .or(default.owner_connections_per_second),
+            owner_bytes_per_second: own.owner_bytes_per_second.or(default.owner_bytes_per_second),
+            owner_daily_bytes: own.owner_daily_bytes.or(default.owner_daily_bytes),
         }
     }
 
@@ -316,6 +346,8 @@ impl Sandbox {
         let (now, rate) = (Instant::now(), limits.bytes_per_second.unwrap_or(0));
         self.bytes_per_second.store(rate, Ordering::Relaxed);
         self.total_bytes.store(limits.total_bytes.unwrap_or(0), Ordering::Relaxed);
+        self.owner_bytes_per_second.store(limits.owner_bytes_per_second.unwrap_or(0), Ordering::Relaxed);
+        self.owner_daily_bytes.store(limits.owner_daily_bytes.unwrap_or(0), Ordering::Relaxed);
         state.flow = Bucket::full(as_f64(rate), now);
         state.arrivals = Bucket::full(limits.connections_per_second.map_or(f64::MAX, f64::from), now);
     }
@@ -323,6 +355,13 @@ impl Sandbox {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why an owner's sandboxes move no more today.
+pub(super) fn spent(daily_bytes: u64) -> String {
+    format!(
+        "the owner's sandboxes have moved {daily_bytes} bytes today, and may move no more until midnight UTC"
+    )
 }
 
 /// Rates are far below 2^53, above which neighbours become one.

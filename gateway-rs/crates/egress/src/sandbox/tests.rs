@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wire::egress::{self, Mode, Rule, Verdict};
@@ -19,10 +20,16 @@ fn policy(mode: Mode, allow: &[&str], deny: &[&str], limits: egress::Limits) -> 
     Arc::new(read.unwrap())
 }
 
+const IDLE: Duration = Duration::from_secs(30);
+
 fn sandbox(policy: Arc<Policy>) -> Arc<Sandbox> {
-    let common = Arc::new(Common { max_connections: 3, ..Common::default() });
+    sandbox_of(Arc::default(), policy)
+}
+
+fn sandbox_of(owner: Arc<Owner>, policy: Arc<Policy>) -> Arc<Sandbox> {
+    let common = Arc::new(Common { max_connections: 3, idle: IDLE, ..Common::default() });
     let place = Place { address: "unix:/a.sock".parse().unwrap(), generation: 1, token: String::new() };
-    Sandbox::new("sb-1".into(), common, place, Arc::default(), (1, policy))
+    Sandbox::new("sb-1".into(), common, place, owner, (1, policy))
 }
 
 fn admit(sandbox: &Arc<Sandbox>, target: &str) -> Result<Passage, crate::policy::Refusal> {
@@ -113,6 +120,66 @@ async fn bytes_are_slowed_down_and_end() {
     let told = sandbox.common().reports.take("e").unwrap().attempts;
     let end = told.iter().find(|one| one.duration_ms > 0).unwrap();
     assert_eq!((end.verdict(), end.sent_bytes, end.received_bytes), (Verdict::DeniedLimit, 4501, 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_an_owner_hold_for_all_its_sandboxes_together() {
+    let limits = egress::Limits {
+        owner_connections_per_second: 3,
+        owner_bytes_per_second: 1000,
+        owner_daily_bytes: 3000,
+        ..egress::Limits::default()
+    };
+    let owner: Arc<Owner> = Arc::default();
+    let made = |owner: &Arc<Owner>| sandbox_of(Arc::clone(owner), policy(Mode::Open, &[], &[], limits));
+    let (one, two, others) = (made(&owner), made(&owner), made(&Arc::default()));
+    let named = |sandbox: &Arc<Sandbox>| Seat::take(sandbox).map(drop);
+    for sandbox in [&one, &two, &one] {
+        named(sandbox).unwrap();
+    }
+    let refusal = named(&two).unwrap_err();
+    assert_eq!(&*refusal.rule, "limits/owner_connections_per_second");
+    assert!(refusal.knob.contains("rollbox quota set"), "{}", refusal.knob);
+    named(&others).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    named(&two).unwrap();
+
+    assert_eq!(one.moved(1000).unwrap(), Duration::ZERO);
+    assert_eq!(two.moved(1000).unwrap(), Duration::from_secs(1), "after what the other one has moved");
+    assert_eq!(others.moved(1000).unwrap(), Duration::ZERO);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(two.moved(1000).unwrap(), Duration::ZERO);
+    assert_eq!(&*one.moved(1).unwrap_err().rule, "limits/owner_daily_bytes");
+    assert_eq!(&*named(&two).unwrap_err().rule, "limits/owner_daily_bytes");
+    assert!(owner.has_used_today());
+    let raised = egress::Limits { owner_daily_bytes: 9000, ..limits };
+    drop(two.switch(2, policy(Mode::Open, &[], &[], raised)));
+    named(&two).unwrap();
+    let told = one.common().metrics.render(crate::telemetry::Gauges::default());
+    assert!(told.contains("rollbox_egress_limited_total{limit=\"owner_daily_bytes\"} 1"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_idle_once_nothing_was_sent_for_long() {
+    let sandbox = sandbox(policy(Mode::Open, &[], &[], egress::Limits::default()));
+    let passage = admit(&sandbox, "8.8.8.8:80").unwrap();
+    let began = tokio::time::Instant::now();
+    let talks = async {
+        for _ in 0..4 {
+            tokio::time::sleep(IDLE / 2).await;
+            passage.received(1).unwrap();
+        }
+        std::future::pending::<()>().await;
+    };
+    let why = tokio::select! {
+        () = talks => unreachable!(),
+        why = passage.idle() => why,
+    };
+    assert_eq!((began.elapsed(), why.verdict), (IDLE * 3, Verdict::Idle));
+    passage.ends(&why);
+    drop(passage);
+    let told = sandbox.common().reports.take("e").unwrap().attempts;
+    assert_eq!(told.iter().find(|one| one.duration_ms > 0).unwrap().verdict(), Verdict::Idle);
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     attempts: CounterBy<2>,
     link_opens: CounterBy,
+    limited: CounterBy,
     pub(crate) sent_bytes: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) lookup: Histogram,
@@ -49,6 +50,7 @@ impl Default for Metrics {
             registry: Registry::with_prefix("rollbox_egress"),
             attempts: crossed("verdict", table::EGRESS_VERDICT, "protocol", table::EGRESS_PROTOCOL),
             link_opens: counters("outcome", table::CONNECT_OUTCOME),
+            limited: counters("limit", table::EGRESS_LIMIT),
             sent_bytes: direction("sent"),
             received_bytes: direction("received"),
             lookup: histogram(),
@@ -75,6 +77,7 @@ impl Metrics {
         register(registry, table::LINK_OPENS, self.link_opens.clone());
         register(registry, table::CONNECTIONS_OPEN, self.connections.clone());
         register(registry, table::ATTEMPTS, self.attempts.clone());
+        register(registry, table::LIMITED, self.limited.clone());
         register(registry, table::MOVED_BYTES, bytes);
         register(registry, table::LOOKUP_SECONDS, self.lookup.clone());
         register(registry, table::SETUP_SECONDS, self.setup.clone());
@@ -88,6 +91,11 @@ impl Metrics {
     /// Counts a connection or request that is over.
     pub(crate) fn attempt(&self, verdict: Verdict, protocol: &'static str) {
         self.attempts.get_or_create(&[("verdict", name(verdict)), ("protocol", protocol)]).inc();
+    }
+
+    /// Counts a connection that a limit has refused or ended.
+    pub(crate) fn limited(&self, limit: &'static str) {
+        self.limited.get_or_create(&[("limit", limit)]).inc();
     }
 
     /// Counts an attempt to open a link.
@@ -129,6 +137,7 @@ fn name(verdict: Verdict) -> &'static str {
         Verdict::Unreachable => "unreachable",
         Verdict::Cut => "cut",
         Verdict::NameServerSilent => "name_server_silent",
+        Verdict::Idle => "idle",
     }
 }
 
@@ -141,11 +150,14 @@ mod tests {
         let metrics = Metrics::default();
         let series = || metrics.render(Gauges::default()).lines().count();
         let before = series();
-        for verdict in (1..10).map(|number| Verdict::try_from(number).unwrap()) {
+        for verdict in (1..11).map(|number| Verdict::try_from(number).unwrap()) {
             assert!(table::EGRESS_VERDICT.contains(&name(verdict)));
             for protocol in table::EGRESS_PROTOCOL {
                 metrics.attempt(verdict, protocol);
             }
+        }
+        for limit in table::EGRESS_LIMIT {
+            metrics.limited(limit);
         }
         for up in [false, true] {
             metrics.link_open(up);

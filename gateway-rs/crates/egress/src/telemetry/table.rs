@@ -15,6 +15,8 @@ pub(super) const ATTEMPTS: Row = Row {
     help: "Connections and requests of programs that are over, by verdict and protocol",
     unit: None,
 };
+pub(super) const LIMITED: Row =
+    Row { name: "limited", help: "Connections that a limit has refused or ended, by the limit", unit: None };
 pub(super) const MOVED_BYTES: Row =
     Row { name: "moved", help: "Data between sandboxes and servers", unit: Some(Unit::Bytes) };
 pub(super) const LOOKUP_SECONDS: Row = Row {
@@ -46,7 +48,7 @@ pub(super) const DRAINING: Row = Row { name: "draining", help: "1 while shutting
 pub(super) const LAGS_S: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0];
 
 pub(super) const CONNECT_OUTCOME: [&str; 2] = ["connected", "failed"];
-pub(super) const EGRESS_VERDICT: [&str; 10] = [
+pub(super) const EGRESS_VERDICT: [&str; 11] = [
     "allowed",
     "denied_name",
     "denied_address",
@@ -57,6 +59,16 @@ pub(super) const EGRESS_VERDICT: [&str; 10] = [
     "unreachable",
     "cut",
     "name_server_silent",
+    "idle",
+];
+pub(super) const EGRESS_LIMIT: [&str; 7] = [
+    "connections",
+    "connections_per_second",
+    "total_bytes",
+    "owner_connections",
+    "owner_connections_per_second",
+    "owner_daily_bytes",
+    "replica",
 ];
 pub(super) const EGRESS_PROTOCOL: [&str; 3] = ["http", "connect", "socks5"];
 pub(super) const EGRESS_DIRECTION: [&str; 2] = ["sent", "received"];
