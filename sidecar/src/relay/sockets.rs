@@ -26,7 +26,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Binds them, without SO_REUSEADDR, so that no other socket can take connections over. A sandbox without IPv6 has
+    /// Binds them, without SO_REUSEADDR, so that no other socket can take connections over. A kernel without IPv6 has
     /// no IPv6 socket.
     ///
     /// # Errors
@@ -34,10 +34,11 @@ impl Sockets {
     pub fn bind(egress: Egress) -> io::Result<Self> {
         let proxy = bound((Ipv4Addr::LOCALHOST, egress.port).into(), SockType::Stream)?;
         let mut proxies = vec![proxy];
-        match bound((Ipv6Addr::LOCALHOST, egress.port).into(), SockType::Stream) {
+        let address = (Ipv6Addr::LOCALHOST, egress.port).into();
+        match open(address, SockType::Stream) {
             Ok(proxy) => proxies.push(proxy),
-            Err(err) if is_without_address(&err) => {}
-            Err(err) => return Err(err),
+            Err(err) if is_without_ipv6(err) => {}
+            Err(err) => return Err(named(address, err)),
         }
         let mut names = Vec::new();
         if egress.dns {
@@ -56,26 +57,42 @@ impl Sockets {
 
 /// Binds an address, and listens on it if it is a stream's.
 fn bound(address: SocketAddr, kind: SockType) -> io::Result<OwnedFd> {
-    let named = |err: Errno| {
-        let err = io::Error::from(err);
-        io::Error::new(err.kind(), format!("cannot listen on {address}: {err}"))
-    };
-    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let open = || {
-        let socket = socket(family, kind, flags, None)?;
-        if address.is_ipv6() {
-            setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
-        }
-        bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
-        if kind == SockType::Stream {
-            listen(&socket, Backlog::new(BACKLOG)?)?;
-        }
-        Ok(socket)
-    };
-    open().map_err(named)
+    open(address, kind).map_err(|err| named(address, err))
 }
 
-fn is_without_address(err: &io::Error) -> bool {
-    matches!(err.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+fn open(address: SocketAddr, kind: SockType) -> nix::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
+    if address.is_ipv6() {
+        setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+        // A loopback that is not up yet has no address of IPv6, while that of IPv4 can be bound: user code could take
+        // the port later. Where the kernel does not know the option (gVisor), the address is there from the start.
+        let _ = setsockopt(&socket, sockopt::IpFreebind, &true);
+    }
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    if kind == SockType::Stream {
+        listen(&socket, Backlog::new(BACKLOG)?)?;
+    }
+    Ok(socket)
+}
+
+fn named(address: SocketAddr, err: Errno) -> io::Error {
+    let err = io::Error::from(err);
+    io::Error::new(err.kind(), format!("cannot listen on {address}: {err}"))
+}
+
+/// EAFNOSUPPORT: the node was started without it (`ipv6.disable=1`).
+fn is_without_ipv6(err: Errno) -> bool {
+    matches!(err, Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_ipv6_is_told_apart_from_a_port_that_is_taken() {
+        assert!(is_without_ipv6(Errno::EAFNOSUPPORT));
+        assert!(!is_without_ipv6(Errno::EADDRINUSE));
+    }
 }

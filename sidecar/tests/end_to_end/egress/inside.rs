@@ -1,5 +1,13 @@
 //! What user code sees, from a sandbox whose loopback is the relay's, as on every backend.
 
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, unshare};
+use sidecar::relay::sockets::Sockets;
+use sidecar::settings::Egress;
+
 use super::link::relays;
 use crate::sandbox::{Sandbox, grows_to};
 
@@ -57,4 +65,19 @@ for family, host in (s.AF_INET, '127.0.0.1'), (s.AF_INET, '0.0.0.0'), (s.AF_INET
 print(taken)";
     assert_eq!(sandbox.sh(&format!("python3 -c \"{bind}\"")).await, "0\n");
     grows_to(1, async || relays(sandbox.sidecar.0.id()).len() as u64).await;
+}
+
+#[test]
+fn a_port_is_held_also_where_the_loopback_comes_up_later() {
+    let tried = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        // A new network's loopback is down, and has no address of IPv6.
+        let sockets = Sockets::bind(Egress { port: 3128, dns: true }).unwrap();
+        assert_eq!(sockets.proxies.len(), 2);
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        for host in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            assert_eq!(TcpListener::bind((host, 3128)).unwrap_err().kind(), ErrorKind::AddrInUse, "{host}");
+        }
+    });
+    tried.join().unwrap();
 }
