@@ -1,4 +1,4 @@
-"""Faults of egress. Nobody answers for the name server that the release is told, and nothing is outside."""
+"""Faults of egress. The name server that the release is told does not answer, and nothing is outside."""
 
 from __future__ import annotations
 
