@@ -150,7 +150,7 @@ mod tests {
         let metrics = Metrics::default();
         let series = || metrics.render(Gauges::default()).lines().count();
         let before = series();
-        for verdict in (1..11).map(|number| Verdict::try_from(number).unwrap()) {
+        for verdict in (1..12).map(|number| Verdict::try_from(number).unwrap()) {
             assert!(table::EGRESS_VERDICT.contains(&name(verdict)));
             for protocol in table::EGRESS_PROTOCOL {
                 metrics.attempt(verdict, protocol);
