@@ -15,6 +15,7 @@ import ssl
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 SECRET, ALLOWED, REFUSED, HOST = sys.argv[1].encode(), *sys.argv[2:5]
@@ -81,9 +82,50 @@ def hello(name: str | None) -> bytes:
     return sent.read()
 
 
-def greeted(name: str | None) -> bytes:
+def extended(first: bytes, kind: int, body: bytes) -> bytes:
+    """The same ClientHello with one more extension."""
+    at = 5 + 4 + 2 + 32
+    at += 1 + first[at]
+    at += 2 + int.from_bytes(first[at : at + 2])
+    at += 1 + first[at]
+    extensions = first[at + 2 :] + struct.pack("!HH", kind, len(body)) + body
+    message = first[9:at] + struct.pack("!H", len(extensions)) + extensions
+    return first[:3] + struct.pack("!H", len(message) + 4) + b"\x01" + len(message).to_bytes(3) + message
+
+
+def greeted(name: str | None, more: tuple[int, bytes] | None = None) -> bytes:
     """Port 443 of `index.test` speaks no TLS: that it complains of what it got shows that it got it."""
-    return SECRET if b" 400 " in tunnel("index.test:443", hello(name)) else b""
+    first = hello(name)
+    sent = extended(first, *more) if more else first
+    return SECRET if b" 400 " in tunnel("index.test:443", sent) else b""
+
+
+def asked_of_socks(command: int) -> bytes:
+    """Whether the proxy does for SOCKS5 what is no connection."""
+    answer = proxied(b"\x05\x01\x00", b"\x05" + bytes([command]) + b"\x00\x03\x0aindex.test" + struct.pack("!H", 8000))
+    return SECRET if answer[2:4] == b"\x05\x00" else b""
+
+
+def taken(host: str) -> bytes:
+    """Whether another program can have the proxy's port."""
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with contextlib.suppress(OSError), socket.socket(family) as mine:
+            mine.setsockopt(socket.SOL_SOCKET, option, 1)
+            mine.bind((host, PROXY.port))
+            mine.listen()
+            return SECRET
+    return b""
+
+
+def seen(name: str) -> bytes:
+    """Whether a process of this name is there, to be signalled."""
+    for one in Path("/proc").glob("[0-9]*/comm"):
+        # It may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            if one.read_text().strip() == name:
+                return SECRET
+    return b""
 
 
 number = struct.unpack("!I", socket.inet_aton(REFUSED))[0]
@@ -96,6 +138,9 @@ WAYS: dict[str, Callable[[], bytes]] = {
     "SOCKS5 by name": lambda: socks(b"\x03", b"\x0aindex.test", 8000, b"GET /hello HTTP/1.0\r\n\r\n"),
     "the proxy by IPv6": lambda: proxied(b"GET http://index.test:8000/hello HTTP/1.0\r\n\r\n", host="::1"),
     "TLS that names the host": lambda: b"hello from outside" if greeted("index.test") else b"",
+    "TLS with an extension that nobody knows": lambda: (
+        b"hello from outside" if greeted("index.test", (0xFDFD, b"")) else b""
+    ),
 }
 ATTACKS: dict[str, Callable[[], bytes]] = {
     "an address beside the allowed one": lambda: absolute(f"http://{REFUSED}:8000/"),
@@ -118,6 +163,26 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "no TLS on its port for TLS": lambda: tunnel("index.test:443"),
     "TLS that names another host": lambda: greeted("inside.test"),
     "TLS that names none": lambda: greeted(None),
+    "TLS with a hidden name": lambda: greeted("index.test", (0xFE0D, b"\x00" + bytes(40))),
+    "the refused address with a final dot": lambda: tunnel(f"{REFUSED}.:8000"),
+    "a name that leads to it with a final dot": lambda: tunnel("inside.test.:8000"),
+    "a name with two final dots": lambda: tunnel("inside.test..:8000"),
+    "a name in capitals": lambda: tunnel("INSIDE.TEST:8000"),
+    "port 0": lambda: tunnel("index.test:0"),
+    "a port below 0": lambda: tunnel("index.test:-57535"),
+    "two ports": lambda: tunnel("index.test:8000:8001"),
+    "the allowed name as a user of a tunnel": lambda: tunnel(f"index.test:8000@{REFUSED}:8000"),
+    "a line's end in the target": lambda: proxied(
+        f"CONNECT index.test:8000\r\nHost: {REFUSED}:8000 HTTP/1.1\r\n\r\n".encode(), b"GET / HTTP/1.0\r\n\r\n"
+    ),
+    "a zero byte in the name": lambda: socks(b"\x03", b"\x16index.test\x00.inside.test", 8000),
+    "UDP by SOCKS5": lambda: asked_of_socks(3),
+    "a port to be called back at by SOCKS5": lambda: asked_of_socks(2),
+    "the proxy's port of IPv4": lambda: taken("127.0.0.1"),
+    "the proxy's port of every address": lambda: taken("0.0.0.0"),
+    "the proxy's port of IPv6": lambda: taken("::1"),
+    "the proxy's port of every address of IPv6": lambda: taken("::"),
+    "a process of the proxy to stop": lambda: seen("rollbox-relay") or seen("rollbox-sidecar"),
     "a port out of range": lambda: tunnel("index.test:73537"),
     "the allowed name as a user": lambda: absolute(f"http://index.test:8000@{REFUSED}:8000/"),
     "the allowed name as the beginning": lambda: absolute("http://index.test.inside.test:8000/"),
