@@ -25,7 +25,8 @@ RECORD = ROOT / "build/alerts/doctor.txt"
 
 async def looked(site: Site) -> tuple[int, list[dict[str, Any]]]:
     """The exit status of the doctor, and its checks."""
-    status, out, err = await rollbox(site.stack, "doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json")
+    where = ("--cluster", "--kubeconfig", str(kubeconfig()), "--release", site.stack.release)
+    status, out, err = await rollbox(site.stack, "doctor", *where, "--json")
     if not out:
         raise RuntimeError(err)
     checks: list[dict[str, Any]] = json.loads(out)["checks"]

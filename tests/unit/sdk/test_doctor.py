@@ -133,9 +133,10 @@ def test_a_cluster_is_tried_with_the_image_that_is_named(monkeypatch: pytest.Mon
     vars(module).update({"probe": found})
     monkeypatch.setitem(sys.modules, "fake_cluster", module)
     monkeypatch.setattr(doctor, "_CLUSTER", "fake_cluster")
-    code, shown = examine(
-        "--cluster", "--kubeconfig", str(tmp_path / "k"), "--image", "r/controlplane:1", "--reach", "a.test"
-    )
-    assert asked == [(tmp_path / "k", "gvisor", "r/controlplane:1", "a.test")]
+    where = ("--cluster", "--kubeconfig", str(tmp_path / "k"), "--release", "one")
+    code, shown = examine(*where, "--image", "r/controlplane:1", "--reach", "a.test")
+    assert asked == [(tmp_path / "k", "gvisor", "r/controlplane:1", "a.test", "one")]
     assert code == 1
     assert "not ready: network policies" in shown
+    # Of one machine there is no release: it would be accepted and ignored.
+    assert examine("--release", "one")[0] == 2
