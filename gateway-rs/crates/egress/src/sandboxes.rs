@@ -107,6 +107,11 @@ impl Sandboxes {
         };
         let policy = self.policy(&policy_digest, &sandbox_id);
         let place = Place { address, generation, token };
+        if moved && let Some(earlier) = self.sandboxes.remove(&sandbox_id) {
+            // It was another replica's meanwhile, as when this one stood still: the link of then may be alive, and is
+            // the relay's no more, which takes the newest.
+            earlier.replaced();
+        }
         if let Some(sandbox) = self.sandboxes.get(&sandbox_id) {
             sandbox.move_to(place);
             if let Some(cut) = sandbox.switch(revision, policy) {

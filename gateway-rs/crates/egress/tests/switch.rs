@@ -107,6 +107,23 @@ async fn a_sandbox_that_moves_away_takes_nothing_new_here_and_what_is_open_may_e
 }
 
 #[tokio::test]
+async fn a_sandbox_that_comes_back_gets_a_new_link() {
+    let (rig, mut server) = (Rig::start().await, Server::listen("127.0.0.2").await);
+    let policy = denies(&[]);
+    let mut relay = rig.sandbox("sb-1", &policy).await;
+    // Another replica has served it, and its link is the one that the relay uses: this one is alive, and of no use.
+    let back = Assignment { moved: true, ..rig.assignment("sb-1", &policy, 1) };
+    rig.feed.assign(back, std::slice::from_ref(&policy));
+    relay.linked().await;
+    assert!(relay.connect(&server.address.to_string()).await.1.starts_with("HTTP/1.1 200"));
+    server.accept().await;
+    // Taken in and told after it.
+    let _other = rig.sandbox("sb-2", &policy).await;
+    let lost = |report: &EgressReport| report.links.iter().any(|one| one.sandbox_id == "sb-1" && !one.up);
+    assert!(!rig.feed.reports().iter().any(lost));
+}
+
+#[tokio::test]
 async fn a_switch_is_applied_once_nothing_is_open_at_the_replica_that_served_before() {
     let (allows, denies) = (denies(&[]), denies(&["a.test"]));
     for (handover_ms, soon) in [("600000", false), ("1", true)] {

@@ -212,6 +212,14 @@ impl Sandbox {
         self.left.cancel();
     }
 
+    /// The same where this replica serves it by a new link: nothing is told of this one any more.
+    pub(crate) fn replaced(&self) {
+        if self.lock().link_up.replace(false) == Some(true) {
+            self.common.metrics.links.dec();
+        }
+        self.leave();
+    }
+
     /// Completes when another replica serves it.
     pub(crate) async fn left(&self) {
         self.left.cancelled().await;
