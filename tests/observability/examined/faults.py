@@ -220,8 +220,9 @@ async def api_server_allowed(site: Site) -> AsyncIterator[None]:
     address = json.loads(await kubectl("get", "service", "kubernetes", "-n", "default", "-o", "json"))["spec"][
         "clusterIP"
     ]
-    # Past the preflight, which would refuse it.
-    await site.stack.upgrade(f"egress.allowedPrivateCidrs[1]={address}/32", "preflight.enabled=false")
+    # Past the preflight, which would refuse it. In the place of the list that is there: Helm adds to none.
+
+    await site.stack.upgrade(f"egress.allowedPrivateCidrs[0]={address}/32", "preflight.enabled=false")
     try:
         yield
     finally:
