@@ -221,7 +221,6 @@ async def api_server_allowed(site: Site) -> AsyncIterator[None]:
         "clusterIP"
     ]
     # Past the preflight, which would refuse it. In the place of the list that is there: Helm adds to none.
-
     await site.stack.upgrade(f"egress.allowedPrivateCidrs[0]={address}/32", "preflight.enabled=false")
     try:
         yield
