@@ -211,7 +211,7 @@ def _head(seen: _Seen) -> str:
 
     states = ", ".join(f"{count} {state}" for state, count in seen.states.items()) or "none"
     created = ", ".join(f"{count} {source}" for source, count in seen.created().most_common()) or "none"
-    lines = [f"sandboxes    {states}", f"last minute  created {created}"]
+    lines = [f"sandboxes    {states}", f"last minute  created {created} (of those that are there)"]
     if (cold := seen.cold_starts()).count:
         tails = f"p50 {duration(cold.p50_ms)}, p99 {duration(cold.p99_ms)}, max {duration(cold.max_ms)}"
         lines.append(f"cold starts  {tails} (of the {cold.count} that are there)")
