@@ -1,9 +1,13 @@
 """What holds for every test: nothing of it outlives it."""
 
+import ast
 import asyncio
 import os
 import signal
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 # Here, and not by its plugin at the end of a run: so deep in the stack Python 3.11.7's parser fails, and with it the
 # report of what failed.
@@ -35,6 +39,18 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get(VARIABLE) else "quick"
 
 # A run that was started in the background ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Up to 3.11.7 two threads that parse at once spoil each other's count of depth (python/cpython#106905), and a
+# SystemError in pytest's own report ends the whole run: one at a time, then.
+if sys.version_info < (3, 11, 8):
+    _parse, _one_at_a_time = ast.parse, threading.RLock()
+
+    def _parse_alone(*args: Any, **kwargs: Any) -> Any:
+        with _one_at_a_time:
+            return _parse(*args, **kwargs)
+
+    ast.parse = _parse_alone
 
 
 @pytest.fixture(autouse=True)
