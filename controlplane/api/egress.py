@@ -122,7 +122,7 @@ class AttemptBody(BaseModel):
         verdict: an allowed connection is there when it begins (without bytes), and when it ends; ``cut``: it was
             allowed, and closed by a switch.
         policy, rule: that decided; an empty rule: none did.
-        protocol: http, connect, socks5 or dns.
+        protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.
         count: how many of them.
     """

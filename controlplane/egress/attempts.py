@@ -17,6 +17,7 @@ EgressVerdict = Literal[
     "cut",
     "name_server_silent",
     "idle",
+    "packages_silent",
 ]
 VERDICTS: Final[tuple[EgressVerdict, ...]] = get_args(EgressVerdict)
 MOST_CHARS: Final = 255
@@ -34,7 +35,7 @@ class EgressAttempt:
         address: that was dialled; empty: none was.
         verdict: what became of it; an allowed connection is there when it begins and when it ends.
         rule: of the policy, that decided; empty: none.
-        protocol: http, connect, socks5 or dns.
+        protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.
         count: how many of them.
     """

@@ -12,6 +12,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OFFLINE: _ClassVar[Mode]
     RULES: _ClassVar[Mode]
     OPEN: _ClassVar[Mode]
+    DATED: _ClassVar[Mode]
 
 class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -27,9 +28,11 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CUT: _ClassVar[Verdict]
     NAME_SERVER_SILENT: _ClassVar[Verdict]
     IDLE: _ClassVar[Verdict]
+    PACKAGES_SILENT: _ClassVar[Verdict]
 OFFLINE: Mode
 RULES: Mode
 OPEN: Mode
+DATED: Mode
 VERDICT_UNSPECIFIED: Verdict
 ALLOWED: Verdict
 DENIED_NAME: Verdict
@@ -42,6 +45,7 @@ UNREACHABLE: Verdict
 CUT: Verdict
 NAME_SERVER_SILENT: Verdict
 IDLE: Verdict
+PACKAGES_SILENT: Verdict
 
 class WatchRequest(_message.Message):
     __slots__ = ("egress_id",)
@@ -104,20 +108,24 @@ class Assignment(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., owner: _Optional[str] = ..., token: _Optional[str] = ..., policy_digest: _Optional[str] = ..., revision: _Optional[int] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("digest", "name", "mode", "allow", "deny", "limits")
+    __slots__ = ("digest", "name", "mode", "allow", "deny", "limits", "dated", "until")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     ALLOW_FIELD_NUMBER: _ClassVar[int]
     DENY_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    DATED_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     digest: str
     name: str
     mode: Mode
     allow: _containers.RepeatedCompositeFieldContainer[Rule]
     deny: _containers.RepeatedCompositeFieldContainer[Rule]
     limits: Limits
-    def __init__(self, digest: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., allow: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., deny: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+    dated: _containers.RepeatedCompositeFieldContainer[Rule]
+    until: str
+    def __init__(self, digest: _Optional[str] = ..., name: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., allow: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., deny: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., dated: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., until: _Optional[str] = ...) -> None: ...
 
 class Rule(_message.Message):
     __slots__ = ("id", "host", "cidr", "ports")

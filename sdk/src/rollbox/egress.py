@@ -155,9 +155,10 @@ class EgressAttempt:
         address: that was dialled; empty: none was.
         verdict: "allowed" (when the connection begins, and when it ends, with its bytes), "denied_name",
             "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut", "idle",
-            "name_server_silent" (the platform's fault: its name servers do not answer for an allowed name).
+            "name_server_silent" and "packages_silent" (the platform's fault: its name servers, or its package cache, do not
+            answer for an allowed name).
         policy, rule: that decided.
-        protocol: http, connect, socks5 or dns.
+        protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.
         count: how many of them.
     """

@@ -5,14 +5,16 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use program::transport::{Dialer, Stream};
 use prometheus_client::metrics::histogram::Histogram;
-use resolve::Lookup;
+use resolve::{Address, Lookup};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::Instant;
 use wire::egress::Verdict;
 
-use crate::policy::{Blocked, Host, Policy, Refusal, Target};
+use crate::policy::{Blocked, Host, PACKAGES, Policy, Refusal, Target};
+use crate::sandbox::Protocol;
 
 /// Timeout of a look-up, with all its repetitions.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(5);
@@ -35,6 +37,9 @@ pub(crate) struct Outside {
     connect: Duration,
     /// How long look-ups take.
     took: Histogram,
+    /// Where the package cache is, and what finds it: the platform's own names are not those of the outside.
+    packages: Option<Address>,
+    dialer: Dialer,
 }
 
 impl fmt::Debug for Outside {
@@ -52,11 +57,17 @@ pub(crate) struct Reached {
 
 impl Outside {
     /// `connect`: how long a server may take to accept a connection, all its addresses together.
-    pub(crate) fn new(lookup: Box<dyn Lookup>, connect: Duration, took: Histogram) -> Self {
-        Self { lookup, connect, took }
+    /// `packages`: where the package cache is.
+    pub(crate) fn new(
+        lookup: Box<dyn Lookup>,
+        connect: Duration,
+        took: Histogram,
+        packages: Option<Address>,
+    ) -> Self {
+        Self { lookup, connect, took, packages, dialer: Dialer::default() }
     }
 
-    /// Decides on `target` by `policy`, and connects to it.
+    /// Decides on `target` by `policy`, and connects to it, or for [`Protocol::Packages`] to the package cache.
     ///
     /// # Errors
     /// A refusal of the policy, before the name is resolved or by its addresses; or nothing answers there.
@@ -66,16 +77,42 @@ impl Outside {
     pub(crate) async fn reach(
         &self,
         target: &Target,
+        protocol: Protocol,
         policy: &Policy,
         blocked: &Blocked,
     ) -> Result<Reached, Refusal> {
-        policy.target(target)?;
+        protocol.decide(policy, target)?;
+        if protocol == Protocol::Packages {
+            return self.cache(target, policy).await;
+        }
         let addresses = match &target.host {
             Host::Address(address) => vec![*address],
             Host::Name(name) => self.resolve(name, target, policy).await?,
         };
         let addresses = allowed(addresses, target, policy, blocked).await?;
         connect(&addresses, target, policy, self.connect).await
+    }
+
+    async fn cache(&self, target: &Target, policy: &Policy) -> Result<Reached, Refusal> {
+        let Some(address) = &self.packages else {
+            let detail = format!("{target}: {PACKAGES} is no part of this installation");
+            return Err(policy.refusal(Verdict::DeniedName, "never/packages", detail));
+        };
+        let connected = tokio::time::timeout(self.connect, self.dialer.connect(address)).await;
+        let reached =
+            connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).and_then(
+                |stream| match stream {
+                    Stream::Tcp(stream) => {
+                        tune(&stream)?;
+                        Ok(Reached { address: stream.peer_addr()?.ip(), stream })
+                    }
+                    Stream::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+                },
+            );
+        reached.map_err(|e| {
+            let detail = format!("{target}: the package cache does not answer: {}", e.kind());
+            policy.refusal(Verdict::PackagesSilent, "", detail)
+        })
     }
 
     async fn resolve(&self, name: &str, target: &Target, policy: &Policy) -> Result<Vec<IpAddr>, Refusal> {
@@ -205,7 +242,7 @@ mod tests {
     fn outside(answers: &[&[&str]]) -> Outside {
         let parsed = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
         let names = Names(Mutex::new(answers.iter().rev().map(parsed).collect()));
-        Outside::new(Box::new(names), Duration::from_secs(10), Histogram::new([1.0]))
+        Outside::new(Box::new(names), Duration::from_secs(10), Histogram::new([1.0]), None)
     }
 
     fn open() -> Policy {
@@ -219,7 +256,10 @@ mod tests {
     }
 
     async fn refused(outside: &Outside, target: &str, blocked: &Blocked) -> Refusal {
-        outside.reach(&Target::parse(target, None).unwrap(), &open(), blocked).await.unwrap_err()
+        outside
+            .reach(&Target::parse(target, None).unwrap(), Protocol::Connect, &open(), blocked)
+            .await
+            .unwrap_err()
     }
 
     #[tokio::test]
@@ -229,7 +269,7 @@ mod tests {
         // The second answer, for a look-up that never comes, would be the rebinding.
         let outside = outside(&[&["10.0.0.1", "169.254.169.254", "127.0.0.9", "127.0.0.2"], &["10.0.0.1"]]);
         let target = Target::parse(&format!("a.test:{port}"), None).unwrap();
-        let reached = outside.reach(&target, &open(), &excepted()).await.unwrap();
+        let reached = outside.reach(&target, Protocol::Connect, &open(), &excepted()).await.unwrap();
         assert_eq!(reached.address.to_string(), "127.0.0.2");
         assert_eq!(reached.stream.peer_addr().unwrap().ip(), reached.address);
     }
@@ -260,7 +300,7 @@ mod tests {
             refused(&outside(&[]), &free.to_string(), &excepted()).await.verdict,
             Verdict::Unreachable
         );
-        let silent = Outside::new(Box::new(Silent), Duration::from_secs(10), Histogram::new([1.0]));
+        let silent = Outside::new(Box::new(Silent), Duration::from_secs(10), Histogram::new([1.0]), None);
         let refusal = refused(&silent, "a.test:80", &excepted()).await;
         assert_eq!(
             (refusal.verdict, refusal.problem().code),

@@ -64,7 +64,7 @@ pub struct Running {
 pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let Settings { id, listen, blocked, dns_servers, limits, max_connections, drain, handover, .. } =
         settings;
-    let (connect, idle) = (settings.connect, settings.idle);
+    let (connect, idle, packages) = (settings.connect, settings.idle, settings.packages);
     let (address, key) = (settings.feed, settings.feed_key);
     let names = NameServers::full_names(&dns_servers)?;
     let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
@@ -74,7 +74,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let (links, connections) = (TaskTracker::new(), TaskTracker::new());
     let opening = Arc::new(Opening {
         dialer: Dialer::default(),
-        outside: Arc::new(Outside::new(Box::new(names), connect, common.metrics.lookup.clone())),
+        outside: Arc::new(Outside::new(Box::new(names), connect, common.metrics.lookup.clone(), packages)),
         connected: connected.subscribe(),
         draining: draining.subscribe(),
         handover,

@@ -28,6 +28,8 @@ pub struct Settings {
     pub blocked: Blocked,
     /// `ROLLBOX_EGRESS_DNS_SERVERS`: `IP` or `IP:PORT`, separated by commas; unset: those of `/etc/resolv.conf`.
     pub dns_servers: Vec<SocketAddr>,
+    /// `ROLLBOX_EGRESS_PACKAGES_URL`: the package cache, `http://HOST:PORT`; unset: there is none.
+    pub packages: Option<Address>,
     /// Where a policy has no limit of its own: `ROLLBOX_EGRESS_MAX_CONNECTIONS_PER_SANDBOX`,
     /// `ROLLBOX_EGRESS_MAX_NEW_CONNECTIONS_PER_SECOND`, `ROLLBOX_EGRESS_MAX_BYTES_PER_SECOND` and
     /// `ROLLBOX_EGRESS_MAX_TOTAL_BYTES` (both of a sandbox; 0: none), `ROLLBOX_EGRESS_MAX_CONNECTIONS_PER_OWNER`.
@@ -77,6 +79,7 @@ impl Settings {
             listen: listen(&read)?,
             blocked: blocked(&read)?,
             dns_servers: dns_servers(&read)?,
+            packages: packages(&read)?,
             limits: limits(&read)?,
             max_connections: count(number(&read, "ROLLBOX_EGRESS_MAX_CONNECTIONS", 16_384, 1, 1_000_000)?),
             connect: within(&read, "ROLLBOX_EGRESS_CONNECT_MS", 10_000, 100, 60_000)?,
@@ -149,6 +152,15 @@ fn nets(read: Read<'_>, variable: &'static str) -> Result<Vec<IpNet>, InvalidSet
     listed(read, variable).iter().map(|text| net(text)).collect()
 }
 
+fn packages(read: Read<'_>) -> Result<Option<Address>, InvalidSetting> {
+    let variable = "ROLLBOX_EGRESS_PACKAGES_URL";
+    let parsed = |text: String| match text.parse() {
+        Ok(address @ Address::Tcp { .. }) => Ok(address),
+        _ => Err(invalid(variable, Some(&text), "must be `http://HOST:PORT`")),
+    };
+    read(variable).map(parsed).transpose()
+}
+
 fn dns_servers(read: Read<'_>) -> Result<Vec<SocketAddr>, InvalidSetting> {
     let variable = "ROLLBOX_EGRESS_DNS_SERVERS";
     let server = |text: &str| {
@@ -201,6 +213,7 @@ mod tests {
             ("ALLOWED_PRIVATE_CIDRS", "127.0.0.0/8"),
             ("DNS_SERVERS", "10.0.0.2, 10.0.0.3:5353, [fd00::1]:53, fd00::2"),
             ("MAX_BYTES_PER_SECOND", "1000"),
+            ("PACKAGES_URL", "http://packages.test:8080"),
             ("CONNECT_MS", "500"),
             ("IDLE_MS", "60000"),
         ])
@@ -214,6 +227,7 @@ mod tests {
         assert_eq!(settings.blocked.class("8.8.8.8".parse().unwrap()), Some("platform"));
         assert_eq!(settings.blocked.class("127.0.0.1".parse().unwrap()), None);
         assert_eq!(settings.limits.bytes_per_second, Some(1000));
+        assert_eq!(settings.packages.unwrap().to_string(), "http://packages.test:8080");
         assert_eq!((settings.connect.as_millis(), settings.idle.as_secs()), (500, 60));
     }
 
@@ -228,6 +242,8 @@ mod tests {
             ("ALLOWED_PRIVATE_CIDRS", "0.0.0.0/0"),
             ("ALLOWED_PRIVATE_CIDRS", "fd00::/8"),
             ("DNS_SERVERS", "dns.test"),
+            ("PACKAGES_URL", "unix:/a.sock"),
+            ("PACKAGES_URL", "packages.test:8080"),
             ("MAX_CONNECTIONS_PER_SANDBOX", "0"),
             ("MAX_TOTAL_BYTES", "-1"),
             ("DRAIN_MS", "0"),

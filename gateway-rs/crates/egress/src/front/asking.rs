@@ -40,7 +40,7 @@ impl Asking {
             return Err(limit.clone());
         }
         let (policy, blocked) = (self.sandbox.policy(), &self.sandbox.common().blocked);
-        let reached = self.outside.reach(target, &policy, blocked).await?;
+        let reached = self.outside.reach(target, protocol, &policy, blocked).await?;
         // The policy may have changed while the connection was made.
         let passage = Passage::admit(&self.sandbox, target.clone(), reached.address, protocol)?;
         Ok((reached, passage))

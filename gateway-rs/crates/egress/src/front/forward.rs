@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, EXPECT, HOST};
-use http::{HeaderValue, Request, Response, Uri, Version};
+use http::header::{AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -16,11 +16,14 @@ use wire::egress::Verdict;
 
 use super::answer::Body;
 use super::asking::Asking;
-use crate::policy::{Refusal, Target};
+use crate::policy::{PACKAGES, Refusal, Target};
 use crate::sandbox::Protocol;
 use crate::watched::Watched;
 
 const HTTP_PORT: u16 = 80;
+/// What the package cache is told. Nobody else may say it.
+const INDEX: HeaderName = HeaderName::from_static("x-rollbox-index");
+const UNTIL: HeaderName = HeaderName::from_static("x-rollbox-until");
 
 /// Forwards one request over a connection of its own, which was decided on for it.
 ///
@@ -30,9 +33,14 @@ pub(super) async fn request(
     asking: &Asking,
     request: Request<Incoming>,
     target: &Target,
+    protocol: Protocol,
 ) -> Result<Response<Body>, Refusal> {
-    let (reached, passage) = asking.open(target, Protocol::Http).await?;
+    let (reached, passage) = asking.open(target, protocol).await?;
     let passage = Arc::new(passage);
+    let mut request = outgoing(request, target);
+    if protocol == Protocol::Packages {
+        to_cache(request.headers_mut(), target, passage.until());
+    }
     let broken = |what: String| {
         let verdict = if passage.is_cut() { Verdict::Cut } else { Verdict::Unreachable };
         let refusal = asking.sandbox.policy().refusal(verdict, "", format!("{target}: {what}"));
@@ -49,7 +57,7 @@ pub(super) async fn request(
             why = watch.idle() => watch.ends(&why),
         }
     }));
-    let answered = sender.send_request(outgoing(request, target)).await;
+    let answered = sender.send_request(request).await;
     let mut response = answered.map_err(|e| broken(format!("the server gave no answer in HTTP: {e}")))?;
     hop_by_hop::strip(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
@@ -71,6 +79,20 @@ fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     head.uri = path.parse().unwrap_or(Uri::from_static("/"));
     Request::from_parts(head, body)
+}
+
+/// Tells the cache which index the policy allows, and as of when; what is one program's own is not for a shared cache.
+fn to_cache(headers: &mut HeaderMap, index: &Target, until: &str) {
+    for name in [AUTHORIZATION, COOKIE, INDEX, UNTIL] {
+        headers.remove(name);
+    }
+    headers.insert(HOST, HeaderValue::from_static(PACKAGES));
+    if let Ok(index) = HeaderValue::from_str(&index.host.to_string()) {
+        headers.insert(INDEX, index);
+    }
+    if let Some(until) = HeaderValue::from_str(until).ok().filter(|until| !until.is_empty()) {
+        headers.insert(UNTIL, until);
+    }
 }
 
 fn without_port(target: &Target) -> String {

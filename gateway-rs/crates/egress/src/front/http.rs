@@ -18,7 +18,7 @@ use super::answer::{Body, empty, refused};
 use super::asking::{Asking, REQUEST_DEADLINE};
 use super::{forward, tunnel};
 use crate::outside::Reached;
-use crate::policy::{InvalidHost, Refusal, Target};
+use crate::policy::{self, Host, InvalidHost, PACKAGES, Refusal, Target};
 use crate::sandbox::{Passage, Protocol};
 use crate::stream::Carried;
 
@@ -64,14 +64,14 @@ async fn answer(
     answered: &Mutex<Option<Answered>>,
 ) -> Result<Response<Body>, Infallible> {
     let connect = request.method() == Method::CONNECT;
-    let protocol = if connect { Protocol::Connect } else { Protocol::Http };
-    let target = target(&request).inspect_err(|refusal| {
-        let asked = request.uri().authority().map_or("", |authority| authority.as_str());
-        asking.tell(asked, 0, protocol, refusal);
+    let asked = if connect { Protocol::Connect } else { Protocol::Http };
+    let target = target(&request).and_then(|target| way(&request, asked, target)).inspect_err(|refusal| {
+        let host = request.uri().authority().map_or("", |authority| authority.as_str());
+        asking.tell(host, 0, asked, refusal);
     });
     if !connect {
         let answer = match target {
-            Ok(target) => forward::request(asking, request, &target).await,
+            Ok((protocol, target)) => forward::request(asking, request, &target, protocol).await,
             Err(refusal) => Err(refusal),
         };
         return Ok(answer.unwrap_or_else(|refusal| refused(&refusal)));
@@ -79,7 +79,7 @@ async fn answer(
     // Also of a refused one: the library leaves the stream to whoever asks for it.
     let upgrade = hyper::upgrade::on(&mut request);
     let opened = match target {
-        Ok(target) => asking.open(&target, protocol).await,
+        Ok((protocol, target)) => asking.open(&target, protocol).await,
         Err(refusal) => Err(refusal),
     };
     let (opened, response) = match opened {
@@ -109,7 +109,23 @@ fn target(request: &Request<Incoming>) -> Result<Target, Refusal> {
     }
 }
 
+/// By which way a request for `target` goes, and to which target: one to the package cache is for an index.
+fn way(request: &Request<Incoming>, asked: Protocol, target: Target) -> Result<(Protocol, Target), Refusal> {
+    let to_cache = asked == Protocol::Http && target.port == HTTP_PORT;
+    if !to_cache || !matches!(&target.host, Host::Name(name) if **name == *PACKAGES) {
+        return Ok((asked, target));
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(Refusal::bad_request(format!("{PACKAGES} takes GET and HEAD alone")));
+    }
+    let index = policy::index(request.uri().path())
+        .map_err(|why| Refusal::bad_request(format!("{PACKAGES}{}: {why}", request.uri().path())))?;
+    Ok((Protocol::Packages, Target { host: index, port: HTTPS_PORT }))
+}
+
 const HTTP_PORT: u16 = 80;
+/// By which a policy allows an index.
+const HTTPS_PORT: u16 = 443;
 
 fn connect_target(uri: &Uri) -> Result<Target, Refusal> {
     let authority = uri.authority().filter(|_| uri.scheme().is_none() && uri.path_and_query().is_none());

@@ -77,7 +77,9 @@ fn refuse(asking: &Asking, broken: Broken) {
 
 fn reply_to(refusal: &Refusal) -> Reply {
     match refusal.verdict {
-        Verdict::Unresolved | Verdict::Unreachable | Verdict::NameServerSilent => Reply::Unreachable,
+        Verdict::Unresolved | Verdict::Unreachable | Verdict::NameServerSilent | Verdict::PackagesSilent => {
+            Reply::Unreachable
+        }
         _ => Reply::NotAllowed,
     }
 }

@@ -5,6 +5,7 @@ use wire::{Code, Problem};
 
 use super::blocked::Blocked;
 use super::host::{Host, Target};
+use super::index::PACKAGES;
 use super::rules::{BrokenRule, Rules};
 
 /// The port on which nothing but TLS is spoken where rules are for names.
@@ -18,6 +19,10 @@ pub struct Policy {
     allow: Rules,
     deny: Rules,
     limits: Limits,
+    /// Hosts that are reached through the package cache alone.
+    dated: Rules,
+    /// What came later is not there; empty: no date.
+    until: Box<str>,
 }
 
 /// Limits of a policy; `None`: the replica's own.
@@ -83,19 +88,32 @@ impl Policy {
             id: String::new(),
             reason: format!("{} is no mode that this replica knows", policy.mode),
         })?;
+        if (mode == Mode::Dated) != is_date(&policy.until) {
+            let reason = format!("{:?} is no date of a policy of mode {}", policy.until, mode.as_str_name());
+            return Err(BrokenRule { id: String::new(), reason });
+        }
         Ok(Self {
             name: policy.name.as_str().into(),
             mode,
             allow: Rules::allow(&policy.allow)?,
             deny: Rules::deny(&policy.deny)?,
             limits: policy.limits.map(|limits| Limits::read(&limits)).unwrap_or_default(),
+            dated: Rules::deny(&policy.dated)?,
+            until: policy.until.as_str().into(),
         })
     }
 
     /// Nothing is allowed: for a sandbox whose policy is not known or cannot be read.
     pub fn nothing(name: &str) -> Self {
-        let (allow, deny, limits) = (Rules::default(), Rules::default(), Limits::default());
-        Self { name: name.into(), mode: Mode::Offline, allow, deny, limits }
+        Self {
+            name: name.into(),
+            mode: Mode::Offline,
+            allow: Rules::default(),
+            deny: Rules::default(),
+            limits: Limits::default(),
+            dated: Rules::default(),
+            until: Box::default(),
+        }
     }
 
     /// Its name.
@@ -106,6 +124,31 @@ impl Policy {
     /// Its limits.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The date of which package indexes are seen, as `2024-06-01T00:00:00Z`; empty: they are seen as they are.
+    pub fn until(&self) -> &str {
+        &self.until
+    }
+
+    /// Decides, as [`Policy::target`], on a connection that does not go through the package cache.
+    ///
+    /// # Errors
+    /// Also: the cache is the only way to it.
+    pub fn direct(&self, target: &Target) -> Result<&str, Refusal> {
+        if matches!(&target.host, Host::Name(name) if **name == *PACKAGES) {
+            let detail = format!("{target}: the package cache takes GET http://{PACKAGES}/INDEX/PATH alone");
+            return Err(self.refusal(Verdict::DeniedName, "never/packages", detail));
+        }
+        let rule = self.target(target)?;
+        if self.dated.find(&target.host, target.port).is_none() {
+            return Ok(rule);
+        }
+        let detail = format!(
+            "{target}: under the policy {} packages are those of {}: use http://{PACKAGES}/{}/ instead",
+            self.name, self.until, target.host
+        );
+        Err(self.refusal(Verdict::DeniedName, "until", detail))
     }
 
     /// Decides by name, or by address where an address was asked for. Returns the id of the rule that allows it, empty
@@ -169,7 +212,7 @@ impl Policy {
     /// How the TLS of a connection to `target` has to look. Where rules are for names the name in TLS counts too, else
     /// a server that has many names would answer for one that is not allowed.
     pub fn tls(&self, target: &Target) -> Tls {
-        let by_name = matches!(target.host, Host::Name(_)) && self.mode == Mode::Rules;
+        let by_name = matches!(target.host, Host::Name(_)) && matches!(self.mode, Mode::Rules | Mode::Dated);
         if !by_name && !self.deny.has_names() {
             return Tls::Free;
         }
@@ -211,6 +254,13 @@ impl Policy {
     }
 }
 
+/// As the control plane writes it; it becomes a header.
+fn is_date(text: &str) -> bool {
+    let form = "0000-00-00T00:00:00Z";
+    let fits = |(byte, form): (u8, u8)| if form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)
+}
+
 impl Limits {
     fn read(limits: &egress::Limits) -> Self {
         let count = |number: u32| usize::try_from(number).ok().filter(|number| *number > 0);
@@ -246,7 +296,7 @@ impl Refusal {
             Verdict::BadRequest => Code::InvalidArgument,
             Verdict::Unresolved | Verdict::Unreachable => Code::EgressUnreachable,
             // Neither the name nor its server is known to be at fault: the platform's means of asking is.
-            Verdict::NameServerSilent => Code::EgressUnavailable,
+            Verdict::NameServerSilent | Verdict::PackagesSilent => Code::EgressUnavailable,
             _ => Code::EgressDenied,
         };
         let mut problem = Problem::new(code, self.detail.clone())

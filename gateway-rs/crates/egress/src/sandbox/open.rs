@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::egress::{Attempt, Verdict};
 
-use crate::policy::{Blocked, Host, Policy, Target, Tls};
+use crate::policy::{Blocked, Host, Policy, Refusal, Target, Tls};
 use crate::report::now_ms;
 
 /// How a program asked for a connection.
@@ -17,6 +17,8 @@ pub(crate) enum Protocol {
     Http,
     Connect,
     Socks5,
+    /// A request to the package cache: the target is the index that it is for.
+    Packages,
 }
 
 impl Protocol {
@@ -26,6 +28,40 @@ impl Protocol {
             Self::Http => "http",
             Self::Connect => "connect",
             Self::Socks5 => "socks5",
+            Self::Packages => "packages",
+        }
+    }
+
+    /// Whether this side speaks HTTP itself, so that no TLS is looked at.
+    fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Packages)
+    }
+
+    /// Decides by name, as this way needs it.
+    ///
+    /// # Errors
+    /// The policy does not allow it.
+    pub(crate) fn decide<'a>(self, policy: &'a Policy, target: &Target) -> Result<&'a str, Refusal> {
+        match self {
+            Self::Packages => policy.target(target),
+            _ => policy.direct(target),
+        }
+    }
+
+    /// Decides by the address that would be dialled. That of the package cache is the platform's own.
+    ///
+    /// # Errors
+    /// The policy does not allow it.
+    pub(crate) fn decide_address(
+        self,
+        policy: &Policy,
+        target: &Target,
+        address: IpAddr,
+        blocked: &Blocked,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Packages => Ok(()),
+            _ => policy.address(target, address, blocked),
         }
     }
 }
@@ -38,6 +74,8 @@ pub(super) struct Open {
     pub(super) protocol: Protocol,
     pub(super) policy: Box<str>,
     pub(super) rule: Box<str>,
+    /// The date that it was let in with.
+    pub(super) until: Box<str>,
     /// How its TLS is looked at: by the policy that has let it in.
     pub(super) tls: Tls,
     /// Its server name, once that was read.
@@ -63,8 +101,7 @@ impl Open {
         rule: Box<str>,
         policy: &Policy,
     ) -> Self {
-        // A request in absolute form is HTTP, which this side speaks itself.
-        let tls = if protocol == Protocol::Http { Tls::Free } else { policy.tls(&target) };
+        let tls = if protocol.is_http() { Tls::Free } else { policy.tls(&target) };
         Self {
             tls,
             target,
@@ -72,6 +109,7 @@ impl Open {
             protocol,
             policy: policy.name().into(),
             rule,
+            until: policy.until().into(),
             server_name: Mutex::default(),
             cut,
             ended: CancellationToken::new(),
@@ -85,9 +123,10 @@ impl Open {
 
     /// Whether a policy lets it stay.
     pub(super) fn is_allowed(&self, policy: &Policy, blocked: &Blocked) -> bool {
-        policy.target(&self.target).is_ok()
-            && policy.address(&self.target, self.address, blocked).is_ok()
-            && (self.protocol == Protocol::Http || self.is_allowed_tls(policy))
+        self.protocol.decide(policy, &self.target).is_ok()
+            && self.protocol.decide_address(policy, &self.target, self.address, blocked).is_ok()
+            && (self.protocol != Protocol::Packages || *self.until == *policy.until())
+            && (self.protocol.is_http() || self.is_allowed_tls(policy))
     }
 
     /// A connection whose TLS nobody looked at does not stay where it counts.

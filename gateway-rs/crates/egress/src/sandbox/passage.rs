@@ -35,8 +35,8 @@ impl Passage {
     ) -> Result<Self, Refusal> {
         let mut state = sandbox.lock();
         let policy = Arc::clone(&state.policy);
-        let rule: Box<str> = policy.target(&target)?.into();
-        policy.address(&target, address, &sandbox.common.blocked)?;
+        let rule: Box<str> = protocol.decide(&policy, &target)?.into();
+        protocol.decide_address(&policy, &target, address, &sandbox.common.blocked)?;
         if sandbox.closed.is_cancelled() {
             let detail = format!("{target}: this replica does not serve the sandbox any more");
             return Err(policy.refusal(Verdict::Cut, "", detail));
@@ -49,6 +49,11 @@ impl Passage {
         drop(state);
         sandbox.common.reports.attempt(open.attempt(&sandbox.id, Verdict::Allowed));
         Ok(Self { sandbox: Arc::clone(sandbox), key, open })
+    }
+
+    /// The date that it was let in with; empty: none.
+    pub(crate) fn until(&self) -> &str {
+        &self.open.until
     }
 
     /// How its TLS has to look.

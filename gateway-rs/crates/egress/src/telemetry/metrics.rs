@@ -137,6 +137,7 @@ fn name(verdict: Verdict) -> &'static str {
         Verdict::Unreachable => "unreachable",
         Verdict::Cut => "cut",
         Verdict::NameServerSilent => "name_server_silent",
+        Verdict::PackagesSilent => "packages_silent",
         Verdict::Idle => "idle",
     }
 }

@@ -48,7 +48,7 @@ pub(super) const DRAINING: Row = Row { name: "draining", help: "1 while shutting
 pub(super) const LAGS_S: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0];
 
 pub(super) const CONNECT_OUTCOME: [&str; 2] = ["connected", "failed"];
-pub(super) const EGRESS_VERDICT: [&str; 11] = [
+pub(super) const EGRESS_VERDICT: [&str; 12] = [
     "allowed",
     "denied_name",
     "denied_address",
@@ -60,6 +60,7 @@ pub(super) const EGRESS_VERDICT: [&str; 11] = [
     "cut",
     "name_server_silent",
     "idle",
+    "packages_silent",
 ];
 pub(super) const EGRESS_LIMIT: [&str; 7] = [
     "connections",
@@ -70,5 +71,5 @@ pub(super) const EGRESS_LIMIT: [&str; 7] = [
     "owner_daily_bytes",
     "replica",
 ];
-pub(super) const EGRESS_PROTOCOL: [&str; 3] = ["http", "connect", "socks5"];
+pub(super) const EGRESS_PROTOCOL: [&str; 4] = ["http", "connect", "socks5", "packages"];
 pub(super) const EGRESS_DIRECTION: [&str; 2] = ["sent", "received"];
