@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis registry prometheus image console demo docs egress-tools egress-tools-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -164,7 +164,7 @@ structure: venv ## print packages, floors, circles, callbacks and the way of thr
 contract: venv ## regenerate all files that are generated from the contract
 	$(BIN)/python contract/generate.py
 
-setup: build engine redis registry prometheus image ## toolchain, builds, engine, Redis and runtime image
+setup: build engine redis nginx registry prometheus image ## toolchain, builds, engine, Redis and runtime image
 
 venv: $(VENV)/.installed ## create the virtual environment, with Python packages pinned by hash
 
@@ -182,6 +182,9 @@ engine: ## install a container engine if there is none
 
 redis: ## install a Redis server for the tests if there is none
 	@setup/redis.sh
+
+nginx: ## install an nginx with njs for the tests of the package cache if there is none
+	@setup/packages.sh nginx libnginx-mod-http-js
 
 prometheus: ## install Prometheus with promtool for the tests if there is none
 	@setup/prometheus.sh

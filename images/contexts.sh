@@ -9,6 +9,10 @@ context_egress() {
   setup/static.sh egress "$1"
 }
 
+context_packages() {
+  cp images/packages/nginx.conf images/packages/pages.js images/packages/start "$1/"
+}
+
 context_sidecar() {
   setup/static.sh sidecar "$1"
 }

@@ -36,6 +36,6 @@ for package in "${missing[@]}"; do
   # Not after the next boot either.
   case $package in
     etcd-server) systemctl disable --quiet --now etcd ;;
-    redis-server | docker-registry | prometheus) systemctl disable --quiet --now "$package" ;;
+    redis-server | docker-registry | prometheus | nginx) systemctl disable --quiet --now "$package" ;;
   esac
 done

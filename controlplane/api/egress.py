@@ -54,20 +54,22 @@ class RulesBody(BaseModel):
 
     Attributes:
         mode: ``offline``: nothing is allowed; ``rules``: what ``allow`` names and ``deny`` does not; ``open``: what
-            ``deny`` does not name.
+            ``deny`` does not name; ``dated``: as ``rules``, and package indexes through the package cache alone.
         limits: of the sandbox; what is not there has the installation's default.
+        until: of mode ``dated``: packages that were published from then on are not there; else empty.
     """
 
-    mode: Literal["offline", "rules", "open"]
+    mode: Literal["offline", "rules", "open", "dated"]
     allow: list[RuleBody]
     deny: list[RuleBody]
     limits: dict[str, int]
+    until: str = ""
 
     @classmethod
     def of(cls, policy: Compiled) -> Self:
         """From compiled rules."""
         allow, deny = ([RuleBody.of(one) for one in rules] for rules in (policy.allow, policy.deny))
-        return cls(mode=policy.mode, allow=allow, deny=deny, limits=dict(policy.limits))
+        return cls(mode=policy.mode, allow=allow, deny=deny, limits=dict(policy.limits), until=policy.until)
 
 
 class LinkBody(BaseModel):

@@ -41,7 +41,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         Problem: it does not answer, or cannot run sandboxes.
     """
     if isinstance(settings.backend, KubernetesSettings):
-        async with _kubernetes(settings.backend, settings.images.registry, metrics, _egress_port(settings)) as cluster:
+        async with _kubernetes(settings.backend, settings.images.registry, metrics, _egress(settings)) as cluster:
             yield cluster
         return
     engine = settings.backend
@@ -52,18 +52,21 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         ready_socket=settings.ready.path.name if settings.ready.path else "",
         sidecar_binary=engine.sidecar_binary,
         target_binary=engine.target_binary,
-        egress_port=_egress_port(settings),
+        egress=_egress(settings),
     ) as cluster:
         yield cluster
 
 
-def _egress_port(settings: Settings) -> int | None:
-    return None if settings.egress is None else settings.egress.port
+def _egress(settings: Settings) -> tuple[tuple[str, str], ...]:
+    return () if settings.egress is None else settings.egress.of_sidecar
 
 
 @asynccontextmanager
 async def _kubernetes(
-    settings: KubernetesSettings, registry: RegistrySettings | None, metrics: Metrics, egress_port: int | None
+    settings: KubernetesSettings,
+    registry: RegistrySettings | None,
+    metrics: Metrics,
+    egress: tuple[tuple[str, str], ...],
 ) -> AsyncIterator[Cluster]:
     # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
@@ -80,7 +83,7 @@ async def _kubernetes(
         starts_per_node=settings.starts_per_node,
         priority_class=settings.priority_class,
         scheduler=settings.scheduler,
-        egress_port=egress_port,
+        egress=egress,
         networks=settings.networks,
         node_selector=settings.node_selector,
         tolerations=settings.tolerations,

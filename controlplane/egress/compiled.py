@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from controlplane.egress.names import Ports
 
 # As on the wire.
-WireMode = Literal["offline", "rules", "open"]
+WireMode = Literal["offline", "rules", "open", "dated"]
 OFFLINE_NAME: Final = "offline"
 
 
@@ -30,6 +30,8 @@ class Compiled:
     Attributes:
         name: of the preset that it was, or ``custom``.
         limits: by name, without those that are the installation's.
+        dated: of mode ``dated``: what is reached through the package cache alone.
+        until: of mode ``dated``: what was published from then on is not there; empty in other modes.
         text: its canonical JSON.
         digest: hex SHA-256 of ``text``.
     """
@@ -39,6 +41,8 @@ class Compiled:
     allow: tuple[CompiledRule, ...] = ()
     deny: tuple[CompiledRule, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    dated: tuple[CompiledRule, ...] = ()
+    until: str = ""
     text: str = field(init=False)
     digest: str = field(init=False)
 
@@ -49,12 +53,15 @@ class Compiled:
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored, and as callers read it."""
+        # Without a date as versions without dates write it, so that digests stay what they were.
+        dates = {"dated": [_rule(one) for one in self.dated], "until": self.until} if self.until else {}
         return {
             "name": self.name,
             "mode": self.mode,
             "allow": [_rule(one) for one in self.allow],
             "deny": [_rule(one) for one in self.deny],
             "limits": dict(self.limits),
+            **dates,
         }
 
 
@@ -72,6 +79,8 @@ def read_compiled(text: str) -> Compiled | None:
             allow=tuple(_read_rule(one) for one in fields["allow"]),
             deny=tuple(_read_rule(one) for one in fields["deny"]),
             limits={str(name): int(value) for name, value in fields["limits"].items()},
+            dated=tuple(_read_rule(one) for one in fields.get("dated", ())),
+            until=str(fields.get("until", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -88,5 +97,10 @@ def _read_rule(fields: Mapping[str, Any]) -> CompiledRule:
 
 
 def _mode(text: str) -> WireMode:
-    modes: dict[str, WireMode] = {"offline": "offline", "rules": "rules", "open": "open"}
+    modes: dict[str, WireMode] = {
+        "offline": "offline",
+        "rules": "rules",
+        "open": "open",
+        "dated": "dated",
+    }
     return modes[text]

@@ -1,6 +1,6 @@
 """Makes rules of a policy: presets that it includes are looked up, and every rule gets the name that refusals tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 from controlplane.egress import names
@@ -15,23 +15,37 @@ _USUAL: Final[names.Ports] = ((80, 80), (443, 443))
 _ON_WIRE: Final[dict[Mode, WireMode]] = {"none": "offline", "allow": "rules", "deny": "open", "open": "open"}
 
 
-def compiled(name: str, policy: EgressPolicy, presets: Presets) -> Compiled:
+def compiled(name: str, policy: EgressPolicy, presets: Presets, dated: Sequence[str] = ()) -> Compiled:
     """The rules of a policy.
 
     Args:
         name: of the preset that it is, or ``custom``.
         policy: as it was written.
         presets: looks up those that it includes.
+        dated: hosts that a policy with a date reaches through the package cache alone; empty: there is no cache.
 
     Raises:
-        ValueError: it includes what there is not, what has another mode, or itself; it has too many rules; the message
-            is for people.
+        ValueError: it includes what there is not, what has another mode, or itself; it has too many rules, or a date
+            where there is no package cache; the message is for people.
     """
     allow = tuple(_rules(name, policy, "allow", presets, (name,)))
     deny = tuple(_rules(name, policy, "deny", presets, (name,)))
     check_count(len(allow) + len(deny))
     limits = policy.limits.model_dump(exclude_none=True)
-    return Compiled(name, _ON_WIRE[policy.mode], allow, deny, limits)
+    if not (until := min(_dates(policy, presets), default="")):
+        return Compiled(name, _ON_WIRE[policy.mode], allow, deny, limits)
+    if not dated:
+        raise ValueError("it has a date (`until`), and no package cache is installed here that could keep it")
+    return Compiled(name, "dated", allow, deny, limits, tuple(CompiledRule("until", one) for one in dated), until)
+
+
+def _dates(policy: EgressPolicy, presets: Presets) -> Iterator[str]:
+    # Of those that it includes too: the earliest counts. That none includes itself is known from its rules.
+    if policy.until:
+        yield policy.until
+    for included in policy.include:
+        if (found := presets(included)) is not None:
+            yield from _dates(found, presets)
 
 
 def _rules(

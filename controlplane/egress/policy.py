@@ -1,6 +1,7 @@
 """``EgressPolicy``: what a sandbox may reach, as owners and operators write it. Unknown fields are refused."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -78,6 +79,22 @@ def _written_short(value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
 Rule = Annotated[EgressRule, BeforeValidator(_written_short, json_schema_input_type=str | EgressRule)]
 
 
+def _moment(text: str) -> str:
+    if not text:
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"until {text[:40]!r} must be a date like 2024-06-01, or with a time like {_FORM}") from error
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if not 1970 <= moment.year <= 9999:
+        raise ValueError(f"until {text[:40]!r} must be a year from 1970 on")
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_FORM: Final = "2024-06-01T00:00:00Z"
+
+
 class EgressLimits(_Closed):
     """What a sandbox may use of the network; what is left out has the installation's default.
 
@@ -102,6 +119,8 @@ class EgressPolicy(_Closed):
             name; ``open``: everything. Private addresses and those of the platform are reached in no mode.
         include: presets of the same mode, whose rules are added.
         allow, deny: a denied host or network stays so, whatever is allowed.
+        until: of mode ``allow``: package indexes are reached through the package cache alone, and what was published
+            from this moment on is not there. A date is its first second in UTC; empty: they are seen as they are.
     """
 
     mode: Mode
@@ -109,6 +128,7 @@ class EgressPolicy(_Closed):
     allow: list[Rule] = Field(default_factory=list)
     deny: list[Rule] = Field(default_factory=list)
     limits: EgressLimits = Field(default_factory=EgressLimits)
+    until: Annotated[str, AfterValidator(_moment)] = ""
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -134,6 +154,8 @@ def check_count(rules: int) -> None:
 
 def _trouble(policy: EgressPolicy) -> str:
     given = {name for name in ("include", "allow", "deny") if getattr(policy, name)}
+    if policy.until and policy.mode != "allow":
+        return f"mode {policy.mode} has no `until`: copies of packages are everywhere, so use mode allow"
     match policy.mode:
         case "none" | "open" if given:
             hint = "use mode allow" if policy.mode == "none" else "use mode deny"

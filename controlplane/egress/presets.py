@@ -1,7 +1,7 @@
 """The presets that every installation has, and the operator's own, which are read from a file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -85,21 +85,46 @@ class EgressOptions:
         port: on a sandbox's loopback, where its relay listens.
         default: the preset of sandboxes that ask for none.
         presets: the installation's, by name.
+        cached: the package indexes that the package cache has; empty: there is none.
     """
 
     port: int
     default: str = OFFLINE_NAME
     presets: Mapping[str, EgressPolicy] = field(default_factory=lambda: BUILT_IN)
+    cached: tuple[str, ...] = ()
+
+    @property
+    def of_sidecar(self) -> tuple[tuple[str, str], ...]:
+        """What the sidecar of each sandbox is told, by names of its settings."""
+        cached = (("EGRESS_PACKAGES", ",".join(self.cached)),) if self.cached else ()
+        return (("EGRESS_PORT", str(self.port)), ("EGRESS_DNS", "1"), *cached)
+
+    @property
+    def dated(self) -> tuple[str, ...]:
+        """What a policy with a date reaches through the package cache alone, as ``compiled`` takes it."""
+        return dated_hosts(self.cached)
+
+
+def dated_hosts(cached: Sequence[str]) -> tuple[str, ...]:
+    """What a policy with a date reaches through the package cache alone: all indexes that are known, so that none is a
+    way around it; empty where there is no cache.
+
+    Args:
+        cached: the indexes that it has.
+    """
+    known = [host for hosts in _PACKAGES.values() for host in hosts]
+    return tuple(dict.fromkeys([*cached, *known])) if cached else ()
 
 
 _FILE: Final = TypeAdapter(dict[PresetName, EgressPolicy])
 
 
-def read_presets(text: str) -> Mapping[str, EgressPolicy]:
+def read_presets(text: str, cached: Sequence[str] = ()) -> Mapping[str, EgressPolicy]:
     """All presets of an installation: the built-in ones, and those of a file, which may replace all but ``offline``.
 
     Args:
         text: a JSON object of policies by name.
+        cached: the indexes of the package cache; empty: there is none.
 
     Raises:
         ValueError: it is none; the message names the preset.
@@ -118,7 +143,7 @@ def read_presets(text: str) -> Mapping[str, EgressPolicy]:
     presets = {**BUILT_IN, **own}
     for name, policy in presets.items():
         try:
-            compiled(name, policy, presets.get)
+            compiled(name, policy, presets.get, dated_hosts(cached))
         except ValueError as error:
             raise ValueError(f"preset {name}: {error}") from error
     return presets

@@ -19,17 +19,19 @@ def read_egress(read: Reader) -> EgressOptions | None:
     port = read.optional("EGRESS_PORT", rules.count(FIRST_PORT, 65_535))
     if port is None:
         read.refuse(
-            ("EGRESS_POLICY", "EGRESS_PRESETS_FILE", "FEED_KEY_FILE"), "it is about egress, and EGRESS_PORT is not set"
+            ("EGRESS_POLICY", "EGRESS_PRESETS_FILE", "EGRESS_PACKAGES", "FEED_KEY_FILE"),
+            "it is about egress, and EGRESS_PORT is not set",
         )
         return None
+    cached = read.optional("EGRESS_PACKAGES", rules.hosts) or ()
     presets = BUILT_IN
     if (file := read.optional("EGRESS_PRESETS_FILE", rules.file)) is not None:
         try:
-            presets = read_presets(file.read_text())
+            presets = read_presets(file.read_text(), cached)
         except (OSError, ValueError) as error:
             raise SettingError(f"{PREFIX}EGRESS_PRESETS_FILE", str(file), str(error)) from error
     default = read("EGRESS_POLICY", rules.one_of(*sorted(presets)), OFFLINE_NAME)
-    return EgressOptions(port, default, presets)
+    return EgressOptions(port, default, presets, cached)
 
 
 def read_feed_key(read: Reader) -> str:

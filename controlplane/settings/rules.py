@@ -216,6 +216,15 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
+def hosts(text: str) -> tuple[str, ...]:
+    """DNS names, separated by commas.
+
+    Raises:
+        ValueError: one is none; the message is the rule.
+    """
+    return tuple(domain(one) for one in words(text))
+
+
 def registries(text: str) -> tuple[str, ...]:
     """Hosts of image registries, perhaps with ports, separated by commas."""
     for host in words(text):

@@ -57,6 +57,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         processes: settings.limits.pids,
         file_worker: files::worker::run,
         proxy_port: settings.egress.map(|egress| egress.port),
+        packages: settings.packages.clone(),
         started,
     };
     let (socket, child) = {

@@ -82,6 +82,8 @@ pub struct Settings {
     pub limits: Limits,
     /// None where egress is not installed.
     pub egress: Option<Egress>,
+    /// The package indexes that the package cache has.
+    pub packages: Vec<String>,
 }
 
 /// A setting that violates its rule.
@@ -110,6 +112,7 @@ impl Settings {
     /// The first setting that is missing or violates its rule; a credential's value is not repeated.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
         let source = Source { lookup: &lookup };
+        let egress = source.egress()?;
         Ok(Self {
             sandbox_id: source.required("SANDBOX_ID", "1 to 63 of a-z, 0-9 and -", sandbox_id)?,
             listen: source.required(
@@ -138,7 +141,8 @@ impl Settings {
                 disk_bytes: source.limit("DISK_LIMIT_BYTES")?,
                 pids: source.limit("PIDS_LIMIT")?,
             },
-            egress: source.egress()?,
+            egress,
+            packages: source.packages(egress)?,
         })
     }
 }
@@ -200,6 +204,15 @@ impl Source<'_> {
         Ok(port.map(|port| Egress { port, dns: dns == Some(1) }))
     }
 
+    fn packages(&self, egress: Option<Egress>) -> Result<Vec<String>, BadSetting> {
+        let names = |text: &str| {
+            let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+            names.iter().all(|name| is_host_name(name)).then_some(names).filter(|_| egress.is_some())
+        };
+        let rule = "host names in small letters, separated by commas, and none without EGRESS_PORT";
+        Ok(self.optional("EGRESS_PACKAGES", rule, names)?.unwrap_or_default())
+    }
+
     fn duration_ms(&self, name: &str, default_ms: u64) -> Result<Duration, BadSetting> {
         let parse = |text: &str| text.parse().ok().filter(|ms| (1..=MAX_WAIT_MS).contains(ms));
         let ms = self.optional(name, "a number of milliseconds from 1 to 3600000", parse)?;
@@ -210,6 +223,12 @@ impl Source<'_> {
 fn sandbox_id(text: &str) -> Option<String> {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     ((1..=63).contains(&text.len()) && text.bytes().all(legal)).then(|| text.to_owned())
+}
+
+/// As it becomes a part of an address in a program's environment.
+fn is_host_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    !text.is_empty() && text.bytes().all(legal)
 }
 
 fn endpoint(text: &str, tcp_prefix: &str) -> Option<Endpoint> {
@@ -301,6 +320,7 @@ mod tests {
             ("EGRESS_PORT", "65536"),
             ("EGRESS_DNS", "1"),
             ("EGRESS_DNS", "yes"),
+            ("EGRESS_PACKAGES", "pypi.org"),
         ] {
             let bad = read_with(name, Some(value)).unwrap_err();
             assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");

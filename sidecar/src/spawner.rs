@@ -62,6 +62,8 @@ pub struct SpawnerConfig {
     pub file_worker: extern "C" fn(),
     /// The port of the proxy on the sandbox's loopback, which commands' variables name; none where there is no proxy.
     pub proxy_port: Option<u16>,
+    /// The package indexes that the package cache has.
+    pub packages: Vec<String>,
     /// When the sidecar started; reported times count from there.
     pub started: Instant,
 }
@@ -131,7 +133,7 @@ fn serve(
     target_found_us: u64,
 ) -> Result<(), Problem> {
     if let Some(port) = config.proxy_port {
-        proxies::add(&mut target.environ, port);
+        proxies::add(&mut target.environ, port, &config.packages);
     }
     let setup =
         setup::set_up(target, config.processes).map_err(|err| failed("set up the sandbox's init", &err))?;

@@ -89,7 +89,7 @@ class EngineCluster:
         ready_socket: str,
         sidecar_binary: Path,
         target_binary: Path,
-        egress_port: int | None = None,
+        egress: tuple[tuple[str, str], ...] = (),
     ) -> AsyncIterator[Self]:
         """A cluster on the engine at ``engine_url``; builds the sidecar's image if the engine lacks it.
 
@@ -100,7 +100,7 @@ class EngineCluster:
             ready_socket: file name of the readiness socket in ``state_dir/ready``.
             sidecar_binary: the content of the sidecar's image.
             target_binary: mounted into every target.
-            egress_port: where relays of sandboxes listen; None: egress is not installed.
+            egress: settings of each sidecar about egress; empty: it is not installed.
 
         Raises:
             Problem: internal, when the engine does not answer; unsupported, when it cannot limit what sandboxes use.
@@ -115,7 +115,7 @@ class EngineCluster:
                 target_binary=target_binary,
                 sidecar_image=await images.sidecar(sidecar_binary),
                 installation=hashlib.sha256(str(state_dir).encode()).hexdigest()[:16],
-                egress_port=egress_port,
+                egress=egress,
             )
             cluster = cls(client, images, host, machine)
             try:

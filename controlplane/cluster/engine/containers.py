@@ -68,7 +68,7 @@ class Host:
         target_binary: bind-mounted into every target.
         sidecar_image: id of the image made from the sidecar's binary.
         installation: distinguishes the containers of two control planes on one engine.
-        egress_port: where the relay of each sandbox listens on its loopback; None: egress is not installed.
+        egress: settings of each sidecar about egress; empty: it is not installed.
     """
 
     state_dir: Path
@@ -76,7 +76,7 @@ class Host:
     target_binary: Path
     sidecar_image: str
     installation: str
-    egress_port: int | None = None
+    egress: tuple[tuple[str, str], ...] = ()
 
     def agent_dir(self, sandbox_id: str) -> Path:
         """The directory of the sandbox's sidecar socket."""
@@ -178,7 +178,7 @@ def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("PIDS_LIMIT", str(_pids(spec))),
-        *([] if host.egress_port is None else [("EGRESS_PORT", str(host.egress_port)), ("EGRESS_DNS", "1")]),
+        *host.egress,
     ]
 
 

@@ -36,8 +36,9 @@ ATTEMPT_TIMEOUT_S: Final = 15.0
 # Default deadline of a call with all its retries.
 WITHIN_S: Final = 60.0
 # How long a create is retried after a 401. When this process's own pod is deleted, the API server rejects its token
-# before the process has ended. Creates in progress must not fail because of that: another replica takes them over.
-DISOWNED_S: Final = 5.0
+# before the process has ended, which takes a busy kubelet more than 5 s. Creates in progress must not fail because of
+# that: another replica takes them over.
+DISOWNED_S: Final = 30.0
 # No attempt is made with less time left: it would only fail with a timeout, whatever the server's state.
 LEAST_S: Final = 0.1
 FIRST_PAUSE_S: Final = 0.1

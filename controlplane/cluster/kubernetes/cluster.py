@@ -144,7 +144,7 @@ class KubernetesCluster:
         starts_per_node: int,
         priority_class: str,
         scheduler: str = "",
-        egress_port: int | None = None,
+        egress: tuple[tuple[str, str], ...] = (),
         networks: DirectNetworks = NO_NETWORKS,
         node_selector: Mapping[str, str],
         tolerations: Sequence[Mapping[str, object]],
@@ -167,7 +167,7 @@ class KubernetesCluster:
             sidecar_image: holds the binaries of the sidecar and of the target.
             priority_class: the pods' PriorityClass; empty: the cluster's default.
             scheduler: that places them, and packs; empty: the cluster's default.
-            egress_port: where relays of sandboxes listen; None: egress is not installed.
+            egress: settings of each sidecar about egress; empty: it is not installed.
             networks: direct ones that sandboxes may have.
             node_selector: labels of the nodes that sandboxes may run on.
             tolerations: taints that sandboxes tolerate, as in a pod.
@@ -202,7 +202,7 @@ class KubernetesCluster:
             dns_shards=dns_shards,
             priority_class=priority_class,
             scheduler=scheduler,
-            egress_port=egress_port,
+            egress=egress,
             networks=networks,
             node_selector=node_selector,
             tolerations=tolerations,

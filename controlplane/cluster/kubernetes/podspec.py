@@ -78,7 +78,7 @@ class PodDefaults:
         pids_limit: the default limit of processes in a sandbox; None: they cannot be limited.
         lazy: the nodes' lazy pulling; None: they have none.
         scheduler: places them; empty: the cluster's default.
-        egress_port: where the relay of each listens on its loopback; None: egress is not installed.
+        egress: settings of each sidecar about egress; empty: it is not installed.
         networks: direct ones that sandboxes may have.
     """
 
@@ -96,7 +96,7 @@ class PodDefaults:
     pids_limit: int | None = None
     lazy: LazyImages | None = None
     scheduler: str = ""
-    egress_port: int | None = None
+    egress: tuple[tuple[str, str], ...] = ()
     networks: DirectNetworks = NO_NETWORKS
 
 
@@ -214,8 +214,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
     )
-    egress = () if defaults.egress_port is None else (("EGRESS_PORT", str(defaults.egress_port)), ("EGRESS_DNS", "1"))
-    return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in (*settings, *egress)]
+    return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in (*settings, *defaults.egress)]
 
 
 def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None) -> Json:

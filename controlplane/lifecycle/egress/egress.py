@@ -56,8 +56,8 @@ class Egress:
         metrics: Metrics,
     ) -> None:
         self.options = options
-        self.shelf = Shelf(store, clock, options.presets)
-        self.presets = Presets(documents, options.presets)
+        self.shelf = Shelf(store, clock, options)
+        self.presets = Presets(documents, options)
         self.board = EgressBoard(key, self.shelf)
         self.replicas = LiveReplicas(self.board, store, clock, replica)
         self.log = AttemptLog(store, metrics)

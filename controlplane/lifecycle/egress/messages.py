@@ -9,7 +9,12 @@ from controlplane.egress import NO_LIMITS, VERDICTS, Compiled, CompiledRule, Egr
 from controlplane.model import Sandbox
 from controlplane.wire import egress_pb2 as wire
 
-_MODES: Final[Mapping[str, wire.Mode]] = {"offline": wire.OFFLINE, "rules": wire.RULES, "open": wire.OPEN}
+_MODES: Final[Mapping[str, wire.Mode]] = {
+    "offline": wire.OFFLINE,
+    "rules": wire.RULES,
+    "open": wire.OPEN,
+    "dated": wire.DATED,
+}
 
 
 def digest_for(digest: str, limits: OwnerLimits) -> str:
@@ -32,6 +37,8 @@ def policy(digest: str, compiled: Compiled, owner: OwnerLimits = NO_LIMITS) -> w
         allow=[_rule(one) for one in compiled.allow],
         deny=[_rule(one) for one in compiled.deny],
         limits=wire.Limits(**compiled.limits, **_owners(owner)),
+        dated=[_rule(one) for one in compiled.dated],
+        until=compiled.until,
     )
 
 

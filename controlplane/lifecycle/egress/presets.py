@@ -9,7 +9,7 @@ import structlog
 from pydantic import StringConstraints, ValidationError
 
 from controlplane.cluster.documents import Document, Documents
-from controlplane.egress import CUSTOM, OFFLINE_NAME, EgressPolicy, PresetName, compiled
+from controlplane.egress import CUSTOM, OFFLINE_NAME, EgressOptions, EgressPolicy, PresetName, compiled
 from controlplane.errors import Problem
 
 # Of one owner: each is an object of the cluster.
@@ -53,12 +53,13 @@ class Presets:
 
     Args:
         documents: where operators and owners declare theirs.
-        installation: those of the settings.
+        options: have those of the settings.
     """
 
-    def __init__(self, documents: Documents, installation: Mapping[str, EgressPolicy]) -> None:
+    def __init__(self, documents: Documents, options: EgressOptions) -> None:
         self._documents = documents
-        self._installation = installation
+        self._installation = options.presets
+        self._dated = options.dated
         self._declared: Mapping[tuple[str, str], EgressPolicy] = {}
         self._refused: dict[str, str] = {}  # document name -> the version that could not be read
         self._log = structlog.get_logger("egress")
@@ -110,7 +111,7 @@ class Presets:
             detail = f"{owner} has {MOST_PRESETS} egress presets, no more are taken"
             raise Problem("quota_exceeded", detail, limit=MOST_PRESETS)
         try:
-            compiled(name, policy, self.of(owner))
+            compiled(name, policy, self.of(owner), self._dated)
         except ValueError as error:
             raise Problem("invalid_argument", f"the network policy: {error}", field="include") from error
         body = {

@@ -4,13 +4,13 @@ The cluster has them too, with each sandbox (``facts``), so that a lost store co
 nowhere is ``offline``: what is not known is not allowed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.egress import OFFLINE, Compiled, EgressPolicy, compiled, read_compiled
+from controlplane.egress import OFFLINE, Compiled, EgressOptions, compiled, read_compiled
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model.spec import MAX_TTL_MS
 
@@ -27,13 +27,14 @@ class Shelf:
     Args:
         store: has the notes.
         clock: for when a note was written last.
-        presets: the installation's: they are known without a note.
+        options: have the installation's presets, which are known without a note.
     """
 
-    def __init__(self, store: RecoveringStore, clock: Clock, presets: Mapping[str, EgressPolicy]) -> None:
+    def __init__(self, store: RecoveringStore, clock: Clock, options: EgressOptions) -> None:
         self._store = store
         self._clock = clock
-        known = [OFFLINE, *(compiled(name, policy, presets.get) for name, policy in presets.items())]
+        presets, dated = options.presets, options.dated
+        known = [OFFLINE, *(compiled(name, policy, presets.get, dated) for name, policy in presets.items())]
         self._known: dict[str, Compiled] = {one.digest: one for one in known}
         self._own = frozenset(self._known)
         self._written_ms: dict[str, int] = {}

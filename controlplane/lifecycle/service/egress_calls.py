@@ -159,7 +159,7 @@ class EgressCalls:
         if policy.mode == "none":
             return OFFLINE
         try:
-            return compiled(name, policy, presets)
+            return compiled(name, policy, presets, self._installed().options.dated)
         except ValueError as error:
             raise Problem("invalid_argument", f"the network policy: {error}", field="egress") from error
 

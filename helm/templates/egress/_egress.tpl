@@ -3,11 +3,40 @@
 {{- if dig "enabled" false (.Values.egress | default dict) }}true{{ end }}
 {{- end }}
 
+{{- /* Whether it has a package cache. */}}
+{{- define "rollbox.packages" -}}
+{{- if and (include "rollbox.egress" .) (dig "packages" "enabled" false (.Values.egress | default dict)) }}true{{ end }}
+{{- end }}
+
+{{- /* What pods that connect to addresses of the outside may reach: everything but what is the cluster's. */}}
+{{- define "rollbox.outside" -}}
+- ipBlock:
+    cidr: 0.0.0.0/0
+    except:
+      {{- range concat (include "rollbox.privateRanges" . | fromJsonArray) .Values.egress.blockedCidrs | uniq }}
+      {{- if not (contains ":" .) }}
+      - {{ . }}
+      {{- end }}
+      {{- end }}
+- ipBlock:
+    cidr: 2000::/3
+    {{- $six := list }}{{ range .Values.egress.blockedCidrs }}{{ if hasPrefix "2" . }}{{ if contains ":" . }}{{ $six = append $six . }}{{ end }}{{ end }}{{ end }}
+    {{- with $six }}
+    except: {{- toYaml . | nindent 6 }}
+    {{- end }}
+{{- range .Values.egress.allowedPrivateCidrs }}
+- ipBlock: {cidr: {{ . | quote }}}
+{{- end }}
+{{- end }}
+
 {{- define "rollbox.egressServing" -}}
 {{- if include "rollbox.egress" . }}
 - {name: ROLLBOX_CONTROLPLANE_EGRESS_PORT, value: {{ .Values.egress.port | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_FEED_KEY_FILE, value: /etc/rollbox/feed/key}
 - {name: ROLLBOX_CONTROLPLANE_EGRESS_POLICY, value: {{ .Values.egress.policy | quote }}}
+{{- if include "rollbox.packages" . }}
+- {name: ROLLBOX_CONTROLPLANE_EGRESS_PACKAGES, value: {{ keys .Values.egress.packages.indexes | sortAlpha | join "," | quote }}}
+{{- end }}
 {{- if .Values.egress.presets }}
 - {name: ROLLBOX_CONTROLPLANE_EGRESS_PRESETS_FILE, value: /etc/rollbox/egress/presets.json}
 {{- end }}

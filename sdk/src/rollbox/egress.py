@@ -60,6 +60,9 @@ class EgressPolicy:
         connections_per_second: new ones, after as many at once.
         bytes_per_second: both directions together.
         total_bytes: both directions together, as long as the sandbox has the same egress replica.
+        until: of mode "allow", where a package cache is installed: package indexes are reached through it alone, and
+            what was published from this moment on is not there ("2024-06-01" is its first second in UTC, as is
+            "2024-06-01T00:00:00Z"); empty: they are seen as they are.
 
     Raises:
         InvalidArgument: the mode is none of these.
@@ -73,6 +76,7 @@ class EgressPolicy:
     connections_per_second: int | None = None
     bytes_per_second: int | None = None
     total_bytes: int | None = None
+    until: str = ""
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(EgressMode):
@@ -104,7 +108,8 @@ class EgressPolicy:
                 ]
         names = ("connections", "connections_per_second", "bytes_per_second", "total_bytes")
         limits = {name: request.count(name, given) for name in names if (given := getattr(self, name)) is not None}
-        return {**body, **({"limits": limits} if limits else {})}
+        until = {"until": request.text("until", self.until)} if self.until else {}
+        return {**body, **({"limits": limits} if limits else {}), **until}
 
 
 Egress: TypeAlias = str | EgressPolicy
@@ -121,7 +126,7 @@ class EgressState:
         applied: whether the last switch is in force.
         cut: how many open connections were closed for it.
         link: "up", "down" (see `link_detail`), "none" (it has been offline since its birth), or "unknown".
-        rules: as they are in force, presets looked up: mode (offline, rules, open), allow, deny, limits.
+        rules: as they are in force, presets looked up: mode (offline, rules, open, dated), allow, deny, limits, until.
     """
 
     policy: str
@@ -155,8 +160,8 @@ class EgressAttempt:
         address: that was dialled; empty: none was.
         verdict: "allowed" (when the connection begins, and when it ends, with its bytes), "denied_name",
             "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut", "idle",
-            "name_server_silent" and "packages_silent" (the platform's fault: its name servers, or its package cache, do not
-            answer for an allowed name).
+            "name_server_silent" and "packages_silent" (the platform's fault: its name servers, or its package cache, do
+            not answer for an allowed name).
         policy, rule: that decided.
         protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.

@@ -7,10 +7,13 @@ const SCHEMES: [&str; 3] = ["http_proxy", "https_proxy", "all_proxy"];
 /// What is in the sandbox itself is asked directly.
 const WITHOUT: (&str, &str) = ("no_proxy", "localhost,127.0.0.1,::1");
 
-/// Adds them to the image's, for a proxy on `port`.
-pub(super) fn add(environ: &mut Vec<(OsBytes, OsBytes)>, port: u16) {
+/// The package cache, as `egress::policy::PACKAGES` has it; its paths begin with the name of the index.
+const PACKAGES: &str = "packages.rollbox.internal";
+
+/// Adds them to the image's, for a proxy on `port`, and a package cache that has `packages`.
+pub(super) fn add(environ: &mut Vec<(OsBytes, OsBytes)>, port: u16, packages: &[String]) {
     // Of two the later one counts: what an image sets for its programs stays, and its proxies are not reached from here.
-    environ.splice(..0, settings(port));
+    environ.splice(..0, settings(port).into_iter().chain(indexes(packages)));
     environ.extend(variables(port));
 }
 
@@ -20,6 +23,25 @@ fn settings(port: u16) -> [(OsBytes, OsBytes); 2] {
     let java =
         ["http", "https"].map(|name| format!("-D{name}.proxyHost=127.0.0.1 -D{name}.proxyPort={port}"));
     [("MAVEN_OPTS".into(), java.join(" ").into()), ("NODE_USE_ENV_PROXY".into(), "1".into())]
+}
+
+/// For package managers that take their index from a variable. They ask it by name, so that a policy without the index
+/// refuses it as it would refuse the index itself.
+fn indexes(packages: &[String]) -> Vec<(OsBytes, OsBytes)> {
+    let url = |index: &str, path: &str| format!("http://{PACKAGES}/{index}{path}");
+    let host = || PACKAGES.to_owned();
+    let of = |index: &String| match index.as_str() {
+        "pypi.org" => vec![
+            ("PIP_INDEX_URL", url(index, "/simple/")),
+            ("PIP_TRUSTED_HOST", host()),
+            ("UV_DEFAULT_INDEX", url(index, "/simple/")),
+            ("UV_INSECURE_HOST", host()),
+        ],
+        "registry.npmjs.org" => vec![("npm_config_registry", url(index, "/"))],
+        "proxy.golang.org" => vec![("GOPROXY", url(index, ""))],
+        _ => Vec::new(),
+    };
+    packages.iter().flat_map(of).map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// In both cases: some programs read the one, some the other.
@@ -40,12 +62,20 @@ mod tests {
     fn an_image_keeps_its_settings_and_not_its_proxies() {
         let pair = |name: &str, value: &str| (OsBytes::from(name), OsBytes::from(value));
         let mut environ = vec![pair("MAVEN_OPTS", "-Xmx1g"), pair("http_proxy", "http://10.0.0.1:80")];
-        add(&mut environ, 3128);
+        environ.push(pair("PIP_INDEX_URL", "http://index.test/"));
+        add(&mut environ, 3128, &["pypi.org".into(), "registry.npmjs.org".into(), "a.test".into()]);
         let last = |name: &str| {
             environ.iter().rfind(|(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
         };
         assert_eq!(last("MAVEN_OPTS"), Some(&b"-Xmx1g"[..]));
         assert_eq!(last("NODE_USE_ENV_PROXY"), Some(&b"1"[..]));
+        assert_eq!(last("PIP_INDEX_URL"), Some(&b"http://index.test/"[..]));
+        assert_eq!(last("UV_DEFAULT_INDEX"), Some(&b"http://packages.rollbox.internal/pypi.org/simple/"[..]));
+        assert_eq!(
+            last("npm_config_registry"),
+            Some(&b"http://packages.rollbox.internal/registry.npmjs.org/"[..])
+        );
+        assert_eq!(last("GOPROXY"), None);
         assert_eq!(last("http_proxy"), Some(&b"http://127.0.0.1:3128"[..]));
     }
 

@@ -147,7 +147,8 @@ def _print(state: EgressState, *, as_json: bool, rules: bool) -> None:
         return
     applied = "in force" if state.applied else "not known to be in force yet"
     cut = f", {state.cut} open connections were closed" if state.cut else ""
-    output.line(f"{state.policy}: {applied}{cut}; link {state.link}{_because(state.link_detail)}")
+    until = f", packages as of {state.rules['until']}" if state.rules.get("until") else ""
+    output.line(f"{state.policy}: {applied}{until}{cut}; link {state.link}{_because(state.link_detail)}")
     if rules and (rows := _rows(state.rules)):
         output.table(_RULES, rows)
 

@@ -37,7 +37,7 @@ async def test_a_sandbox_is_offline_until_it_is_switched(plane: World, path: str
         "applied": True,
         "cut": 0,
         "link": {"state": "none", "detail": ""},
-        "rules": {"mode": "offline", "allow": [], "deny": [], "limits": {}},
+        "rules": {"mode": "offline", "allow": [], "deny": [], "limits": {}, "until": ""},
     }
     answer = await plane.api("GET", f"{path}/egress")
     assert (answer.status, answer.json) == (200, offline)
@@ -57,6 +57,7 @@ async def test_a_sandbox_is_offline_until_it_is_switched(plane: World, path: str
             "allow": [{"id": "custom/trainer", "host": "trainer.example", "cidr": None, "ports": [[8443, 8443]]}],
             "deny": [],
             "limits": {},
+            "until": "",
         },
     }
     assert (await plane.api("GET", path)).json["egress"] == "custom"

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.cluster import Boot
 from controlplane.cluster.engine.containers import Host, Image, records_of, sidecar_body, target_body
+from controlplane.egress import EgressOptions
 from controlplane.model import SandboxSpec
 
 HOST = Host(Path("/run/rb"), "ready.sock", Path("/opt/rollbox-target"), "sha256:side", "inst")
@@ -66,7 +67,7 @@ def test_the_sidecar_looks_for_the_targets_program() -> None:
 def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
     plain, installed = (
         set(cast("list[str]", sidecar_body("sb-1", SPEC, BOOT, host)["Env"]))
-        for host in (HOST, replace(HOST, egress_port=3128))
+        for host in (HOST, replace(HOST, egress=EgressOptions(3128).of_sidecar))
     )
     assert installed - plain == {"ROLLBOX_SIDECAR_EGRESS_PORT=3128", "ROLLBOX_SIDECAR_EGRESS_DNS=1"}
     assert plain <= installed

@@ -12,6 +12,7 @@ from controlplane.egress import (
     OFFLINE,
     UNBOUND,
     Compiled,
+    EgressOptions,
     EgressPolicy,
     PolicyOrPreset,
     compiled,
@@ -52,10 +53,47 @@ def test_hosts_networks_and_ports_are_brought_to_one_form() -> None:
     assert read_compiled(made.text) == made
 
 
+def dated(policy: dict[str, Any], *cached: str) -> Compiled:
+    options = EgressOptions(3128, cached=cached)
+    return compiled("custom", EgressPolicy.model_validate(policy), options.presets.get, options.dated)
+
+
+def test_a_policy_with_a_date_reaches_indexes_through_the_cache_alone() -> None:
+    for until in ("2024-06-01", "2024-06-01T00:00:00Z", "2024-06-01T02:00:00+02:00", "2024-06-01T00:00:00"):
+        made = dated({"mode": "allow", "include": ["packages"], "until": until}, "pypi.org", "index.test")
+        assert (made.mode, made.until) == ("dated", "2024-06-01T00:00:00Z")
+    assert {one.host for one in made.dated} >= {"pypi.org", "index.test", "static.crates.io", "deb.debian.org"}
+    assert {one.id for one in made.dated} == {"until"}
+    assert read_compiled(made.text) == made
+    # A policy without a date has the digest that versions without dates gave it.
+    assert "until" not in rules({"mode": "open"}).text
+
+
+def test_of_dates_the_earliest_counts() -> None:
+    presets = {
+        name: EgressPolicy.model_validate({"mode": "allow", "allow": ["pypi.org"], "until": until})
+        for name, until in (("early", "2023-01-01"), ("late", "2025-01-01"))
+    }
+    policy = EgressPolicy.model_validate({"mode": "allow", "include": ["late", "early"], "until": "2024-01-01"})
+    assert compiled("custom", policy, presets.get, ("pypi.org",)).until == "2023-01-01T00:00:00Z"
+
+
+def test_a_date_needs_a_cache() -> None:
+    with pytest.raises(ValueError, match="no package cache is installed here"):
+        dated({"mode": "allow", "include": ["packages"], "until": "2024-06-01"})
+    text = '{"frozen": {"mode": "allow", "allow": ["pypi.org"], "until": "2024-06-01"}}'
+    with pytest.raises(ValueError, match="preset frozen: it has a date"):
+        read_presets(text)
+    assert read_presets(text, ["pypi.org"])["frozen"].until == "2024-06-01T00:00:00Z"
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
         ({"mode": "allow"}, "reaches nothing: use mode none"),
+        ({"mode": "open", "until": "2024-06-01"}, "mode open has no `until`"),
+        ({"mode": "allow", "allow": ["a.example"], "until": "yesterday"}, "must be a date like 2024-06-01"),
+        ({"mode": "allow", "allow": ["a.example"], "until": "0001-01-01"}, "must be a year from 1970 on"),
         ({"mode": "none", "allow": ["a.example"]}, "mode none has no rules, and allow is given: use mode allow"),
         ({"mode": "open", "deny": ["a.example"]}, "use mode deny"),
         ({"mode": "deny"}, "denies nothing: use mode open"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes.podspec import PodDefaults, pod, policy_labels, selector
 from controlplane.cluster.kubernetes.shard import fnv1a, shard_of
+from controlplane.egress import EgressOptions
 from controlplane.model import Range, SandboxSpec
 
 GOLDEN = Path(__file__).parent / "pod.json"
@@ -58,11 +59,15 @@ def test_the_pod_is_as_it_was_agreed() -> None:
 def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
     plain, installed = (
         pod("sb-1", SandboxSpec(image="a"), BOOT, defaults, 1)["spec"]["containers"][0]["env"]
-        for defaults in (DEFAULTS, replace(DEFAULTS, egress_port=3128))
+        for defaults in (
+            DEFAULTS,
+            replace(DEFAULTS, egress=EgressOptions(3128, cached=("pypi.org", "a.test")).of_sidecar),
+        )
     )
     assert [one for one in installed if one not in plain] == [
         {"name": "ROLLBOX_SIDECAR_EGRESS_PORT", "value": "3128"},
         {"name": "ROLLBOX_SIDECAR_EGRESS_DNS", "value": "1"},
+        {"name": "ROLLBOX_SIDECAR_EGRESS_PACKAGES", "value": "pypi.org,a.test"},
     ]
 
 

@@ -185,6 +185,25 @@ async def test_the_installations_default_holds_for_creates_that_ask_for_nothing(
         assert not (await plane.create(OWNER, offline)).sandbox.egress.bound
 
 
+async def test_the_date_of_a_policy_is_told_to_its_replica() -> None:
+    dated = EgressPolicy.model_validate({"mode": "allow", "include": ["packages"], "until": "2024-06-01"})
+    options = Options(egress=EgressOptions(3128, cached=("pypi.org",)))
+    async with world(options=options) as plane, egress_replica(plane) as replica:
+        sandbox = (await plane.create(OWNER, SPEC.model_copy(update={"egress": dated}))).sandbox
+        told = replica.policy(sandbox.id)
+        assert (told.mode, told.until) == (wire.DATED, "2024-06-01T00:00:00Z")
+        assert "pypi.org" in {one.host for one in told.dated}
+
+
+async def test_a_date_where_no_cache_is_installed_is_refused_before_anything_happens(plane: World) -> None:
+    async with egress_replica(plane):
+        dated = EgressPolicy.model_validate({"mode": "allow", "include": ["packages"], "until": "2024-06-01"})
+        with pytest.raises(Problem, match="no package cache is installed here") as refused:
+            await plane.create(OWNER, SPEC.model_copy(update={"egress": dated}))
+        assert refused.value.code == "invalid_argument"
+        assert (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"] == []
+
+
 async def test_a_key_is_compared_with_the_policy_that_was_asked_for(plane: World) -> None:
     async with egress_replica(plane):
         first = await plane.create(OWNER, PACKAGES, "k")

@@ -1,0 +1,176 @@
+"""The package cache: its real nginx in front of an index of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.package_cache import FILE_BYTES, PROGRAM, PackageCache, environ, package_cache, why_no_cache
+
+pytestmark = pytest.mark.skipif(why_no_cache() is not None, reason=str(why_no_cache()))
+
+CACHE = "http://packages.rollbox.internal"
+FORM = "application/vnd.pypi.simple.v1+json"
+# Published later than 1.0 and not earlier than 2.0, which came at this very moment.
+UNTIL = "2024-06-01T00:00:00Z"
+PAGE = "/pypi.org/simple/tiny/"
+FILE = "/files.pythonhosted.org/packages/1.0/tiny-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+async def cache(tmp_path: Path) -> AsyncIterator[PackageCache]:
+    async with package_cache(tmp_path) as made:
+        yield made
+
+
+async def page(cache: PackageCache, until: str = "") -> dict[str, str]:
+    """The addresses of the files of `tiny`, by version."""
+    status, body = await cache.get(PAGE, until=until, Accept=FORM)
+    assert status == 200, body
+    return {one["filename"].split("-")[1]: one["url"] for one in json.loads(body)["files"]}
+
+
+def path_of(url: str) -> str:
+    assert url.startswith(CACHE), url
+    return url.removeprefix(CACHE)
+
+
+async def test_a_page_names_files_of_the_cache_in_both_forms(cache: PackageCache) -> None:
+    assert await page(cache) == {
+        version: f"{CACHE}/files.pythonhosted.org/packages/{version}/tiny-{version}-py3-none-any.whl"
+        for version in ("1.0", "2.0", "3.0")
+    }
+    status, body = await cache.get(PAGE, Accept="text/html")
+    assert status == 200
+    assert body.count(b"<a href") == 3
+    wanted = f'<a href="{CACHE}{FILE}#sha256=00" data-requires-python="&gt;=3.8" data-core-metadata="sha256=01">'
+    assert wanted.encode() in body
+    # Both are made of one answer of the index.
+    assert cache.index.asked == {"/pypi/simple/tiny/": 1}
+    status, body = await cache.get("/pypi.org/simple/undated/", Accept="text/html")
+    assert f'<a href="{CACHE}/pypi.org/packages/ab/undated-1.0.tar.gz#sha256=00">'.encode() in body
+
+
+async def test_of_many_that_ask_at_once_one_asks_the_index(cache: PackageCache) -> None:
+    answers = await asyncio.gather(*(cache.get(FILE) for _ in range(20)), *(cache.get(PAGE) for _ in range(50)))
+    assert {status for status, _ in answers} == {200}
+    assert {len(body) for _, body in answers[:20]} == {FILE_BYTES}
+    # 20 MB come in three pieces.
+    assert cache.index.asked == {"/files/packages/1.0/tiny-1.0-py3-none-any.whl": 3, "/pypi/simple/tiny/": 1}
+    assert (await cache.get(FILE, Range="bytes=5-9"))[1] == b"xxxxx"
+    assert cache.index.asked.total() == 4
+
+
+async def test_an_index_that_fails_does_not_fail_what_is_kept(cache: PackageCache, tmp_path: Path) -> None:
+    await cache.get(PAGE)
+    await cache.get(FILE)
+    cache.index.broken = 503
+    assert (await cache.get(FILE))[0] == 200
+    assert (await cache.get(PAGE))[0] == 200
+    # What nobody has asked for yet says whose fault it is.
+    status, body = await cache.get("/pypi.org/simple/other/")
+    assert (status, body) == (503, b"the index answered 503\n")
+
+
+async def test_under_a_date_later_files_are_not_there(cache: PackageCache) -> None:
+    found = await page(cache, UNTIL)
+    assert list(found) == ["1.0"]
+    dated = path_of(found["1.0"])
+    for path in (dated, f"{dated}.metadata"):
+        status, body = await cache.get(path, until=UNTIL)
+        assert (status, len(body)) == (200, FILE_BYTES)
+    later = (await page(cache, "2025-01-01T00:00:00Z"))["2.0"]
+    token = re.findall(r"/~[^/]+", dated)[0]
+    for path, until in (
+        # Its file by name, without the token of a page.
+        (FILE, UNTIL),
+        # The token of one file for another one, of another date, of nothing.
+        (dated.replace("1.0", "2.0"), UNTIL),
+        (dated, "2023-01-01T00:00:00Z"),
+        (path_of(later), UNTIL),
+        (FILE.replace("/packages", "/~/packages"), UNTIL),
+        (FILE.replace("/packages", "/~AAAA/packages"), UNTIL),
+        (f"{dated}?x", UNTIL),
+        (dated.replace("files.pythonhosted.org", "registry.npmjs.org"), UNTIL),
+        (f"/files.pythonhosted.org{token}/packages/1.0/../2.0/tiny-2.0-py3-none-any.whl", UNTIL),
+        # What has no dates.
+        ("/pypi.org/pypi/tiny/json", UNTIL),
+        ("/pypi.org/simple/", UNTIL),
+        ("/pypi.org/simple/undated/", UNTIL),
+        ("/index.crates.io/config.json", UNTIL),
+        ("/registry.npmjs.org/tiny/-/tiny-1.0.tgz", UNTIL),
+        ("/registry.npmjs.org/-/v1/search?text=tiny", UNTIL),
+        ("/registry.npmjs.org/tiny/latest", UNTIL),
+    ):
+        status, body = await cache.get(path, until=until)
+        assert status == 403, path
+        assert b"date" in body
+    # Without a date nothing of it is refused, and the token means nothing.
+    assert (await cache.get(FILE))[0] == 200
+    assert (await cache.get(dated))[0] == 404
+
+
+async def test_a_package_of_npm_is_that_of_its_date(cache: PackageCache) -> None:
+    status, body = await cache.get("/registry.npmjs.org/tiny")
+    whole = json.loads(body)
+    assert (status, list(whole["versions"]), whole["dist-tags"]["latest"]) == (200, ["1.0", "2.0", "3.0"], "3.0")
+    tarball = path_of(whole["versions"]["2.0"]["dist"]["tarball"])
+    assert tarball == "/registry.npmjs.org/tiny/-/tiny-2.0.tgz"
+    assert (await cache.get(tarball))[0] == 200
+    _, body = await cache.get("/registry.npmjs.org/tiny", until="2024-06-02T00:00:00Z")
+    dated = json.loads(body)
+    assert (list(dated["versions"]), dated["dist-tags"]) == (["1.0", "2.0"], {"latest": "2.0", "old": "1.0"})
+    assert dated["time"].keys() == dated["versions"].keys()
+    tarball = path_of(dated["versions"]["2.0"]["dist"]["tarball"])
+    assert (await cache.get(tarball, until="2024-06-02T00:00:00Z"))[0] == 200
+    _, body = await cache.get("/registry.npmjs.org/tiny", until="2019-01-01T00:00:00Z")
+    assert (json.loads(body)["versions"], json.loads(body)["dist-tags"]) == ({}, {})
+
+
+async def test_only_what_egress_names_is_given(cache: PackageCache) -> None:
+    for path, headers, status in (
+        (PAGE, {"x_rollbox_index": "registry.npmjs.org"}, 404),
+        (PAGE, {"x_rollbox_index": ""}, 404),
+        ("/evil.test/", {}, 404),
+        ("/pypi.org/../registry.npmjs.org/tiny", {"x_rollbox_index": "pypi.org"}, 404),
+        ("/pypi.org/%2e%2e/registry.npmjs.org/tiny", {"x_rollbox_index": "pypi.org"}, 404),
+        ("/", {}, 404),
+    ):
+        assert (await cache.get(path, **headers))[0] == status, path
+    assert (await cache.get(PAGE, method="POST"))[0] == 405
+    assert not cache.index.asked
+    # Redirects of an index lead to itself, through the cache.
+    assert (await cache.get("/pypi.org/simple/Tiny/"))[0] in (301, 404)
+    assert json.loads((await cache.get("/index.crates.io/config.json"))[1])["dl"] == f"{CACHE}/static.crates.io/crates"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("INDEXES", "", "NAME=URL"),
+        ("INDEXES", "pypi.org=https://pypi.org/", "without a slash"),
+        ("INDEXES", 'pypi.org=https://pypi.org";}', "NAME=URL"),
+        ("INDEXES", "pypi.org=https://pypi.org\nx", "one line"),
+        ("KEY", "short", "at least 32"),
+        ("SIZE_MB", "many", "a number of megabytes"),
+        ("LISTEN", "8080", "ADDRESS:PORT"),
+        ("RESOLVER", "dns.test; include x", "ADDRESS"),
+        ("CA_FILE", "/does/not/exist", "can be read"),
+    ],
+)
+def test_a_setting_that_breaks_its_rule_stops_the_start(tmp_path: Path, name: str, value: str, rule: str) -> None:
+    settings = environ(tmp_path, 1, {"pypi.org": "https://pypi.org"}) | {f"ROLLBOX_PACKAGES_{name}": value}
+    environ_of_it = {**os.environ, **settings}
+    ended = subprocess.run([PROGRAM / "start"], env=environ_of_it, capture_output=True, check=False, timeout=60)
+    told = ended.stderr.decode()
+    assert ended.returncode == 64
+    assert f"ROLLBOX_PACKAGES_{name}" in told
+    assert rule in told
+    assert not list(tmp_path.iterdir())

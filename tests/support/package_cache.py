@@ -1,0 +1,195 @@
+"""The package cache with its real nginx, in front of an index of the test's own that counts what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from tests.support.stack import free_port
+
+PROGRAM: Final = Path(__file__).parents[2] / "images" / "packages"
+MODULE: Final = Path("/usr/lib/nginx/modules/ngx_http_js_module.so")
+KEY: Final = "a key of tests, of forty characters or so"
+UP_WITHIN_S: Final = 60.0
+# What is published, and when; None: the index does not say.
+RELEASES: Final[Mapping[str, str | None]] = {
+    "1.0": "2020-01-01T00:00:00.000001Z",
+    "2.0": "2024-06-01T00:00:00Z",
+    "3.0": None,
+}
+FILE_BYTES: Final = 20_000_000
+
+
+def why_no_cache() -> str | None:
+    """Why it cannot run here; None: it can."""
+    return None if MODULE.exists() else "there is no nginx with njs: `make setup` installs it"
+
+
+@dataclass
+class Index:
+    """Indexes of Python and npm packages, below the names that they have to the cache.
+
+    Attributes:
+        asked: how many times, by path.
+        broken: what it answers everything with instead; 0: nothing is broken.
+    """
+
+    asked: collections.Counter[str] = field(default_factory=collections.Counter)
+    broken: int = 0
+    address: str = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answers as the public indexes do."""
+        self.asked[request.path] += 1
+        if self.broken:
+            return web.Response(status=self.broken)
+        match request.path.split("/")[1:]:
+            case ["pypi", "simple", "Tiny", ""]:
+                raise web.HTTPMovedPermanently("/simple/tiny/")
+            case ["pypi", "simple", "tiny", ""]:
+                return web.json_response(_project(), content_type="application/vnd.pypi.simple.v1+json")
+            case ["pypi", "simple", "undated", ""]:
+                link = "../../packages/ab/undated-1.0.tar.gz#sha256=00"
+                return web.Response(text=f'<a href="{link}">undated-1.0.tar.gz</a>', content_type="text/html")
+            case ["files", "packages", *_]:
+                return _file(request)
+            case ["npm", "tiny"]:
+                return web.json_response(_package(self.address))
+            case ["npm", "tiny", "-", _]:
+                return _file(request)
+        raise web.HTTPNotFound
+
+
+def _project() -> dict[str, Any]:
+    def file(version: str) -> dict[str, Any]:
+        name = f"tiny-{version}-py3-none-any.whl"
+        url = f"https://files.pythonhosted.org/packages/{version}/{name}"
+        more = {"hashes": {"sha256": "00"}, "requires-python": ">=3.8", "core-metadata": {"sha256": "01"}}
+        return {"filename": name, "url": url, "upload-time": RELEASES[version], **more}
+
+    files = [file(version) for version in RELEASES]
+    return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*RELEASES], "files": files}
+
+
+def _package(address: str) -> dict[str, Any]:
+    versions = {
+        version: {"name": "tiny", "version": version, "dist": {"tarball": f"{address}/npm/tiny/-/tiny-{version}.tgz"}}
+        for version in RELEASES
+    }
+    time = {"created": "2020-01-01", "modified": "2026-01-01"} | {one: at for one, at in RELEASES.items() if at}
+    return {"name": "tiny", "dist-tags": {"latest": "3.0", "old": "1.0"}, "versions": versions, "time": time}
+
+
+def _file(request: web.Request) -> web.Response:
+    """A part of a file, where one is asked for."""
+    part = request.http_range
+    whole = b"x" * FILE_BYTES
+    headers = {"ETag": '"1"'}
+    if part.start is None:
+        return web.Response(body=whole, headers=headers)
+    first, last = part.start, min(part.stop or FILE_BYTES, FILE_BYTES)
+    headers["Content-Range"] = f"bytes {first}-{last - 1}/{FILE_BYTES}"
+    return web.Response(status=206, body=whole[first:last], headers=headers)
+
+
+@dataclass
+class PackageCache:
+    """Asks the cache as egress does.
+
+    Attributes:
+        url: where it listens.
+        index: what is behind it.
+    """
+
+    url: str
+    index: Index
+    http: aiohttp.ClientSession
+
+    async def get(self, path: str, *, until: str = "", method: str = "GET", **headers: str) -> tuple[int, bytes]:
+        """The status and the body of an answer to a request for a path, whose first segment is the index."""
+        told = {"Host": "packages.rollbox.internal", "x-rollbox-index": path.split("/")[1]}
+        told |= {"x-rollbox-until": until} if until else {}
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.http.request(method, f"{self.url}{path}", headers=told, allow_redirects=False) as answer:
+            return answer.status, await answer.read()
+
+
+def environ(folder: Path, port: int, indexes: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a cache that listens on the loopback."""
+    return {
+        "ROLLBOX_PACKAGES_INDEXES": ",".join(f"{name}={url}" for name, url in indexes.items()),
+        "ROLLBOX_PACKAGES_KEY": KEY,
+        "ROLLBOX_PACKAGES_SIZE_MB": "1000",
+        "ROLLBOX_PACKAGES_LISTEN": f"127.0.0.1:{port}",
+        "ROLLBOX_PACKAGES_RESOLVER": "127.0.0.1:9",
+        "ROLLBOX_PACKAGES_FOLDER": str(folder),
+        "ROLLBOX_PACKAGES_PROGRAM": str(PROGRAM),
+    }
+
+
+@asynccontextmanager
+async def serving(settings: Mapping[str, str]) -> AsyncIterator[None]:
+    """A cache that runs while the block does.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
+    url = f"http://{settings['ROLLBOX_PACKAGES_LISTEN']}/healthz"
+    log = Path(settings["ROLLBOX_PACKAGES_FOLDER"]) / "log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as kept:
+        started = await asyncio.create_subprocess_exec(
+            PROGRAM / "start", env={**os.environ, **settings}, stdout=kept, stderr=kept
+        )
+    try:
+        async with asyncio.timeout(UP_WITHIN_S), aiohttp.ClientSession() as http:
+            while not await _answers(http, url):
+                if started.returncode is not None:
+                    raise RuntimeError(f"the package cache has ended: {log.read_text()[-2000:]}")
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        started.terminate()
+        await asyncio.wait_for(started.wait(), UP_WITHIN_S)
+
+
+async def _answers(http: aiohttp.ClientSession, url: str) -> bool:
+    with contextlib.suppress(aiohttp.ClientError):
+        async with http.get(url) as answer:
+            return answer.status == 200
+    return False
+
+
+@asynccontextmanager
+async def package_cache(folder: Path) -> AsyncIterator[PackageCache]:
+    """A cache in front of an index of one's own."""
+    index = Index()
+    app = web.Application()
+    app.add_routes([web.route("*", "/{path:.*}", index.answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        index.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        indexes = {
+            "pypi.org": f"{index.address}/pypi",
+            "files.pythonhosted.org": f"{index.address}/files",
+            "registry.npmjs.org": f"{index.address}/npm",
+            "index.crates.io": index.address,
+        }
+        port = free_port()
+        async with serving(environ(folder, port, indexes)), aiohttp.ClientSession() as http:
+            yield PackageCache(f"http://127.0.0.1:{port}", index, http)
+    finally:
+        await runner.cleanup()
