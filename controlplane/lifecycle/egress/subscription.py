@@ -1,6 +1,7 @@
 """What one egress replica has not been told yet: for each sandbox the last word, so that it is bounded by these."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -36,7 +37,9 @@ class Subscription:
         self.replica = replica
         self._changed: dict[str, Assigned | None] = dict(assigned)
         self._shelf = shelf
-        self._policies: set[str] = set()
+        # By sandbox, the policy that the replica was told last, and how many have each: it may forget what none has.
+        self._told: dict[str, str] = {}
+        self._in_use: Counter[str] = Counter()
         self._begun = False
         self._more = asyncio.Event()
 
@@ -65,7 +68,7 @@ class Subscription:
         served = [one for one in batch.values() if one is not None]
         assignments = [one.assignment for one in served]
         named = {one.assignment.policy_digest: one for one in served}
-        missing = {digest: one for digest, one in named.items() if digest not in self._policies}
+        missing = {digest: one for digest, one in named.items() if not self._in_use[digest]}
         policies = [
             messages.policy(digest, await self._shelf.get(one.digest), one.limits)
             for digest, one in sorted(missing.items())
@@ -74,10 +77,19 @@ class Subscription:
         for sandbox_id, told in batch.items():
             if self._changed.get(sandbox_id, 0) is told:
                 del self._changed[sandbox_id]
-        self._policies |= missing.keys()
+            self._note(sandbox_id, None if told is None else told.assignment.policy_digest)
         begun, self._begun = self._begun, True
         if not begun:
             return wire.Update(version=version, snapshot=wire.Snapshot(policies=policies, assignments=assignments))
         withdrawn = [sandbox_id for sandbox_id, one in batch.items() if one is None]
         delta = wire.Delta(policies=policies, assignments=assignments, withdrawn=withdrawn)
         return wire.Update(version=version, delta=delta)
+
+    def _note(self, sandbox_id: str, digest: str | None) -> None:
+        if (before := self._told.pop(sandbox_id, None)) is not None:
+            self._in_use[before] -= 1
+            if not self._in_use[before]:
+                del self._in_use[before]
+        if digest is not None:
+            self._told[sandbox_id] = digest
+            self._in_use[digest] += 1
