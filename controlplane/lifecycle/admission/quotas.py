@@ -107,14 +107,17 @@ class Quotas:
     Args:
         documents: where they are declared.
         total: sandboxes of all owners together; 0 = no limit.
+        egress: whether egress is installed, which enforces the limits of the network.
     """
 
-    def __init__(self, documents: Documents, total: int) -> None:
+    def __init__(self, documents: Documents, total: int, *, egress: bool = True) -> None:
         self._documents = documents
         self._total = total
         self._declared: Mapping[str, DeclaredQuota] = {}
         self._versions: Mapping[str, Mapping[str, str]] = {}  # owner -> version of each document, by name
+        self._enforced = LIMITS if egress else tuple(name for name in LIMITS if name not in EGRESS_LIMITS)
         self._refused: dict[str, str] = {}  # document name -> the version that could not be read
+        self._unenforced: dict[str, str] = {}  # the same of those with a limit that nothing here enforces
         self._reported: dict[str, Mapping[str, int]] = {}
         self._used: dict[str, Mapping[str, int]] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -227,6 +230,7 @@ class Quotas:
         there = {document.name for document in documents}
         self._refused = {name: version for name, version in self._refused.items() if name in there}
         self._reported = {name: used for name, used in self._reported.items() if name in there}
+        self._unenforced = {name: version for name, version in self._unenforced.items() if name in there}
         changed = declared != self._declared
         self._declared, self._versions = declared, versions
         if changed:
@@ -236,7 +240,7 @@ class Quotas:
 
     async def _read(self, document: Document) -> DeclaredQuota | None:
         try:
-            return DeclaredQuota.model_validate(dict(document.body))
+            quota = DeclaredQuota.model_validate(dict(document.body))
         except ValidationError as error:
             if self._refused.get(document.name) != document.version:
                 self._refused[document.name] = document.version
@@ -244,6 +248,17 @@ class Quotas:
                 self._log.error("invalid quota ignored", name=document.name, detail=why)
                 await self._documents.status("quotas", document.name, {"invalid": why})
             return None
+        await self._tell_unenforced(document, quota)
+        return quota
+
+    async def _tell_unenforced(self, document: Document, quota: DeclaredQuota) -> None:
+        # The rest of it stays in force: an owner without a limit for one thing is no owner without limits.
+        idle = [name for name in LIMITS if name not in self._enforced and getattr(quota, name) is not None]
+        if idle and self._unenforced.get(document.name) != document.version:
+            self._unenforced[document.name] = document.version
+            why = f"{', '.join(idle)}: egress is not installed here, so nothing enforces it"
+            self._log.warning("a quota has a limit that is not enforced", name=document.name, detail=why)
+            await self._documents.status("quotas", document.name, {"unenforced": why})
 
 
 def _strictest(one: DeclaredQuota | None, other: DeclaredQuota) -> DeclaredQuota:

@@ -155,7 +155,7 @@ class Core:
         self.reclaimer = reclaimer = Reclaimer(deps.cluster, ledger, starts.tasks, group)
         self.endings = Endings(store, ledger, reclaimer)
         # Letting in.
-        self.quotas = Quotas(deps.documents, options.max_sandboxes)
+        self.quotas = Quotas(deps.documents, options.max_sandboxes, egress=options.egress is not None)
         self.abandonments = Abandonments(ledger, deps.clock, group)
         self.create_queue, self.lines = _queue(deps, store, self.quotas, self.abandonments)
         self.admissions = Admissions(

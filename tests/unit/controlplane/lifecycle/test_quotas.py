@@ -69,6 +69,18 @@ async def test_one_that_cannot_be_read_is_not_in_force_and_says_so() -> None:
     assert "sandboxes: Input should be greater than or equal to 1" in odd.status["invalid"]
 
 
+@pytest.mark.parametrize("egress", [True, False])
+async def test_a_limit_that_nothing_enforces_is_told_and_the_others_hold(*, egress: bool) -> None:
+    documents = FileDocuments()
+    await documents.put("quotas", "alice", {"owner": "alice", "sandboxes": 3, "egress_daily_bytes": 5})
+    quotas = Quotas(documents, 0, egress=egress)
+    await quotas.open()
+    assert quotas.limits("alice").quota == Quota(sandboxes=3)
+    told = await documents.get("quotas", "alice")
+    assert told is not None
+    assert ("egress_daily_bytes: egress is not installed" in told.status.get("unenforced", "")) is not egress
+
+
 @pytest.mark.parametrize("limits", [{"sandboxes": 0}, {"gpu": -1}, {"cpu_millicores": 1 << 60}, {"cores": 1}])
 def test_nonsense_is_no_quota(limits: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
