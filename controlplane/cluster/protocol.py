@@ -525,6 +525,11 @@ class Cluster(Protocol):
         ...
 
     @property
+    def own_ports(self) -> frozenset[int]:
+        """Ports of a sandbox on which its sidecar listens, so that nobody reaches them as the sandbox's."""
+        ...
+
+    @property
     def stops_at_once(self) -> int:
         """How many concurrent stops it allows; the control plane makes further ones wait."""
         ...

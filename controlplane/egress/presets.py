@@ -14,6 +14,8 @@ from controlplane.egress.policy import EgressPolicy, PresetName
 
 # The name of a policy that is no preset.
 CUSTOM: Final = "custom"
+# Of DNS.
+NAMES_PORT: Final = 53
 
 # Package indexes, by what a refusal and the log call them.
 _PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -92,6 +94,11 @@ class EgressOptions:
     default: str = OFFLINE_NAME
     presets: Mapping[str, EgressPolicy] = field(default_factory=lambda: BUILT_IN)
     cached: tuple[str, ...] = ()
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Of each sandbox's loopback, on which its relay listens: the proxy's, and that of the resolver."""
+        return frozenset({self.port, NAMES_PORT})
 
     @property
     def of_sidecar(self) -> tuple[tuple[str, str], ...]:

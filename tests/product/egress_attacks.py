@@ -14,9 +14,10 @@ import socket
 import ssl
 import struct
 import sys
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 SECRET, ALLOWED, REFUSED, HOST = sys.argv[1].encode(), *sys.argv[2:5]
 PROXY = urlsplit(os.environ["HTTP_PROXY"])
@@ -118,6 +119,32 @@ def taken(host: str) -> bytes:
     return b""
 
 
+def moved(to: str, status: int = 302) -> bytes:
+    """What a client gets that follows where the allowed server sends it."""
+    with contextlib.suppress(OSError):
+        return bytes(urllib.request.urlopen(f"http://index.test:8000/moved/{status}?to={quote(to)}", timeout=10).read())
+    return b""
+
+
+def again(url: str) -> bytes:
+    """All answers of a name whose addresses change between two questions."""
+    return b"".join(absolute(url) + tunnel(urlsplit(url).netloc) for _ in range(8))
+
+
+def replayed() -> bytes:
+    """Whether this side can take the place of egress at the sidecar, whose greeting to it is that of HTTP/2."""
+    greeting = b"PRI * HTTP/2.0"
+    for host in ("127.0.0.1", "::1", socket.gethostbyname(socket.gethostname())):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        for ticket in (b"0" * 32, b"f" * 64):
+            with contextlib.suppress(OSError), socket.socket(family) as sock:
+                sock.settimeout(5)
+                sock.connect((host, 7070))
+                if greeting in said(sock, [b"LEG " + ticket + b"\n"]):
+                    return SECRET
+    return SECRET if Path("/run/rollbox/agent/agent.sock").exists() else b""
+
+
 def seen(name: str) -> bytes:
     """Whether a process of this name is there, to be signalled."""
     for one in Path("/proc").glob("[0-9]*/comm"):
@@ -136,6 +163,7 @@ WAYS: dict[str, Callable[[], bytes]] = {
     "absolute form": lambda: absolute("http://index.test:8000/hello"),
     "a tunnel": lambda: tunnel("index.test:8000", b"GET /hello HTTP/1.0\r\n\r\n"),
     "SOCKS5 by name": lambda: socks(b"\x03", b"\x0aindex.test", 8000, b"GET /hello HTTP/1.0\r\n\r\n"),
+    "a redirect": lambda: moved("http://index.test:8000/hello"),
     "the proxy by IPv6": lambda: proxied(b"GET http://index.test:8000/hello HTTP/1.0\r\n\r\n", host="::1"),
     "TLS that names the host": lambda: b"hello from outside" if greeted("index.test") else b"",
     "TLS with an extension that nobody knows": lambda: (
@@ -200,6 +228,16 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "SOCKS5 by name": lambda: socks(b"\x03", b"\x0binside.test", 8000),
     "SOCKS5 by IPv6": lambda: socks(b"\x04", socket.inet_pton(socket.AF_INET6, f"::ffff:{REFUSED}"), 8000),
     "the proxy by IPv6": lambda: proxied(f"GET http://{REFUSED}:8000/ HTTP/1.0\r\n\r\n".encode(), host="::1"),
+    "a redirect to the address beside": lambda: moved(f"http://{REFUSED}:8000/"),
+    "a lasting redirect to a name that leads to it": lambda: moved("http://inside.test:8000/", 301),
+    "a redirect with the method to the metadata service": lambda: moved("http://169.254.169.254/", 307),
+    "a redirect to another port": lambda: moved("http://index.test:8001/", 308),
+    "a redirect to the loopback of egress": lambda: moved("http://127.0.0.1:18777/"),
+    "a redirect to a name that no rule has": lambda: moved("http://elsewhere.test:8000/"),
+    "a name whose address changes": lambda: again("http://rebind.test:8000/"),
+    "a name with allowed and refused addresses": lambda: again("http://mixed.test:8000/"),
+    "a name with dozens of addresses": lambda: again("http://many.test:8000/"),
+    "a link to the proxy in the place of egress": replayed,
     "TCP without the proxy": lambda: direct(socket.SOCK_STREAM, REFUSED, 8000),
     "TCP to the allowed address without the proxy": lambda: direct(socket.SOCK_STREAM, ALLOWED, 8001),
     "UDP without the proxy": lambda: direct(socket.SOCK_DGRAM, ALLOWED, 53, question("index.test")) and SECRET,

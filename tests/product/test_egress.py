@@ -6,6 +6,7 @@ import asyncio
 import ensurepip
 import json
 import os
+import signal
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from rollbox.errors import PermissionDenied
 from tests.support.command_line import rollbox
 from tests.support.images import IMAGE
 from tests.support.installed import BESIDE_ANOTHER, RELEASE, installed
-from tests.support.outside import ALLOWED, ASKED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, WEB, outside
+from tests.support.outside import ALLOWED, ASKED, DNS, HOST, NAMES, OWN, REFUSED, SECRET, TURNING, WEB, outside
 from tests.support.product import Kept, keeping
 from tests.support.release import VALUES
 from tests.support.stack import Product
@@ -53,6 +54,33 @@ try:
     print("ended")
 except OSError as error:
     print("cut")
+"""
+# As many connections as the proxy takes, and more: heads that never end, tunnels that nobody reads, and new ones.
+FLOOD = """
+import os, socket, sys, threading, time
+from urllib.parse import urlsplit
+port, url = int(os.environ["HTTP_PROXY"].rpartition(":")[2]), urlsplit(sys.argv[1])
+def sent(text):
+    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+    sock.sendall(text.encode())
+    return sock
+held = []
+def hold(text, count):
+    for _ in range(count):
+        try:
+            held.append(sent(text))
+        except OSError:
+            time.sleep(0.01)
+hold("GET http://index.test/ HTTP/1.1\\r\\nX: ", 150)
+hold(f"GET {sys.argv[1]} HTTP/1.1\\r\\nHost: {url.netloc}\\r\\n\\r\\n", 100)
+hold(f"CONNECT {url.netloc} HTTP/1.1\\r\\n\\r\\nGET /endless HTTP/1.0\\r\\n\\r\\n", 100)
+print("flooding", len(held), flush=True)
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    try:
+        sent("CONNECT index.test:1 HTTP/1.1\\r\\n\\r\\n").close()
+    except OSError:
+        pass
 """
 pytestmark = pytest.mark.egress
 
@@ -185,6 +213,30 @@ async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
 async def test_the_proxys_port_is_none_that_is_reached_from_outside(offline: Sandbox) -> None:
     with pytest.raises(PermissionDenied, match="the platform's own"):
         await offline.ports.wait(3128, timeout=5)
+    with pytest.raises(PermissionDenied, match="the platform's own"):
+        await offline.ports.expose(3128, public=True)
+    # As `rollbox ports forward` does.
+    with pytest.raises(PermissionDenied, match="the platform's own"):
+        await offline.ports.connect_tcp(3128)
+
+
+async def test_a_sandbox_that_floods_holds_no_other_one_up(client: Client) -> None:
+    async with (
+        await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi", egress=INDEX) as flooding,
+        await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi", egress=INDEX) as neighbour,
+    ):
+        async with await flooding.spawn(["python3", "-c", FLOOD, f"http://index.test:{WEB}/endless"]) as flood:
+            lines = aiter(flood.stdout)
+            assert "flooding" in str(await anext(lines))
+            for _ in range(10):
+                assert await _get(neighbour, f"http://index.test:{WEB}/hello") == "hello from outside\n"
+            await flood.signal(signal.SIGKILL)
+
+        # What it held is given back: it works as before itself.
+        async def works() -> bool:
+            return (await flooding.exec(["python3", "-c", GET, f"http://index.test:{WEB}/hello"], timeout=60)).ok
+
+        await until(works)
 
 
 async def test_doctor_has_a_sandbox_try_what_must_be_refused_and_what_must_work(stack: Product) -> None:
@@ -211,7 +263,8 @@ def _note(found: dict[str, bool]) -> None:
 
 async def test_what_attacks_reach(offline: Sandbox) -> None:
     # Names that lead where nothing may are allowed here, so that the addresses are what is refused.
-    names = [EgressRule(host=name, ports=[WEB, 80, OWN], name="lure") for name in NAMES if name != "index.test"]
+    lures = {*NAMES, *TURNING} - {"index.test"}
+    names = [EgressRule(host=name, ports=[WEB, 80, OWN], name="lure") for name in sorted(lures)]
     index = EgressRule(host="index.test", ports=[WEB, 443], name="index")
     # Of other tests, under rules of their own.
     before = await _asked()
@@ -225,4 +278,4 @@ async def test_what_attacks_reach(offline: Sandbox) -> None:
     assert await _get(offline, f"http://index.test:{WEB}/hello") == "hello from outside\n"
     assert [name for name, succeeded in found.items() if succeeded] == []
     # A name that no rule mentions would be a way out, were it resolved.
-    assert await _asked() == {*NAMES} | before
+    assert await _asked() == {*NAMES, *TURNING} | before

@@ -84,6 +84,7 @@ class FakeCluster:
     on_nodes: set[str] = field(default_factory=set)  # whatever `image_state` says
     missing_images: set[str] = field(default_factory=set)
     stops_at_once: int = 8
+    own_ports: frozenset[int] = frozenset({7070})
     isolation: str = ""
     held: dict[str, Held] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)

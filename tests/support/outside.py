@@ -38,6 +38,12 @@ NAMES: Final = {
     "loopback.test": "127.0.0.1",
     "metadata.test": "169.254.169.254",
 }
+# Names with more than one address. A question is answered with the next list, round and round, at once to be forgotten.
+TURNING: Final = {
+    "rebind.test": ((ALLOWED,), (REFUSED,), ("127.0.0.1",), ("169.254.169.254",)),
+    "mixed.test": ((REFUSED, ALLOWED), ("169.254.169.254", "127.0.0.1", REFUSED, ALLOWED)),
+    "many.test": ((*[REFUSED] * 40, ALLOWED),),
+}
 # What egress is told, by the environment of `rollbox up`.
 ENVIRON: Final = {
     "ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS": f"{ALLOWED}/32,{INDEXES}/32",

@@ -9,18 +9,23 @@ import asyncio
 import socket
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import cast
 
 from aiohttp import web
 
-from tests.support.outside import ALLOWED, ASKED, HOST, INDEXES, NAMES, OTHER, OWN, REFUSED, SECRET, WEB
+from tests.support.outside import ALLOWED, ASKED, HOST, INDEXES, NAMES, OTHER, OWN, REFUSED, SECRET, TURNING, WEB
 from tests.support.tools import hosts
 
 _TYPE_A, _CLASS_IN, _NO_SUCH_NAME = 1, 1, 3
 _HEADER_BYTES = 12
 _ADDRESSES = {**NAMES, **dict.fromkeys(hosts.ALL, INDEXES)}
+_ANSWERS: dict[str, Iterator[tuple[str, ...]]] = {
+    **{name: cycle([(address,)]) for name, address in _ADDRESSES.items()},
+    **{name: cycle(lists) for name, lists in TURNING.items()},
+}
 
 
 class Names(asyncio.DatagramProtocol):
@@ -41,12 +46,12 @@ class Names(asyncio.DatagramProtocol):
         (kind,) = struct.unpack_from("!H", data, at + 1)
         name = ".".join(labels).lower()
         self.asked.add(name)
-        address = _ADDRESSES.get(name)
-        answered = address is not None and kind == _TYPE_A
-        flags = 0x8180 | (0 if address is not None else _NO_SUCH_NAME)
-        answer = data[:2] + struct.pack("!HHHHH", flags, 1, int(answered), 0, 0) + question
-        if answered and address is not None:
-            answer += struct.pack("!HHHIH", 0xC00C, _TYPE_A, _CLASS_IN, 1, 4) + socket.inet_aton(address)
+        known = _ANSWERS.get(name)
+        addresses = next(known) if known is not None and kind == _TYPE_A else ()
+        flags = 0x8180 | (0 if known is not None else _NO_SUCH_NAME)
+        answer = data[:2] + struct.pack("!HHHHH", flags, 1, len(addresses), 0, 0) + question
+        for address in addresses:
+            answer += struct.pack("!HHHIH", 0xC00C, _TYPE_A, _CLASS_IN, 0, 4) + socket.inet_aton(address)
         self._transport.sendto(answer, addr)
 
 
@@ -65,6 +70,10 @@ async def _endless(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.05)
 
 
+async def _elsewhere(request: web.Request) -> web.Response:
+    return web.Response(status=int(request.match_info["status"]), headers={"Location": request.query["to"]})
+
+
 async def _serve(routes: Iterable[web.AbstractRouteDef], *addresses: tuple[str, int]) -> None:
     app = web.Application()
     app.add_routes(routes)
@@ -75,7 +84,8 @@ async def _serve(routes: Iterable[web.AbstractRouteDef], *addresses: tuple[str, 
 
 
 async def _outside(folder: Path) -> None:
-    await _serve([web.get("/endless", _endless), web.static("/", folder, show_index=True)], (ALLOWED, WEB))
+    moved = web.get(r"/moved/{status:30[1278]}", _elsewhere)
+    await _serve([moved, web.get("/endless", _endless), web.static("/", folder, show_index=True)], (ALLOWED, WEB))
     await _serve(_REFUSED, (ALLOWED, OTHER), (ALLOWED, 443), (REFUSED, WEB), (REFUSED, 80))
     names = Names()
 

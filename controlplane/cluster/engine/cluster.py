@@ -132,6 +132,11 @@ class EngineCluster:
         self._machine.check(spec)
 
     @property
+    def own_ports(self) -> frozenset[int]:
+        """See ``Cluster.own_ports``: it listens on a socket."""
+        return frozenset()
+
+    @property
     def stops_at_once(self) -> int:
         """See ``Cluster.stops_at_once``."""
         return MAX_STOPS

@@ -258,6 +258,11 @@ class KubernetesCluster:
         lazy.check(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
 
     @property
+    def own_ports(self) -> frozenset[int]:
+        """See ``Cluster.own_ports``."""
+        return frozenset({SIDECAR_PORT})
+
+    @property
     def stops_at_once(self) -> int:
         """See ``Cluster.stops_at_once``."""
         return MAX_STOPS

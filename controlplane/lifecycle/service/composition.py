@@ -193,7 +193,9 @@ class Core:
         )
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
-        self.owner_calls = OwnerCalls(deps.clock, store, ledger, annotations, self.expiry)
+        self.owner_calls = OwnerCalls(
+            deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)
+        )
         self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, deps.clock)
         self.creates = Creates(
             deps,
@@ -503,6 +505,10 @@ def _registry_cleanups(
         return own, None
     removals = CopyRemovals(copies, needs, options.images.recorded_bytes, clock=clock, metrics=metrics)
     return None, RecordedCleanup(copies, private, needs, removals, store=store)
+
+
+def _own_ports(deps: Dependencies, options: Options) -> frozenset[int]:
+    return deps.cluster.own_ports | (options.egress.ports if options.egress is not None else frozenset())
 
 
 def _queue(

@@ -18,16 +18,24 @@ MOST_PUBLIC_PORTS: Final = 64
 
 
 class OwnerCalls:
-    """Calls of owners that neither begin nor end a sandbox."""
+    """Calls of owners that neither begin nor end a sandbox. ``own_ports``: of each sandbox, that are the platform's."""
 
     def __init__(
-        self, clock: Clock, store: RecoveringStore, ledger: Ledger, annotations: Annotations, expiry: Expiry
+        self,
+        clock: Clock,
+        store: RecoveringStore,
+        ledger: Ledger,
+        annotations: Annotations,
+        expiry: Expiry,
+        *,
+        own_ports: frozenset[int],
     ) -> None:
         self._clock = clock
         self._store = store
         self._ledger = ledger
         self._annotations = annotations
         self._expiry = expiry
+        self._own_ports = own_ports
 
     async def get(self, owner: str, sandbox_id: str) -> Sandbox:
         """The record, also of an ended sandbox.
@@ -94,8 +102,12 @@ class OwnerCalls:
             the sandbox after the change.
 
         Raises:
-            Problem: sandbox_not_found, why it has ended, or quota_exceeded: too many ports are public.
+            Problem: permission_denied, the port is the platform's own; sandbox_not_found, why it has ended, or
+                quota_exceeded: too many ports are public.
         """
+        if public and port in self._own_ports:
+            detail = f"port {port} is the platform's own: it is never public, and nobody reaches it as the sandbox's"
+            raise Problem("permission_denied", detail, port=port)
         before = await self.alive(owner, sandbox_id)
         if public and port not in before.public_ports and len(before.public_ports) >= MOST_PUBLIC_PORTS:
             detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened"

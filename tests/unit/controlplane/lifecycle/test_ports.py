@@ -6,8 +6,9 @@ from dataclasses import replace
 import jwt
 import pytest
 
+from controlplane.egress import EgressOptions
 from controlplane.errors import Problem
-from controlplane.lifecycle import Subscription
+from controlplane.lifecycle import Options, Subscription
 from controlplane.lifecycle.service.owner_calls import MOST_PUBLIC_PORTS
 from controlplane.model import Sandbox
 from tests.support.fake_cluster import FakeCluster
@@ -103,3 +104,15 @@ async def test_a_port_token_outlives_any_extension(plane: World) -> None:
     sandbox = replace(SANDBOX, public_ports=(80,), ports_revision=VirtualClock().now_ms())
     token = plane.deps.key.port_token(sandbox, 80)
     assert token.expires_at_ms - sandbox.ports_revision > 365 * 24 * 3_600_000
+
+
+async def test_a_port_of_the_platform_is_never_public() -> None:
+    async with world(options=Options(egress=EgressOptions(3128))) as plane:
+        sandbox = (await plane.create(OWNER, SPEC)).sandbox
+        for port in (7070, 3128, 53):
+            with pytest.raises(Problem, match="the platform's own") as refused:
+                await plane.service.open_port(OWNER, sandbox.id, port, public=True)
+            assert refused.value.code == "permission_denied"
+            # One of an earlier version, or of before egress was installed, is taken back.
+            assert not (await plane.service.open_port(OWNER, sandbox.id, port, public=False)).public_ports
+        assert (await plane.service.open_port(OWNER, sandbox.id, 8000, public=True)).public_ports == (8000,)
