@@ -12,7 +12,18 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench.cluster import cold_start, commits, exec_path, images, memory, names, neighbour, readiness, surface
+from tests.bench.cluster import (
+    cold_start,
+    commits,
+    egress,
+    exec_path,
+    images,
+    memory,
+    names,
+    neighbour,
+    readiness,
+    surface,
+)
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
@@ -31,6 +42,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,
+    "egress": egress.measure,
 }
 
 
