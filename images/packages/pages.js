@@ -16,6 +16,11 @@ const ORIGINS = (process.env.ROLLBOX_PACKAGES_INDEXES || '')
 async function page(r) {
     const index = r.variables.index, until = r.variables.until;
     const told = await r.subrequest('/upstream', { method: 'GET' });
+    if (told.status >= 300 && told.status < 400) {
+        // Where it leads is made an address of this cache on the way out (`redirected`).
+        r.return(told.status, told.headersOut.Location);
+        return;
+    }
     if (told.status !== 200) {
         r.return(told.status, told.status < 500 ? told.responseText : 'the index answered ' + told.status + '\n');
         return;
@@ -111,6 +116,15 @@ function latest(versions, time) {
     return among.sort((one, other) => Date.parse(time[one]) - Date.parse(time[other])).pop();
 }
 
+// Where an index leads to, as an address of this cache if it is one of an index. It is never signed: that a file has a
+// date is what pages say, so under a date one that is elsewhere now is not given.
+function redirected(r) {
+    const location = r.headersOut.Location;
+    if (location) {
+        r.headersOut.Location = address(absolute(location, r.variables.upstream + r.variables.raw), '');
+    }
+}
+
 // Whether a moment is known and before another one.
 function isBefore(moment, until) {
     const at = Date.parse(moment || '');
@@ -179,4 +193,4 @@ function unescaped(text) {
     return text.replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&amp;/g, '&');
 }
 
-export default { page, datedFile };
+export default { page, datedFile, redirected };

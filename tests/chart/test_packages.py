@@ -61,7 +61,7 @@ def test_egress_alone_reaches_it_and_it_reaches_what_egress_reaches_outside() ->
 
 def test_what_it_keeps_has_a_bound_or_a_claim() -> None:
     volumes = named(render(*ON), "Deployment", NAME)["spec"]["template"]["spec"]["volumes"]
-    assert volumes == [{"name": "kept", "emptyDir": {"sizeLimit": "12288Mi"}}]
+    assert volumes == [{"name": "kept", "emptyDir": {"sizeLimit": "15360Mi"}}]
     manifests = render(*ON, "egress.packages.existingClaim=kept-here")
     spec = named(manifests, "Deployment", NAME)["spec"]
     assert spec["strategy"] == {"type": "Recreate"}

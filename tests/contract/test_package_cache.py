@@ -7,12 +7,22 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.package_cache import FILE_BYTES, PROGRAM, PackageCache, environ, package_cache, why_no_cache
+from tests.support.eventually import eventually
+from tests.support.package_cache import (
+    FILE_BYTES,
+    PROGRAM,
+    Index,
+    PackageCache,
+    environ,
+    hurried,
+    package_cache,
+    why_no_cache,
+)
 
 pytestmark = pytest.mark.skipif(why_no_cache() is not None, reason=str(why_no_cache()))
 
@@ -68,15 +78,68 @@ async def test_of_many_that_ask_at_once_one_asks_the_index(cache: PackageCache) 
     assert cache.index.asked.total() == 4
 
 
-async def test_an_index_that_fails_does_not_fail_what_is_kept(cache: PackageCache, tmp_path: Path) -> None:
-    await cache.get(PAGE)
-    await cache.get(FILE)
-    cache.index.broken = 503
-    assert (await cache.get(FILE))[0] == 200
-    assert (await cache.get(PAGE))[0] == 200
-    # What nobody has asked for yet says whose fault it is.
-    status, body = await cache.get("/pypi.org/simple/other/")
-    assert (status, body) == (503, b"the index answered 503\n")
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [(lambda index: setattr(index, "broken", 503), b"503"), (lambda index: index.answering.clear(), b"504")],
+    ids=["broken", "hangs"],
+)
+async def test_an_index_that_fails_does_not_fail_what_is_kept(
+    tmp_path: Path, fault: Callable[[Index], None], says: bytes
+) -> None:
+    async with package_cache(tmp_path / "kept", hurried(tmp_path)) as cache:
+        found = await page(cache)
+        await cache.get(FILE)
+        fault(cache.index)
+        # The page is too old by and by, and the index is asked again: in vain.
+        async with asyncio.timeout(60):
+            while cache.index.asked["/pypi/simple/tiny/"] == 1:
+                assert await page(cache) == found
+        assert await page(cache) == found
+        assert (await cache.get(FILE))[0] == 200
+        # What nobody has asked for yet says whose fault it is.
+        status, body = await cache.get("/pypi.org/simple/other/")
+        assert (status, body) == (int(says), b"the index answered " + says + b"\n")
+
+
+async def test_a_page_that_is_too_old_is_given_to_nobody_who_asks_alone(tmp_path: Path) -> None:
+    async with package_cache(tmp_path / "kept", hurried(tmp_path)) as cache:
+        assert "4.0" not in await page(cache)
+        cache.index.releases["4.0"] = "2026-01-01T00:00:00Z"
+        async with asyncio.timeout(60):
+            while "4.0" not in await page(cache):
+                pass
+    kept = {json.loads(line)["cache"] for line in (tmp_path / "kept/log").read_text().splitlines() if line[:1] == "{"}
+    assert kept == {"MISS", "HIT", "EXPIRED"}
+
+
+async def test_a_redirect_of_an_index_leads_through_the_cache(cache: PackageCache) -> None:
+    for path, leads_to in (
+        ("/pypi.org/simple/Tiny/", f"{CACHE}{PAGE}"),
+        ("/files.pythonhosted.org/packages/moved", f"{CACHE}{FILE}"),
+        # Which egress decides on, as on any other address.
+        ("/files.pythonhosted.org/packages/elsewhere", "https://elsewhere.test/tiny"),
+    ):
+        for _ in range(2):
+            assert (await cache.get(path))[0] == 302
+            assert cache.location == leads_to
+    await cache.get("/pypi.org/simple/Tiny/", until=UNTIL)
+    assert cache.location == f"{CACHE}{PAGE}"
+    # The page of a redirect is kept as others are.
+    assert cache.index.asked["/pypi/simple/Tiny/"] == 1
+
+
+async def test_what_is_kept_has_a_bound(tmp_path: Path) -> None:
+    async with package_cache(tmp_path, {"ROLLBOX_PACKAGES_SIZE_MB": "50"}) as cache:
+        paths = [FILE.replace("1.0", f"{at}.0") for at in range(5)]
+        await asyncio.gather(*(cache.get(path) for path in paths))
+
+        def kept() -> int:
+            return sum(one.stat().st_size for one in (tmp_path / "files").rglob("*") if one.is_file())
+
+        assert kept() >= len(paths) * FILE_BYTES
+        # It looks every ten seconds.
+        await eventually(lambda: kept() <= 50 << 20)
+        assert {(await cache.get(path))[0] for path in paths} == {200}
 
 
 async def test_under_a_date_later_files_are_not_there(cache: PackageCache) -> None:
@@ -146,8 +209,6 @@ async def test_only_what_egress_names_is_given(cache: PackageCache) -> None:
         assert (await cache.get(path, **headers))[0] == status, path
     assert (await cache.get(PAGE, method="POST"))[0] == 405
     assert not cache.index.asked
-    # Redirects of an index lead to itself, through the cache.
-    assert (await cache.get("/pypi.org/simple/Tiny/"))[0] in (301, 404)
     assert json.loads((await cache.get("/index.crates.io/config.json"))[1])["dl"] == f"{CACHE}/static.crates.io/crates"
 
 

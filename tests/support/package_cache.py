@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,12 @@ RELEASES: Final[Mapping[str, str | None]] = {
     "3.0": None,
 }
 FILE_BYTES: Final = 20_000_000
+# Path -> where it leads to.
+_MOVED: Final = {
+    "/pypi/simple/Tiny/": "/pypi/simple/tiny/",
+    "/files/packages/moved": "{}/files/packages/1.0/tiny-1.0-py3-none-any.whl",
+    "/files/packages/elsewhere": "https://elsewhere.test/tiny",
+}
 
 
 def why_no_cache() -> str | None:
@@ -42,22 +49,27 @@ class Index:
     Attributes:
         asked: how many times, by path.
         broken: what it answers everything with instead; 0: nothing is broken.
+        answering: clear: it answers nothing until it is set.
+        releases: of its package, and when; None: it does not say.
     """
 
     asked: collections.Counter[str] = field(default_factory=collections.Counter)
     broken: int = 0
+    answering: asyncio.Event = field(default_factory=asyncio.Event)
+    releases: dict[str, str | None] = field(default_factory=lambda: dict(RELEASES))
     address: str = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answers as the public indexes do."""
         self.asked[request.path] += 1
+        await self.answering.wait()
         if self.broken:
             return web.Response(status=self.broken)
+        if leads_to := _MOVED.get(request.path):
+            raise web.HTTPFound(leads_to.format(self.address))
         match request.path.split("/")[1:]:
-            case ["pypi", "simple", "Tiny", ""]:
-                raise web.HTTPMovedPermanently("/simple/tiny/")
             case ["pypi", "simple", "tiny", ""]:
-                return web.json_response(_project(), content_type="application/vnd.pypi.simple.v1+json")
+                return web.json_response(_project(self.releases), content_type="application/vnd.pypi.simple.v1+json")
             case ["pypi", "simple", "undated", ""]:
                 link = "../../packages/ab/undated-1.0.tar.gz#sha256=00"
                 return web.Response(text=f'<a href="{link}">undated-1.0.tar.gz</a>', content_type="text/html")
@@ -70,15 +82,15 @@ class Index:
         raise web.HTTPNotFound
 
 
-def _project() -> dict[str, Any]:
+def _project(releases: Mapping[str, str | None]) -> dict[str, Any]:
     def file(version: str) -> dict[str, Any]:
         name = f"tiny-{version}-py3-none-any.whl"
         url = f"https://files.pythonhosted.org/packages/{version}/{name}"
         more = {"hashes": {"sha256": "00"}, "requires-python": ">=3.8", "core-metadata": {"sha256": "01"}}
-        return {"filename": name, "url": url, "upload-time": RELEASES[version], **more}
+        return {"filename": name, "url": url, "upload-time": releases[version], **more}
 
-    files = [file(version) for version in RELEASES]
-    return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*RELEASES], "files": files}
+    files = [file(version) for version in releases]
+    return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*releases], "files": files}
 
 
 def _package(address: str) -> dict[str, Any]:
@@ -109,11 +121,13 @@ class PackageCache:
     Attributes:
         url: where it listens.
         index: what is behind it.
+        location: where the last answer led to; empty: nowhere.
     """
 
     url: str
     index: Index
     http: aiohttp.ClientSession
+    location: str = ""
 
     async def get(self, path: str, *, until: str = "", method: str = "GET", **headers: str) -> tuple[int, bytes]:
         """The status and the body of an answer to a request for a path, whose first segment is the index."""
@@ -121,6 +135,7 @@ class PackageCache:
         told |= {"x-rollbox-until": until} if until else {}
         told |= {name.replace("_", "-"): value for name, value in headers.items()}
         async with self.http.request(method, f"{self.url}{path}", headers=told, allow_redirects=False) as answer:
+            self.location = answer.headers.get("Location", "")
             return answer.status, await answer.read()
 
 
@@ -170,10 +185,22 @@ async def _answers(http: aiohttp.ClientSession, url: str) -> bool:
     return False
 
 
+def hurried(folder: Path) -> dict[str, str]:
+    """Settings of a cache that keeps pages for a second, and waits for an index no longer than that."""
+    program = shutil.copytree(PROGRAM, folder / "program")
+    text = (program / "nginx.conf").read_text()
+    for slow, quick in ((" 5m;", " 1s;"), ("proxy_read_timeout 10s;", "proxy_read_timeout 1s;")):
+        assert slow in text
+        text = text.replace(slow, quick)
+    (program / "nginx.conf").write_text(text)
+    return {"ROLLBOX_PACKAGES_PROGRAM": str(program)}
+
+
 @asynccontextmanager
-async def package_cache(folder: Path) -> AsyncIterator[PackageCache]:
-    """A cache in front of an index of one's own."""
+async def package_cache(folder: Path, settings: Mapping[str, str] | None = None) -> AsyncIterator[PackageCache]:
+    """A cache in front of an index of one's own, with more settings."""
     index = Index()
+    index.answering.set()
     app = web.Application()
     app.add_routes([web.route("*", "/{path:.*}", index.answer)])
     runner = web.AppRunner(app, access_log=None)
@@ -189,7 +216,8 @@ async def package_cache(folder: Path) -> AsyncIterator[PackageCache]:
             "index.crates.io": index.address,
         }
         port = free_port()
-        async with serving(environ(folder, port, indexes)), aiohttp.ClientSession() as http:
+        async with serving(environ(folder, port, indexes) | dict(settings or {})), aiohttp.ClientSession() as http:
             yield PackageCache(f"http://127.0.0.1:{port}", index, http)
     finally:
+        index.answering.set()
         await runner.cleanup()
