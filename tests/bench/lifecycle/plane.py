@@ -54,6 +54,7 @@ class PlayedCluster:
 
     annotates_behind = True
     stops_at_once = 64
+    own_ports: frozenset[int] = frozenset()
 
     def __init__(self, answers: asyncio.StreamReader, wishes: asyncio.StreamWriter, ready_port: int) -> None:
         self._answers = answers
