@@ -81,6 +81,8 @@ class FakeEgress:
             return
         hosts = [one if isinstance(one, str) else one["host"] for one in policy.get("allow", ())]
         self.states[sandbox_id] = _state("custom", _MODES[policy["mode"]], hosts, revision, self.cut)
+        if until := policy.get("until"):
+            self.states[sandbox_id]["rules"] |= {"mode": "dated", "until": until}
 
 
 def _state(policy: str, mode: str, hosts: list[str], revision: int, cut: int) -> dict[str, Any]:

@@ -26,6 +26,16 @@ def test_a_policy_is_shown_and_switched(apart: FakeGateway, tmp_path: Path) -> N
     assert apart.egress.asked[-1] == {"policy": WRITTEN, "wait_ms": 10_000}
 
 
+def test_a_switch_takes_a_date(apart: FakeGateway, tmp_path: Path) -> None:
+    sandbox_id = made(apart)
+    told = rollbox("egress", "set", sandbox_id, "packages", "--until", "2024-06-01")
+    assert "packages as of 2024-06-01" in told.stdout
+    dated = {"mode": "allow", "include": ["packages"], "until": "2024-06-01"}
+    assert apart.egress.asked[-1]["policy"] == dated
+    rollbox("egress", "set", sandbox_id, written(tmp_path), "--until", "2024-06-01")
+    assert apart.egress.asked[-1]["policy"] == {**WRITTEN, "until": "2024-06-01"}
+
+
 def test_a_create_takes_one(apart: FakeGateway, tmp_path: Path) -> None:
     for policy, sent in (("packages", "packages"), (written(tmp_path), WRITTEN)):
         assert rollbox("create", "python:3.12-slim", "--egress", policy).exit_code == 0

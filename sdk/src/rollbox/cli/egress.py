@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rollbox.client import Client
-    from rollbox.egress import EgressAttempt, EgressPreset, EgressState
+    from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressState
 
 app = typer.Typer(help="Network policies: what a sandbox may reach, and switching that while it runs.")
 presets = typer.Typer(help="Network policies with a name: the installation's, and your own.")
@@ -42,15 +43,29 @@ def set_(
     sandbox_id: SandboxId,
     policy: Annotated[str, typer.Argument(metavar="POLICY", help=POLICY_HELP)],
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long the switch may take.")] = 10,
+    until: Annotated[
+        str, typer.Option(metavar="DATE", help="Packages as of this date (2024-06-01), from the package cache.")
+    ] = "",
     json: Json = False,
 ) -> None:
     """Switch the network policy of a sandbox; returns when it is in force."""
 
     async def call(client: Client) -> EgressState:
-        return await (await client.connect(sandbox_id)).egress(policy_of(policy), timeout=timeout)
+        given = _dated(policy_of(policy), until) if until else policy_of(policy)
+        return await (await client.connect(sandbox_id)).egress(given, timeout=timeout)
 
     state = output.run(call, what=f"switching the network policy of {sandbox_id}", as_json=json)
     _print(state, as_json=json, rules=False)
+
+
+def _dated(given: str | EgressPolicy, until: str) -> EgressPolicy:
+    from rollbox.egress import EgressPolicy
+
+    return (
+        EgressPolicy(mode="allow", include=[given], until=until)
+        if isinstance(given, str)
+        else replace(given, until=until)
+    )
 
 
 @app.command("log")
