@@ -3,6 +3,9 @@
 import crypto from 'crypto';
 
 const CACHE = 'http://packages.rollbox.internal';
+// Of who makes pages: both are at work; what was fetched for it has been removed for lack of room.
+const BUSY = 429, GONE = 410;
+const FIRST_PAUSE_MS = 10, LAST_PAUSE_MS = 200, LONGEST_WAIT_MS = 45000;
 const JSON_FORM = 'application/vnd.pypi.simple.v1+json';
 
 // [name of an index, address that its files may have upstream], longest addresses first.
@@ -12,34 +15,56 @@ const ORIGINS = (process.env.ROLLBOX_PACKAGES_INDEXES || '')
     .reduce((all, one) => all.concat([one, [one[0], 'https://' + one[0]]]), [])
     .sort((one, other) => other[1].length - one[1].length);
 
-// Answers a request for a page: asks the upstream, and writes the page anew.
+// Answers a request for a page: has the upstream's answer fetched, which is kept, and waits for its turn to be made.
 async function page(r) {
-    const index = r.variables.index, until = r.variables.until;
-    const told = await r.subrequest('/upstream', { method: 'GET' });
-    if (told.status >= 300 && told.status < 400) {
-        // Where it leads is made an address of this cache on the way out (`redirected`).
-        r.return(told.status, told.headersOut.Location);
-        return;
+    const until = Date.now() + LONGEST_WAIT_MS;
+    let answer, told = { status: GONE }, pause = FIRST_PAUSE_MS;
+    while (!answer || answer.status === BUSY || answer.status === GONE) {
+        if (Date.now() > until) {
+            r.return(503, 'other pages are being made\n');
+            return;
+        }
+        if (answer) {
+            await new Promise((done) => setTimeout(done, pause));
+            pause = Math.min(pause * 2, LAST_PAUSE_MS);
+        }
+        if (!answer || answer.status === GONE) {
+            told = await r.subrequest('/upstream', { method: 'HEAD' });
+        }
+        if (told.status !== 200) {
+            // Where a redirect leads is made an address of this cache on the way out (`redirected`).
+            r.return(told.status, told.headersOut.Location || 'the index answered ' + told.status + '\n');
+            return;
+        }
+        answer = await r.subrequest('/made', { method: 'GET' });
     }
+    r.headersOut['Content-Type'] = answer.headersOut['Content-Type'];
+    r.return(answer.status, answer.responseBuffer);
+}
+
+// Writes a page anew, of what an upstream has answered.
+async function made(r) {
+    const index = r.variables.index, until = r.variables.until;
+    const told = await r.subrequest('/kept', { method: 'GET' });
     if (told.status !== 200) {
-        r.return(told.status, told.status < 500 ? told.responseText : 'the index answered ' + told.status + '\n');
+        r.return(GONE);
         return;
     }
     const type = told.headersOut['Content-Type'] || '';
-    let made;
+    let whole;
     if (type.indexOf('json') === -1) {
-        made = until ? null : { type: type, text: rewritten(told.responseText, r) };
+        whole = until ? null : { type: type, text: rewritten(told.responseText, r) };
     } else if (index === 'registry.npmjs.org') {
-        made = { type: 'application/json', text: JSON.stringify(npm(JSON.parse(told.responseText), until)) };
+        whole = { type: 'application/json', text: JSON.stringify(npm(JSON.parse(told.responseText), until)) };
     } else {
-        made = pypi(JSON.parse(told.responseText), until, r);
+        whole = pypi(JSON.parse(told.responseText), until, r);
     }
-    if (made === null) {
+    if (whole === null) {
         r.return(403, JSON.stringify({ detail: index + ' tells no dates of its files, so a policy with a date gets none' }));
         return;
     }
-    r.headersOut['Content-Type'] = made.type;
-    r.return(200, made.text);
+    r.headersOut['Content-Type'] = whole.type;
+    r.return(200, whole.text);
 }
 
 // A project of the Simple API (PEP 691 and 700), in the form that was asked for.
@@ -193,4 +218,4 @@ function unescaped(text) {
     return text.replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&amp;/g, '&');
 }
 
-export default { page, datedFile, redirected };
+export default { page, made, datedFile, redirected };

@@ -128,6 +128,15 @@ async def test_a_redirect_of_an_index_leads_through_the_cache(cache: PackageCach
     assert cache.index.asked["/pypi/simple/Tiny/"] == 1
 
 
+async def test_of_large_pages_as_many_are_made_at_once_as_memory_has_room_for(cache: PackageCache) -> None:
+    answers = await asyncio.gather(*(cache.get(f"/registry.npmjs.org/large-{at}") for at in range(12)))
+    assert {status for status, _ in answers} == {200}
+    assert len({body for _, body in answers}) == 1
+    # Two are made at a time, in some ten times the size of each (260 to 282 MB); all twelve at a time took 737.
+    assert cache.most_memory_mb() < 500
+    assert {times for path, times in cache.index.asked.items() if "large" in path} == {1}
+
+
 async def test_what_is_kept_has_a_bound(tmp_path: Path) -> None:
     async with package_cache(tmp_path, {"ROLLBOX_PACKAGES_SIZE_MB": "50"}) as cache:
         paths = [FILE.replace("1.0", f"{at}.0") for at in range(5)]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
+import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -75,8 +78,9 @@ class Index:
                 return web.Response(text=f'<a href="{link}">undated-1.0.tar.gz</a>', content_type="text/html")
             case ["files", "packages", *_]:
                 return _file(request)
-            case ["npm", "tiny"]:
-                return web.json_response(_package(self.address))
+            case ["npm", name]:
+                body = _package(self.address) if name == "tiny" else await asyncio.to_thread(_large)
+                return web.Response(body=body, content_type="application/json")
             case ["npm", "tiny", "-", _]:
                 return _file(request)
         raise web.HTTPNotFound
@@ -93,13 +97,23 @@ def _project(releases: Mapping[str, str | None]) -> dict[str, Any]:
     return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*releases], "files": files}
 
 
-def _package(address: str) -> dict[str, Any]:
+def _package(address: str) -> bytes:
     versions = {
         version: {"name": "tiny", "version": version, "dist": {"tarball": f"{address}/npm/tiny/-/tiny-{version}.tgz"}}
         for version in RELEASES
     }
     time = {"created": "2020-01-01", "modified": "2026-01-01"} | {one: at for one, at in RELEASES.items() if at}
-    return {"name": "tiny", "dist-tags": {"latest": "3.0", "old": "1.0"}, "versions": versions, "time": time}
+    tags = {"latest": "3.0", "old": "1.0"}
+    return json.dumps({"name": "tiny", "dist-tags": tags, "versions": versions, "time": time}).encode()
+
+
+@functools.cache
+def _large() -> bytes:
+    """A package of some 5 MB with as many small parts as real ones have."""
+    needs = {f"needs-{at}": "^1.0.0" for at in range(60)}
+    tarball = {"dist": {"tarball": "https://registry.npmjs.org/large/-/large-1.0.tgz"}}
+    versions = {f"1.0.{at}": {"dependencies": needs, **tarball} for at in range(4000)}
+    return json.dumps({"name": "large", "dist-tags": {}, "versions": versions}).encode()
 
 
 def _file(request: web.Request) -> web.Response:
@@ -121,12 +135,14 @@ class PackageCache:
     Attributes:
         url: where it listens.
         index: what is behind it.
+        folder: where it writes.
         location: where the last answer led to; empty: nowhere.
     """
 
     url: str
     index: Index
     http: aiohttp.ClientSession
+    folder: Path
     location: str = ""
 
     async def get(self, path: str, *, until: str = "", method: str = "GET", **headers: str) -> tuple[int, bytes]:
@@ -137,6 +153,13 @@ class PackageCache:
         async with self.http.request(method, f"{self.url}{path}", headers=told, allow_redirects=False) as answer:
             self.location = answer.headers.get("Location", "")
             return answer.status, await answer.read()
+
+    def most_memory_mb(self) -> int:
+        """The most that its processes have ever had in memory together, or more."""
+        first = (self.folder / "made" / "packages.pid").read_text().strip()
+        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        told = [re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in others]
+        return sum(int(kilobytes) for (kilobytes,) in told) // 1000
 
 
 def environ(folder: Path, port: int, indexes: Mapping[str, str]) -> dict[str, str]:
@@ -217,7 +240,7 @@ async def package_cache(folder: Path, settings: Mapping[str, str] | None = None)
         }
         port = free_port()
         async with serving(environ(folder, port, indexes) | dict(settings or {})), aiohttp.ClientSession() as http:
-            yield PackageCache(f"http://127.0.0.1:{port}", index, http)
+            yield PackageCache(f"http://127.0.0.1:{port}", index, http, folder)
     finally:
         index.answering.set()
         await runner.cleanup()
