@@ -22,8 +22,13 @@ use super::refusal::Refusal;
 pub(super) const MAX_CONNECTIONS: usize = 256;
 /// What one connection may have received that its program did not read yet.
 const STREAM_BYTES: u32 = 128 << 10;
+/// The same while few are open: under gVisor a round trip takes milliseconds, in which no more than this comes.
+const WIDE_STREAM_BYTES: u32 = 1 << 20;
+const FEW: usize = 16;
 /// All of them together: so no program that does not read blocks another one.
-const LINK_BYTES: u32 = STREAM_BYTES * MAX_CONNECTIONS as u32;
+const LINK_BYTES: u32 = STREAM_BYTES * (MAX_CONNECTIONS - FEW) as u32 + WIDE_STREAM_BYTES * FEW as u32;
+/// How long a change of the window waits for egress to have taken in the one before.
+const WINDOW_PAUSE: Duration = Duration::from_millis(10);
 /// What of one connection may wait to be sent.
 const SEND_BYTES: usize = 64 << 10;
 const FRAME_BYTES: u32 = 64 << 10;
@@ -136,10 +141,21 @@ impl Links {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let (pings, open) = (connection.ping_pong(), Arc::new(Count::default()));
         self.state.send_replace(State::Up { number, requests, open: Arc::clone(&open) });
-        tokio::select! {
-            // Why it ended makes no difference here.
-            _ = connection => {}
-            () = silent(pings, &open) => {}
+        let silent = silent(pings, &open);
+        tokio::pin!(silent);
+        let (mut count, mut wide, mut late) = (open.subscribe(), true, false);
+        loop {
+            tokio::select! {
+                // Why it ended makes no difference here.
+                _ = &mut connection => break,
+                () = &mut silent => break,
+                () = other_window(&mut count, wide, late) => {
+                    let bytes = if wide { STREAM_BYTES } else { WIDE_STREAM_BYTES };
+                    // Refused while egress has not taken in the change before.
+                    late = connection.set_initial_window_size(bytes).is_err();
+                    wide ^= !late;
+                }
+            }
         }
         self.lost(number);
     }
@@ -204,6 +220,15 @@ impl Links {
     }
 }
 
+/// Completes when as many connections are open as another window is for; `late`: after a pause.
+async fn other_window(open: &mut watch::Receiver<usize>, wide: bool, late: bool) {
+    if late {
+        sleep(WINDOW_PAUSE).await;
+    }
+    // An error cannot be: the sender outlives this.
+    let _ = open.wait_for(|open| (*open <= FEW) != wide).await;
+}
+
 /// Completes when egress has not answered a ping in time: it stands still, or its machine has gone without a word, and
 /// what is open would hang for ever. A link with nothing open is not pinged, so that it costs an idle sandbox nothing.
 async fn silent(pings: Option<PingPong>, open: &Count) {
@@ -226,7 +251,7 @@ type Handshaken = (SendRequest<Bytes>, Connection<UnixStream, Bytes>);
 async fn handshake(stream: UnixStream) -> Result<Handshaken, h2::Error> {
     Builder::new()
         .enable_push(false)
-        .initial_window_size(STREAM_BYTES)
+        .initial_window_size(WIDE_STREAM_BYTES)
         .initial_connection_window_size(LINK_BYTES)
         .max_frame_size(FRAME_BYTES)
         .max_send_buffer_size(SEND_BYTES)
@@ -270,6 +295,43 @@ mod tests {
             drop((request, egress));
             states.wait_for(|state| matches!(state, State::Lost)).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn few_connections_have_a_wide_window_and_many_a_narrow_one() {
+        let links = Arc::new(Links::new(3128, true));
+        let (ours, egress) = std::os::unix::net::UnixStream::pair().unwrap();
+        for end in [&ours, &egress] {
+            end.set_nonblocking(true).unwrap();
+        }
+        links.take(ours.into()).unwrap();
+        let mut builder = h2::server::Builder::new();
+        builder.max_send_buffer_size(2 * WIDE_STREAM_BYTES as usize);
+        let mut egress: h2::server::Connection<_, Bytes> =
+            builder.handshake(UnixStream::from_std(egress).unwrap()).await.unwrap();
+        let mut opened = Vec::new();
+        let mut answers = Vec::new();
+        for _ in 0..=FEW {
+            let (one, accepted) = tokio::join!(links.open(Family::V4), egress.accept());
+            let (_, mut answer) = accepted.unwrap().unwrap();
+            answers.push(answer.send_response(http::Response::new(()), false).unwrap());
+            opened.push(one.unwrap());
+        }
+        // What of a stream may be sent at once, once what has changed it has come.
+        let (first, mut window) = (&mut answers[0], usize::MAX);
+        first.reserve_capacity(WIDE_STREAM_BYTES as usize);
+        let mut see = async |wanted: u32, window: &mut usize| {
+            while *window != wanted as usize {
+                tokio::select! {
+                    _ = egress.accept() => {}
+                    () = sleep(WINDOW_PAUSE) => {}
+                }
+                *window = first.capacity();
+            }
+        };
+        timeout(LINK_WAIT, see(STREAM_BYTES, &mut window)).await.unwrap();
+        opened.pop();
+        timeout(LINK_WAIT, see(WIDE_STREAM_BYTES, &mut window)).await.unwrap();
     }
 
     #[tokio::test]
