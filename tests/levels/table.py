@@ -274,8 +274,9 @@ LEVELS = (
         budget_s=300,
         fresh_s=1800,
         why_not=_why_no_own_cluster,
-        setup=(_make("cluster"), ("images/build.sh", *IMAGES, "egress")),
-        teardown=((*CLUSTER, "down"),),
+        # Its release is beside the shared one, whose runtime class it has.
+        setup=(_make("cluster"), ("images/build.sh", *IMAGES, "egress"), (*RELEASE, "up")),
+        teardown=((*RELEASE, "down"), (*CLUSTER, "down")),
         stands=(*CLUSTER, "status"),
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
