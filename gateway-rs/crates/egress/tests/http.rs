@@ -48,6 +48,16 @@ async fn a_request_is_forwarded_for_its_path_without_what_is_for_the_proxy() {
 }
 
 #[tokio::test]
+async fn the_query_of_an_address_without_a_path_is_forwarded() {
+    let (_rig, relay, mut server) = rig().await;
+    let port = server.port();
+    let mut program = relay.program().await;
+    let request = format!("GET http://a.test:{port}?q=1 HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n");
+    program.send(request.as_bytes()).await;
+    assert!(server.answer(ANSWER).await.starts_with("GET /?q=1 HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
 async fn a_body_is_forwarded_both_ways_whatever_its_framing() {
     let (_rig, relay, mut server) = rig().await;
     let port = server.port();

@@ -76,8 +76,8 @@ fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     }
     head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     head.version = Version::HTTP_11;
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    head.uri = path.parse().unwrap_or(Uri::from_static("/"));
+    // An address may have a query and no path.
+    head.uri = head.uri.path_and_query().cloned().map_or(Uri::from_static("/"), Uri::from);
     Request::from_parts(head, body)
 }
 

@@ -35,7 +35,10 @@ pub(super) fn take(head: &mut Parts, is_ours: impl Fn(&str) -> bool) -> Presente
     let mut tokens = Vec::new();
     tokens.extend(texts(&head.headers, &TOKEN_HEADER).into_iter().map(|token| (Source::Header, token)));
     head.headers.remove(TOKEN_HEADER);
-    let query = head.uri.query().map(|query| without(query, "&", Source::Query, &mut tokens));
+    let query = head.uri.query().map(|query| {
+        let left = without(query.as_bytes(), b"&", Source::Query, &mut tokens);
+        String::from_utf8_lossy(&left).into_owned()
+    });
     let bearers = bearers(&head.headers);
     if bearers.iter().any(|token| token.starts_with(API_KEY) || is_ours(token)) {
         head.headers.remove(AUTHORIZATION);
@@ -60,9 +63,8 @@ fn take_cookies(headers: &mut HeaderMap, tokens: &mut Vec<(Source, String)>) {
         .get_all(COOKIE)
         .iter()
         .filter_map(|value| {
-            let Ok(text) = value.to_str() else { return Some(value.clone()) };
-            let left = without(text, "; ", Source::Cookie, tokens);
-            HeaderValue::from_str(&left).ok().filter(|value| !value.is_empty())
+            let left = without(value.as_bytes(), b"; ", Source::Cookie, tokens);
+            HeaderValue::from_bytes(&left).ok().filter(|value| !value.is_empty())
         })
         .collect();
     headers.remove(COOKIE);
@@ -71,13 +73,14 @@ fn take_cookies(headers: &mut HeaderMap, tokens: &mut Vec<(Source, String)>) {
     }
 }
 
-/// Returns a list of `NAME=VALUE` without rollbox's own, whose values are added to `tokens`.
-fn without(list: &str, separator: &str, source: Source, tokens: &mut Vec<(Source, String)>) -> String {
+/// Returns a list of `NAME=VALUE` without rollbox's own, whose values are added to `tokens`. Bytes, since a server's own
+/// cookies beside the token may be no ASCII.
+fn without(list: &[u8], separator: &[u8], source: Source, tokens: &mut Vec<(Source, String)>) -> Vec<u8> {
     let mut left = Vec::new();
-    for part in list.split(separator.trim()).map(str::trim) {
-        match part.split_once('=') {
-            Some((TOKEN_NAME, token)) => tokens.push((source, token.to_owned())),
-            _ => left.push(part),
+    for part in list.split(|byte| Some(byte) == separator.first()).map(<[u8]>::trim_ascii) {
+        match part.strip_prefix(TOKEN_NAME.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")) {
+            Some(token) => tokens.push((source, String::from_utf8_lossy(token).into_owned())),
+            None => left.push(part),
         }
     }
     left.join(separator)
@@ -96,7 +99,7 @@ mod tests {
     fn taken(uri: &str, headers: &[(&str, &str)]) -> (Presented, HeaderMap) {
         let mut request = Request::get(uri);
         for (name, value) in headers {
-            request = request.header(*name, *value);
+            request = request.header(*name, value.as_bytes());
         }
         let (mut head, ()) = request.body(()).unwrap().into_parts();
         let given = take(&mut head, |token| token == "ours");
@@ -123,6 +126,13 @@ mod tests {
         assert_eq!(given.query.as_deref(), Some("x=1&y=2"));
         assert_eq!(headers.len(), 1);
         assert_eq!(headers["cookie"], "a=b; c=d");
+    }
+
+    #[test]
+    fn the_token_is_found_beside_a_cookie_that_is_no_ascii() {
+        let (given, headers) = taken("/", &[("cookie", "rollbox_token=t; name=\u{e9}")]);
+        assert_eq!(given.tokens, [(Source::Cookie, "t".to_owned())]);
+        assert_eq!(headers["cookie"].as_bytes(), "name=\u{e9}".as_bytes());
     }
 
     #[test]

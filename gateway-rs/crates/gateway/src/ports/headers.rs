@@ -144,7 +144,8 @@ fn outside_of(location: &HeaderValue, place: &Place) -> Option<HeaderValue> {
 fn confined(cookie: &HeaderValue, place: &Place) -> Option<HeaderValue> {
     let text = std::str::from_utf8(cookie.as_bytes()).ok()?;
     let mut parts = text.split(';').map(str::trim);
-    let pair = parts.next()?;
+    // A browser sends a cookie without a name as its value alone.
+    let pair = parts.next()?.trim_start_matches(['=', ' ', '\t']);
     if pair.split('=').next().map(str::trim) == Some(TOKEN_NAME) {
         return None;
     }
@@ -269,6 +270,7 @@ mod tests {
             ("a=b; Path=x; path=", Some("a=b; Path=/v1/sandboxes/sb-1/ports/80/http/"), Some("a=b; Path=/")),
             ("rollbox_token=evil", None, None),
             (" rollbox_token = evil; Path=/", None, None),
+            ("=rollbox_token=evil", None, None),
         ] {
             let cookie = cookie.parse().unwrap();
             let text = |place| confined(&cookie, &place).map(|value| value.to_str().unwrap().to_owned());
