@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -126,6 +127,17 @@ async def test_a_redirect_of_an_index_leads_through_the_cache(cache: PackageCach
     assert cache.location == f"{CACHE}{PAGE}"
     # The page of a redirect is kept as others are.
     assert cache.index.asked["/pypi/simple/Tiny/"] == 1
+
+
+async def test_a_silent_name_server_is_not_waited_for_as_long_as_programs_wait(tmp_path: Path) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        settings = {
+            "ROLLBOX_PACKAGES_INDEXES": "pypi.org=http://index.test",
+            "ROLLBOX_PACKAGES_RESOLVER": f"127.0.0.1:{silent.getsockname()[1]}",
+        }
+        async with package_cache(tmp_path, settings) as cache, asyncio.timeout(15):
+            assert (await cache.get(PAGE))[0] == 502
 
 
 async def test_of_large_pages_as_many_are_made_at_once_as_memory_has_room_for(cache: PackageCache) -> None:
