@@ -16,6 +16,9 @@ use wire::egress::Verdict;
 use crate::policy::{Blocked, Host, PACKAGES, Policy, Refusal, Target};
 use crate::sandbox::Protocol;
 
+/// What changes that there is no package cache.
+const NO_CACHE: &str = "use the index itself; operators: egress.packages.enabled of the chart";
+
 /// Timeout of a look-up, with all its repetitions.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -96,7 +99,8 @@ impl Outside {
     async fn cache(&self, target: &Target, policy: &Policy) -> Result<Reached, Refusal> {
         let Some(address) = &self.packages else {
             let detail = format!("{target}: {PACKAGES} is no part of this installation");
-            return Err(policy.refusal(Verdict::DeniedName, "never/packages", detail));
+            let refusal = policy.refusal(Verdict::DeniedName, "never/packages", detail);
+            return Err(Refusal { knob: NO_CACHE, ..refusal });
         };
         let connected = tokio::time::timeout(self.connect, self.dialer.connect(address)).await;
         let reached =
