@@ -65,7 +65,7 @@ async def _asked() -> dict[str, int]:
 
 async def test_pip_installs_through_the_cache_what_the_policy_allows(sandbox: Sandbox) -> None:
     # By itself pip says no more than that it has found nothing.
-    refused = await sandbox.exec(f"{INSTALL} --verbose tiny", timeout=120)
+    refused = await sandbox.exec(f"{INSTALL} -vv tiny", timeout=120)
     assert not refused.ok
     assert "the policy offline allows no connection" in refused.stderr + refused.stdout
     await sandbox.egress("packages")
