@@ -137,7 +137,9 @@ async def test_a_program_fetches_a_package(tmp_path: Path, proxy: int, program: 
     work = tmp_path / "work"
     work.mkdir()
     ran = await asyncio.create_subprocess_exec(
-        *("bash", "-ec", command),
+        "bash",
+        "-ec",
+        command,
         cwd=work,
         env={"PATH": path, "HOME": str(work), "MAVEN_OPTS": java, **SETTINGS, **variables, **TOOLCHAINS},
         stdout=asyncio.subprocess.PIPE,
