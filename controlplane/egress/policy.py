@@ -79,20 +79,20 @@ def _written_short(value: Any) -> Any:  # noqa: ANN401 - whatever JSON has
 Rule = Annotated[EgressRule, BeforeValidator(_written_short, json_schema_input_type=str | EgressRule)]
 
 
+_FORM: Final = "2024-06-01T00:00:00Z"
+
+
 def _moment(text: str) -> str:
     if not text:
         return text
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"until {text[:40]!r} must be a date like 2024-06-01, or with a time like {_FORM}") from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     if not 1970 <= moment.year <= 9999:
         raise ValueError(f"until {text[:40]!r} must be a year from 1970 on")
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-_FORM: Final = "2024-06-01T00:00:00Z"
 
 
 class EgressLimits(_Closed):

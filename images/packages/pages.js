@@ -44,7 +44,7 @@ async function page(r) {
 
 // Writes a page anew, of what an upstream has answered.
 async function made(r) {
-    const index = r.variables.index, until = r.variables.until;
+    const index = r.variables.index;
     const told = await r.subrequest('/kept', { method: 'GET' });
     if (told.status !== 200) {
         r.return(GONE);
@@ -52,12 +52,12 @@ async function made(r) {
     }
     const type = told.headersOut['Content-Type'] || '';
     let whole;
-    if (type.indexOf('json') === -1) {
-        whole = until ? null : { type: type, text: rewritten(told.responseText, r) };
-    } else if (index === 'registry.npmjs.org') {
-        whole = { type: 'application/json', text: JSON.stringify(npm(JSON.parse(told.responseText), until)) };
-    } else {
-        whole = pypi(JSON.parse(told.responseText), until, r);
+    try {
+        whole = written(type, told.responseText, r);
+    } catch (error) {
+        r.error('a page of ' + index + r.variables.raw + ' cannot be read: ' + error);
+        r.return(502, 'the index answered with a page that cannot be read\n');
+        return;
     }
     if (whole === null) {
         r.return(403, JSON.stringify({ detail: index + ' tells no dates of its files, so a policy with a date gets none' }));
@@ -65,6 +65,18 @@ async function made(r) {
     }
     r.headersOut['Content-Type'] = whole.type;
     r.return(200, whole.text);
+}
+
+// The page, by what the upstream says that it is; null: it has no dates, and some are asked for.
+function written(type, text, r) {
+    const until = r.variables.until;
+    if (type.indexOf('json') === -1) {
+        return until ? null : { type: type, text: rewritten(text, r) };
+    }
+    if (r.variables.index === 'registry.npmjs.org') {
+        return { type: 'application/json', text: JSON.stringify(npm(JSON.parse(text), until)) };
+    }
+    return pypi(JSON.parse(text), until, r);
 }
 
 // A project of the Simple API (PEP 691 and 700), in the form that was asked for.

@@ -32,6 +32,16 @@ RELEASES: Final[Mapping[str, str | None]] = {
     "3.0": None,
 }
 FILE_BYTES: Final = 20_000_000
+_JSON: Final = "application/vnd.pypi.simple.v1+json"
+# Pages that are always the same, and what they are said to be.
+_FIXED: Final[Mapping[str, tuple[str, str]]] = {
+    "/pypi/simple/": ("all projects", "text/html"),
+    "/pypi/simple/broken/": ('{"files": [', _JSON),
+    "/pypi/simple/undated/": (
+        '<a href="../../packages/ab/undated-1.0.tar.gz#sha256=00">undated-1.0.tar.gz</a>',
+        "text/html",
+    ),
+}
 # Path -> where it leads to.
 _MOVED: Final = {
     "/pypi/simple/Tiny/": "/pypi/simple/tiny/",
@@ -72,17 +82,15 @@ class Index:
             raise web.HTTPFound(leads_to.format(self.address))
         match request.path.split("/")[1:]:
             case ["pypi", "simple", "tiny", ""]:
-                return web.json_response(_project(self.releases), content_type="application/vnd.pypi.simple.v1+json")
-            case ["pypi", "simple", "undated", ""]:
-                link = "../../packages/ab/undated-1.0.tar.gz#sha256=00"
-                return web.Response(text=f'<a href="{link}">undated-1.0.tar.gz</a>', content_type="text/html")
-            case ["files", "packages", *_]:
-                return _file(request)
+                return web.json_response(_project(self.releases), content_type=_JSON)
             case ["npm", name]:
                 body = _package(self.address) if name == "tiny" else await asyncio.to_thread(_large)
                 return web.Response(body=body, content_type="application/json")
-            case ["npm", "tiny", "-", _]:
+            case ["files", "packages", *_] | ["npm", "tiny", "-", _]:
                 return _file(request)
+            case ["pypi", *_] if request.path in _FIXED:
+                text, kind = _FIXED[request.path]
+                return web.Response(text=text, content_type=kind)
         raise web.HTTPNotFound
 
 
@@ -145,12 +153,16 @@ class PackageCache:
     folder: Path
     location: str = ""
 
-    async def get(self, path: str, *, until: str = "", method: str = "GET", **headers: str) -> tuple[int, bytes]:
+    async def get(
+        self, path: str, *, until: str = "", method: str = "GET", body: bytes | None = None, **headers: str
+    ) -> tuple[int, bytes]:
         """The status and the body of an answer to a request for a path, whose first segment is the index."""
         told = {"Host": "packages.rollbox.internal", "x-rollbox-index": path.split("/")[1]}
         told |= {"x-rollbox-until": until} if until else {}
         told |= {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.http.request(method, f"{self.url}{path}", headers=told, allow_redirects=False) as answer:
+        async with self.http.request(
+            method, f"{self.url}{path}", headers=told, data=body, allow_redirects=False
+        ) as answer:
             self.location = answer.headers.get("Location", "")
             return answer.status, await answer.read()
 

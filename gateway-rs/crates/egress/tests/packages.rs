@@ -87,6 +87,10 @@ async fn there_is_no_other_way_to_the_cache() {
         format!("GET http://{host}/pypi.org/..%2fevil.test/ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
         format!("GET http://{host}//evil.test/ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
         format!("GET http://{host}/pypi.org/ HTTP/1.1\r\nHost: evil.test\r\n\r\n"),
+        format!("GET http://{host}/pypi.org/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody"),
+        format!(
+            "GET http://{host}/pypi.org/ HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
     ] {
         let mut program = relay.program().await;
         program.send(request.as_bytes()).await;

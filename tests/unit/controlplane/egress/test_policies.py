@@ -94,6 +94,7 @@ def test_a_date_needs_a_cache() -> None:
         ({"mode": "open", "until": "2024-06-01"}, "mode open has no `until`"),
         ({"mode": "allow", "allow": ["a.example"], "until": "yesterday"}, "must be a date like 2024-06-01"),
         ({"mode": "allow", "allow": ["a.example"], "until": "0001-01-01"}, "must be a year from 1970 on"),
+        ({"mode": "allow", "allow": ["a.example"], "until": "9999-12-31T23:59:59-14:00"}, "must be a date like"),
         ({"mode": "none", "allow": ["a.example"]}, "mode none has no rules, and allow is given: use mode allow"),
         ({"mode": "open", "deny": ["a.example"]}, "use mode deny"),
         ({"mode": "deny"}, "denies nothing: use mode open"),

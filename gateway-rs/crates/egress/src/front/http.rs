@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use bytes::BytesMut;
 use http::header::HOST;
 use http::{HeaderValue, Method, Request, Response, Uri};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -117,6 +117,10 @@ fn way(request: &Request<Incoming>, asked: Protocol, target: Target) -> Result<(
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(Refusal::bad_request(format!("{PACKAGES} takes GET and HEAD alone")));
+    }
+    // Nobody reads it there, and what is left on a connection would be taken for the next request.
+    if !request.body().is_end_stream() {
+        return Err(Refusal::bad_request(format!("{PACKAGES} takes requests without a body")));
     }
     let index = policy::index(request.uri().path())
         .map_err(|why| Refusal::bad_request(format!("{PACKAGES}{}: {why}", request.uri().path())))?;

@@ -213,7 +213,7 @@ impl Policy {
     /// a server that has many names would answer for one that is not allowed.
     pub fn tls(&self, target: &Target) -> Tls {
         let by_name = matches!(target.host, Host::Name(_)) && matches!(self.mode, Mode::Rules | Mode::Dated);
-        if !by_name && !self.deny.has_names() {
+        if !by_name && !self.deny.has_names() && !self.dated.has_names() {
             return Tls::Free;
         }
         if target.port == HTTPS { Tls::Required } else { Tls::Checked }
@@ -229,10 +229,13 @@ impl Policy {
         match (&target.host, name) {
             (Host::Name(_), Some(name)) if *name == target.host => Ok(()),
             (Host::Name(_), Some(name)) => refused("", format!("the TLS server name is {name}")),
-            (Host::Address(_), Some(name)) => match self.deny.find(name, target.port) {
-                Some(rule) => refused(rule, format!("the TLS server name {name} is denied by {rule}")),
-                None => Ok(()),
-            },
+            (Host::Address(_), Some(name)) => {
+                let denied = || self.deny.find(name, target.port);
+                match self.dated.find(name, target.port).or_else(denied) {
+                    Some(rule) => refused(rule, format!("the TLS server name {name} is denied by {rule}")),
+                    None => Ok(()),
+                }
+            }
             (_, None) => refused("", "its TLS has no server name, and rules are for names".to_owned()),
         }
     }

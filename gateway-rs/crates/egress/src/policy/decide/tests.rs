@@ -118,6 +118,24 @@ fn tls_counts_where_names_do() {
     );
 }
 
+#[test]
+fn a_date_holds_for_addresses_of_indexes_too() {
+    let policy = Policy::read(&egress::Policy {
+        mode: Mode::Dated.into(),
+        allow: vec![rule("9.0.0.0/8"), rule("pypi.test")],
+        dated: vec![rule("pypi.test")],
+        until: "2024-06-01T00:00:00Z".to_owned(),
+        ..egress::Policy::default()
+    })
+    .unwrap();
+    let address = Target::parse("9.9.9.9:443", None).unwrap();
+    assert!(policy.direct(&address).is_ok());
+    assert_eq!(policy.tls(&address), Tls::Required);
+    let named = |name: &str| policy.server_name(&address, Some(&Host::parse(name).unwrap()));
+    assert_eq!(&*named("pypi.test").unwrap_err().rule, "pypi.test");
+    assert!(named("other.test").is_ok());
+}
+
 fn host() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ab](\\.[ab]){0,2}\\.test".boxed(),
