@@ -209,6 +209,7 @@ mod tests {
     use std::sync::Mutex;
 
     use resolve::LookupFailed;
+    use socket2::{Domain, Socket, Type};
     use tokio::net::TcpListener;
     use wire::{Code, egress};
 
@@ -310,6 +311,47 @@ mod tests {
             (refusal.verdict, refusal.problem().code),
             (Verdict::NameServerSilent, Code::EgressUnavailable)
         );
+    }
+
+    /// A port of some addresses where connections are never answered: each one's queue is full.
+    fn hanging(hosts: &[&str]) -> (Vec<Socket>, Vec<std::net::TcpStream>, u16) {
+        let (mut listeners, mut waiting, mut port) = (Vec::new(), Vec::new(), 0);
+        for host in hosts {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::new(host.parse().unwrap(), port).into()).unwrap();
+            socket.listen(0).unwrap();
+            let address = socket.local_addr().unwrap().as_socket().unwrap();
+            waiting.push(std::net::TcpStream::connect(address).unwrap());
+            port = address.port();
+            listeners.push(socket);
+        }
+        (listeners, waiting, port)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_attempts_to_connect_end_together_within_the_time_that_is_set() {
+        let (_listeners, _waiting, port) = hanging(&["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+        let target = format!("a.test:{port}");
+        for (hosts, seconds) in [(1, 10), (2, 10), (3, 10), (1, 2), (3, 4)] {
+            let names = &["127.0.0.2", "127.0.0.3", "127.0.0.4"][..hosts];
+            let outside = Outside { connect: Duration::from_secs(seconds), ..outside(&[names]) };
+            let began = Instant::now();
+            let refusal = refused(&outside, &target, &excepted()).await;
+            assert_eq!(refusal.verdict, Verdict::Unreachable);
+            let took = began.elapsed().as_secs_f64();
+            assert!((took - f64::from(u32::try_from(seconds).unwrap())).abs() < 0.1, "{hosts}: {took} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let (_listeners, _waiting, port) = hanging(&["127.0.0.2"]);
+        let listener = TcpListener::bind(("127.0.0.3", port)).await.unwrap();
+        let outside = outside(&[&["127.0.0.2", "127.0.0.3"]]);
+        let (began, target) = (Instant::now(), Target::parse(&format!("a.test:{port}"), None).unwrap());
+        let reached = outside.reach(&target, Protocol::Connect, &open(), &excepted()).await.unwrap();
+        assert_eq!(reached.address, listener.local_addr().unwrap().ip());
+        assert!(began.elapsed() >= ATTEMPT_DEADLINE && began.elapsed() < ATTEMPT_DEADLINE * 2);
     }
 
     #[tokio::test]
