@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// resets the connection, and the answer would be lost.
 const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_BYTES: usize = 64 << 10;
+/// What changes that a sandbox is offline.
+const KNOB: &str = "await sandbox.egress(POLICY), or rollbox egress set SANDBOX POLICY";
 
 /// Why a connection is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,13 +61,13 @@ impl Refusal {
     fn http(self) -> Vec<u8> {
         let problem = self.problem();
         let body = problem.to_json("", None).to_string();
-        let reason = match self {
-            Self::Offline => "Forbidden",
-            Self::Unavailable => "Service Unavailable",
-        };
+        // The sentence stands in the place of `Forbidden`, as in answers of egress: most programs show that line of a refused
+        // CONNECT, and hardly any its body.
+        let knob = if self == Self::Offline { format!("; {KNOB}") } else { String::new() };
         format!(
-            "HTTP/1.1 {} {reason}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "HTTP/1.1 {} {}{knob}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             problem.code.http(),
+            problem.detail,
             body.len()
         )
         .into_bytes()
@@ -78,7 +80,7 @@ impl Refusal {
                 Problem::new(Code::EgressDenied, detail)
                     .with("policy", "offline")
                     .with("rule", "offline")
-                    .with("knob", "await sandbox.egress(NAME)")
+                    .with("knob", KNOB)
             }
             Self::Unavailable => {
                 let detail = "the sandbox had a link to the platform's egress and lost it, and no other one came within 10 s";
@@ -96,13 +98,19 @@ mod tests {
     fn the_first_byte_chooses_the_answer() {
         assert_eq!(Refusal::Offline.answer(5), b"\x05\xff");
         for (refusal, line, code) in [
-            (Refusal::Offline, "HTTP/1.1 403 Forbidden\r\n", "egress_denied"),
-            (Refusal::Unavailable, "HTTP/1.1 503 Service Unavailable\r\n", "egress_unavailable"),
+            (
+                Refusal::Offline,
+                "HTTP/1.1 403 the network policy of this sandbox is `offline`: ",
+                "egress_denied",
+            ),
+            (Refusal::Unavailable, "HTTP/1.1 503 the sandbox had a link", "egress_unavailable"),
         ] {
             for first in [b'C', b'G', 4, 0, 0x16] {
                 let answer = String::from_utf8(refusal.answer(first)).unwrap();
                 assert!(answer.starts_with(line), "{answer}");
                 let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+                let line = head.lines().next().unwrap();
+                assert!(line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{line}");
                 assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
                 let body: serde_json::Value = serde_json::from_str(body).unwrap();
                 assert_eq!(body["code"], code);
