@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import json
+import re
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import pytest
 from aiohttp import web
-from yarl import URL
 
-from tests.support.package_cache import environ, serving, why_no_cache
-from tests.support.stack import free_port
-from tests.support.tools import contents
-from tests.support.tools.hosts import ALL, DEBIAN
+from tests.support import dated_index
+from tests.support.package_cache import why_no_cache
+from tests.support.package_programs import CACHE, Handler, proxy, run, why_no_program
+from tests.support.tools import contents, packages
+from tests.support.tools.hosts import ALL, DEBIAN, NPM, PYPI, PYPI_FILES
 from tests.support.tools.programs import PROGRAMS
 
 pytestmark = [
@@ -27,18 +23,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-CACHE: Final = "http://packages.rollbox.internal"
 FETCH: Final = {program.name: program.fetch for program in PROGRAMS}
-# As the sidecar sets them for every command where there is a cache.
-SETTINGS: Final = {
-    "PIP_INDEX_URL": f"{CACHE}/pypi.org/simple/",
-    "PIP_TRUSTED_HOST": "packages.rollbox.internal",
-    "npm_config_registry": f"{CACHE}/registry.npmjs.org/",
-    "GOPROXY": f"{CACHE}/proxy.golang.org",
-}
-# Where rustup keeps compilers, which is not below the home that programs have here.
-TOOLCHAINS: Final = {"RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup"))}
 CARGO: Final = f"""
 mkdir home && cat > home/config.toml <<'TOML'
 [source.crates-io]
@@ -62,18 +47,6 @@ set -- -qq -o Dir::Etc::sourcelist=$PWD/own.list -o Dir::Etc::sourceparts=- -o D
 apt-get "$@" update && apt-get "$@" download tiny && dpkg-deb --contents tiny*.deb | grep -q etc/tiny"""
 
 
-@asynccontextmanager
-async def _serving(answer: Handler) -> AsyncIterator[int]:
-    """The port of a server on the loopback."""
-    runner = web.ServerRunner(web.Server(answer, access_log=None))
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
-
-
 def _index(hosts: Path) -> Handler:
     """The files of all indexes, below the names of their hosts."""
 
@@ -85,37 +58,11 @@ def _index(hosts: Path) -> Handler:
     return answer
 
 
-def _egress(http: aiohttp.ClientSession, cache: str) -> Handler:
-    """What egress tells the cache of a request for it in absolute form, and refuses all else."""
-
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        if request.method != "GET" or not request.raw_path.startswith(f"{CACHE}/"):
-            return web.Response(status=403)
-        path = request.raw_path.removeprefix(CACHE)
-        told = {name: value for name, value in request.headers.items() if name in ("Accept", "Range", "User-Agent")}
-        told |= {"Host": "packages.rollbox.internal", "x-rollbox-index": path.split("/")[1]}
-        async with http.get(URL(f"{cache}{path}", encoded=True), headers=told, allow_redirects=False) as answered:
-            kept = {name: value for name, value in answered.headers.items() if name in ("Content-Type", "Location")}
-            return web.Response(status=answered.status, body=await answered.read(), headers=kept)
-
-    return answer
-
-
-@pytest.fixture
-async def proxy(tmp_path: Path) -> AsyncIterator[int]:
-    """The port of a proxy that leads to the cache alone, in front of indexes with one package each."""
-    await asyncio.to_thread(contents.write, tmp_path)
-    async with _serving(_index(tmp_path / "hosts")) as index, aiohttp.ClientSession() as http:
-        indexes = {host: f"http://127.0.0.1:{index}/{host}" for host in ALL}
-        settings = environ(tmp_path / "kept", free_port(), indexes)
-        async with serving(settings), _serving(_egress(http, f"http://{settings['ROLLBOX_PACKAGES_LISTEN']}")) as port:
-            yield port
-
-
 @pytest.mark.parametrize(
     ("program", "file", "command"),
     [
         ("pip", "files.pythonhosted.org/tiny-1.0-py3-none-any.whl", FETCH["pip"]),
+        ("uv", "files.pythonhosted.org/tiny-1.0-py3-none-any.whl", FETCH["uv"]),
         ("npm", "registry.npmjs.org/tiny/-/tiny-1.0.0.tgz", FETCH["npm"]),
         ("go", "proxy.golang.org/example.test/tiny/@v/v1.0.0.zip", FETCH["go"]),
         ("cargo", "static.crates.io/crates/tiny/1.0.0/download", CARGO + FETCH["cargo"]),
@@ -126,27 +73,71 @@ async def proxy(tmp_path: Path) -> AsyncIterator[int]:
         ),
         ("apt-get", "deb.debian.org/debian/./tiny.deb", APT),
     ],
-    ids=["pip", "npm", "go", "cargo", "maven", "apt"],
+    ids=["pip", "uv", "npm", "go", "cargo", "maven", "apt"],
 )
-async def test_a_program_fetches_a_package(tmp_path: Path, proxy: int, program: str, file: str, command: str) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    if shutil.which(program, path=path) is None:
-        pytest.skip(f"this machine has no {program}")
-    java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={proxy}" for scheme in ("http", "https"))
-    variables = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{proxy}")
-    work = tmp_path / "work"
-    work.mkdir()
-    ran = await asyncio.create_subprocess_exec(
-        "bash",
-        "-ec",
-        command,
-        cwd=work,
-        env={"PATH": path, "HOME": str(work), "MAVEN_OPTS": java, **SETTINGS, **variables, **TOOLCHAINS},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said, _ = await ran.communicate()
-    assert ran.returncode == 0, said.decode()
+async def test_a_program_fetches_a_package(tmp_path: Path, program: str, file: str, command: str) -> None:
+    if why := why_no_program(program):
+        pytest.skip(why)
+    await asyncio.to_thread(contents.write, tmp_path)
+    async with proxy(tmp_path, _index(tmp_path / "hosts"), {host: f"/{host}" for host in ALL}) as port:
+        status, said = await run(command, tmp_path / "work", port)
+    assert status == 0, said
     told = (tmp_path / "kept" / "log").read_text().splitlines()
-    (of_file,) = (line for line in told if f'"request":"GET /{file}"' in line)
-    assert '"status":200,"cache":"MISS"' in of_file
+    of_file = [line for line in told if f'"request":"GET /{file}"' in line]
+    assert of_file
+    # uv asks for the list of the files of a wheel first: for its end.
+    assert all('"status":200' in line or '"status":206' in line for line in of_file), of_file
+    assert '"cache":"MISS"' in of_file[0]
+
+
+async def _dated(request: web.BaseRequest) -> web.StreamResponse:
+    """Indexes of Python and of npm with two versions of a package, of 2020 and of 2025."""
+    name = request.path.rpartition("/")[2]
+    if request.path == "/pypi/simple/tiny/":
+        return web.json_response(dated_index.project(), content_type=dated_index.PAGE)
+    if request.path == "/npm/tiny":
+        return web.json_response(_npm_package())
+    content = dated_index.WHEELS.get(name) or _TARBALLS.get(name)
+    return web.Response(body=content) if content else web.Response(status=404)
+
+
+def _tarball(version: str) -> bytes:
+    about = json.dumps({"name": "tiny", "version": version})
+    return packages.tarball({"package/package.json": about, "package/index.js": f"module.exports = '{version}'\n"})
+
+
+_TARBALLS: Final = {f"tiny-{version}.0.tgz": _tarball(f"{version}.0") for version in dated_index.RELEASES}
+
+
+def _npm_package() -> dict[str, object]:
+    versions = {
+        f"{version}.0": {
+            "name": "tiny",
+            "version": f"{version}.0",
+            "dist": {"tarball": f"https://{NPM}/tiny/-/tiny-{version}.0.tgz"},
+        }
+        for version in dated_index.RELEASES
+    }
+    time = {f"{version}.0": at for version, at in dated_index.RELEASES.items()}
+    return {"name": "tiny", "dist-tags": {"latest": [*versions][-1]}, "versions": versions, "time": time}
+
+
+@pytest.mark.parametrize(
+    ("program", "later", "say"),
+    [
+        ("pip", "tiny==2.0", "cat there/tiny.py"),
+        ("uv", "tiny==2.0", "cat there/tiny.py"),
+        ("npm", "tiny@2.0.0", "cat node_modules/tiny/index.js"),
+    ],
+)
+async def test_a_program_finds_what_was_there_at_a_date(tmp_path: Path, program: str, later: str, say: str) -> None:
+    if why := why_no_program(program):
+        pytest.skip(why)
+    fetch = FETCH[program].partition(" && ")[0]
+    hosts = {PYPI: "/pypi", PYPI_FILES: "/files", NPM: "/npm"}
+    async with proxy(tmp_path, _dated, hosts, until="2024-06-01T00:00:00Z") as port:
+        status, said = await run(f"{fetch}; {say}", tmp_path / "work", port)
+        assert status == 0, said
+        assert "1.0" in said.splitlines()[-1]
+        refused, _ = await run(re.sub(r"\btiny$", later, fetch), tmp_path / "later", port)
+    assert refused != 0

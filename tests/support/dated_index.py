@@ -18,7 +18,7 @@ from aiohttp import web
 PORT: Final = 8004
 # Version -> when it was published.
 RELEASES: Final = {"1.0": "2020-01-01T00:00:00Z", "2.0": "2025-01-01T00:00:00Z"}
-_PAGE: Final = "application/vnd.pypi.simple.v1+json"
+PAGE: Final = "application/vnd.pypi.simple.v1+json"
 
 
 def _wheel(version: str) -> bytes:
@@ -36,20 +36,22 @@ def _wheel(version: str) -> bytes:
     return packed.getvalue()
 
 
-_WHEELS: Final = {f"tiny-{version}-py3-none-any.whl": _wheel(version) for version in RELEASES}
+WHEELS: Final = {f"tiny-{version}-py3-none-any.whl": _wheel(version) for version in RELEASES}
 
 
-def _project() -> dict[str, Any]:
+def project() -> dict[str, Any]:
+    """The package as PyPI tells of it (PEP 691 and 700)."""
+
     def file(name: str) -> dict[str, Any]:
         version = name.split("-")[1]
         return {
             "filename": name,
             "url": f"https://files.pythonhosted.org/packages/{name}",
-            "hashes": {"sha256": hashlib.sha256(_WHEELS[name]).hexdigest()},
+            "hashes": {"sha256": hashlib.sha256(WHEELS[name]).hexdigest()},
             "upload-time": RELEASES[version],
         }
 
-    return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*RELEASES], "files": [*map(file, _WHEELS)]}
+    return {"meta": {"api-version": "1.1"}, "name": "tiny", "versions": [*RELEASES], "files": [*map(file, WHEELS)]}
 
 
 async def main(address: str) -> None:
@@ -61,9 +63,9 @@ async def main(address: str) -> None:
             return web.json_response(asked)
         asked[request.path] += 1
         if request.path == "/pypi/simple/tiny/":
-            return web.json_response(_project(), content_type=_PAGE)
+            return web.json_response(project(), content_type=PAGE)
         name = request.path.removeprefix("/files/packages/")
-        return web.Response(body=_WHEELS[name]) if name in _WHEELS else web.Response(status=404)
+        return web.Response(body=WHEELS[name]) if name in WHEELS else web.Response(status=404)
 
     app = web.Application()
     app.add_routes([web.get("/{path:.*}", answer)])

@@ -49,7 +49,7 @@ def _python() -> dict[str, Files]:
 
 def _npm() -> Files:
     about = {"name": "tiny", "version": "1.0.0"}
-    packed = _tar({"package/package.json": json.dumps(about), "package/index.js": "module.exports = 'small'\n"})
+    packed = tarball({"package/package.json": json.dumps(about), "package/index.js": "module.exports = 'small'\n"})
     integrity = f"sha512-{base64.b64encode(hashlib.sha512(packed).digest()).decode()}"
     version = {**about, "dist": {"tarball": f"https://{NPM}/tiny/-/tiny-1.0.0.tgz", "integrity": integrity}}
     document = {"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
@@ -58,7 +58,7 @@ def _npm() -> Files:
 
 def _rust() -> dict[str, Files]:
     manifest = '[package]\nname = "tiny"\nversion = "1.0.0"\n'
-    crate = _tar({"tiny-1.0.0/Cargo.toml": manifest, "tiny-1.0.0/src/lib.rs": ""})
+    crate = tarball({"tiny-1.0.0/Cargo.toml": manifest, "tiny-1.0.0/src/lib.rs": ""})
     entry = {"name": "tiny", "vers": "1.0.0", "deps": [], "features": {}, "yanked": False, "cksum": _sha256(crate)}
     config = {"dl": f"https://{CRATES}/crates"}
     index = {"config.json": json.dumps(config).encode(), "ti/ny/tiny": f"{json.dumps(entry)}\n".encode()}
@@ -90,7 +90,8 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _tar(inside: Mapping[str, str]) -> bytes:
+def tarball(inside: Mapping[str, str]) -> bytes:
+    """An archive of files, by path."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for path, text in inside.items():
