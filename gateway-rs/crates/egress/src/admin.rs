@@ -14,6 +14,7 @@ use axum::routing::get;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+use crate::live::Live;
 use crate::sandbox::Common;
 use crate::settings::Listen;
 use crate::telemetry::Gauges;
@@ -22,7 +23,7 @@ use crate::telemetry::Gauges;
 #[derive(Debug, Clone)]
 pub(crate) struct Health {
     pub(crate) common: Arc<Common>,
-    pub(crate) connected: watch::Receiver<bool>,
+    pub(crate) live: Live,
     pub(crate) draining: watch::Receiver<bool>,
 }
 
@@ -80,7 +81,7 @@ impl Admin {
 
 /// Ready: it has a snapshot of the feed that it is connected to, and does not shut down.
 async fn ready(State(health): State<Health>) -> (StatusCode, &'static str) {
-    match (*health.draining.borrow(), *health.connected.borrow()) {
+    match (*health.draining.borrow(), health.live.is_connected()) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "the feed is not connected"),
         (false, true) => (StatusCode::OK, "ok"),
@@ -91,7 +92,7 @@ async fn ready(State(health): State<Health>) -> (StatusCode, &'static str) {
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
     let text = health.common.metrics.render(Gauges {
         connections: health.common.connections.load(Ordering::Relaxed),
-        feed_connected: *health.connected.borrow(),
+        feed_connected: health.live.is_connected(),
         draining: *health.draining.borrow(),
     });
     ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)

@@ -15,12 +15,16 @@ use tonic::{Code, Status};
 use wire::egress::egress_client::EgressClient;
 use wire::egress::{EgressReport, Update, WatchRequest};
 
+use crate::live::{FRESH, Heard};
 use crate::report::Reports;
 use crate::sandbox::Common;
 use crate::sandboxes::Sandboxes;
 
 /// Three heartbeats (egress.proto): a feed that is silent for longer counts as dead, even if its socket is open.
 const SILENCE: Duration = Duration::from_secs(15);
+
+/// How often its silence is looked at, and whether this process has stood still.
+const TURN: Duration = Duration::from_secs(1);
 
 /// Timeout for connecting and for the start of the response; and of one report.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -42,8 +46,7 @@ pub(crate) struct Feed {
     pub(crate) egress_id: String,
     pub(crate) dialer: Dialer,
     pub(crate) common: Arc<Common>,
-    /// Whether it is connected: a snapshot has come over the present connection.
-    pub(crate) connected: watch::Sender<bool>,
+    pub(crate) heard: Heard,
     pub(crate) draining: watch::Receiver<bool>,
 }
 
@@ -56,6 +59,9 @@ enum Lost {
     Refused(#[from] Box<Status>),
     #[error("silent for {} s", SILENCE.as_secs())]
     Silent,
+    /// What it has said meanwhile may be no more than what waited in the socket's buffer.
+    #[error("this process stood still for more than {} s", FRESH.as_secs())]
+    StoodStill,
     #[error("the control plane closed it")]
     Closed,
 }
@@ -75,7 +81,7 @@ impl Feed {
         loop {
             let opened = Instant::now();
             let lost = self.watch(sandboxes).await;
-            self.connected.send_replace(false);
+            self.heard.lost();
             self.common.metrics.feed_reconnects.inc();
             let was_refused = std::mem::replace(&mut refused, lost.is_wrong_key());
             self.tell(&lost, was_refused);
@@ -99,6 +105,7 @@ impl Feed {
     }
 
     async fn watch(&self, sandboxes: &mut Sandboxes) -> Lost {
+        let began = Instant::now();
         let late = |_| Lost::Connect(format!("no answer within {} s", DEADLINE.as_secs()));
         let opened = tokio::time::timeout(DEADLINE, self.open()).await.map_err(late).flatten();
         let (client, messages, _connection) = match opened {
@@ -106,7 +113,7 @@ impl Feed {
             Err(lost) => return lost,
         };
         tokio::select! {
-            lost = self.consume(messages, sandboxes) => lost,
+            lost = self.consume(messages, sandboxes, began) => lost,
             lost = self.report(client) => lost,
         }
     }
@@ -125,27 +132,39 @@ impl Feed {
         Ok((client, Some(messages), connection))
     }
 
-    /// Applies messages until the feed ends or falls silent; for ever, without messages, once the replica drains.
-    async fn consume(&self, messages: Option<tonic::Streaming<Update>>, sandboxes: &mut Sandboxes) -> Lost {
+    /// Applies messages until the feed ends or falls silent, or this process has stood still since `turned`; for ever,
+    /// without messages, once the replica drains.
+    async fn consume(
+        &self,
+        messages: Option<tonic::Streaming<Update>>,
+        sandboxes: &mut Sandboxes,
+        mut turned: Instant,
+    ) -> Lost {
         let Some(mut messages) = messages else { return std::future::pending().await };
-        let mut draining = self.draining.clone();
+        let (mut draining, mut silent_since) = (self.draining.clone(), Instant::now());
+        let mut turns = tokio::time::interval(TURN);
         loop {
             let message = tokio::select! {
-                message = tokio::time::timeout(SILENCE, messages.message()) => message,
+                message = messages.message() => Some(message),
+                _ = turns.tick() => None,
                 () = started(&mut draining) => {
                     drop(messages);
-                    self.connected.send_replace(false);
+                    self.heard.lost();
                     return std::future::pending().await;
                 }
             };
+            if turned.elapsed() > FRESH {
+                return Lost::StoodStill;
+            }
+            turned = Instant::now();
             match message {
-                Err(_) => return Lost::Silent,
-                Ok(Ok(None)) => return Lost::Closed,
-                Ok(Err(status)) => return Box::new(status).into(),
-                Ok(Ok(Some(message))) => {
-                    if sandboxes.take(message) {
-                        self.connected.send_replace(true);
-                    }
+                None if silent_since.elapsed() > SILENCE => return Lost::Silent,
+                None => {}
+                Some(Ok(None)) => return Lost::Closed,
+                Some(Err(status)) => return Box::new(status).into(),
+                Some(Ok(Some(message))) => {
+                    silent_since = turned;
+                    self.heard.now(sandboxes.take(message));
                 }
             }
         }

@@ -10,6 +10,7 @@
 //! - `link`: the link to a sandbox. `front`: one connection of a program: HTTP, CONNECT or SOCKS5.
 //! - `outside`: look-ups and connections to servers. `gate`, `watched`: the two sides of a tunnel. `stream`: a stream of
 //!   the link as bytes.
+//! - `live`: whether what the feed has said is so now.
 //! - `sandbox`: one sandbox: its policy in force, its open connections, its limits. `report`: what waits to be told.
 //!   `telemetry`: metrics.
 //! - `policy`, `socks5`, `client_hello`, `limits`: pure.
@@ -21,6 +22,7 @@ mod front;
 mod gate;
 mod limits;
 mod link;
+mod live;
 mod outside;
 pub mod policy;
 mod report;

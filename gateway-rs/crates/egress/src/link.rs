@@ -20,6 +20,7 @@ use wire::agent::OpenEgressRequest;
 use wire::agent::agent_client::AgentClient;
 
 use crate::front;
+use crate::live::Live;
 use crate::outside::Outside;
 use crate::sandbox::{Place, Sandbox};
 use crate::stream::Carried;
@@ -56,9 +57,9 @@ const HEADER_BYTES: u32 = 4 << 10;
 pub(crate) struct Opening {
     pub(crate) dialer: Dialer,
     pub(crate) outside: Arc<Outside>,
-    /// Links are opened only while the feed is connected: a replica that is cut off would else take back the sandboxes
-    /// that another one serves meanwhile.
-    pub(crate) connected: watch::Receiver<bool>,
+    /// Links are opened only while the feed is live: a replica that is cut off, or has stood still, would else take back
+    /// the sandboxes that another one serves meanwhile.
+    pub(crate) live: Live,
     /// Once true, links take no new connections, and end with their last.
     pub(crate) draining: watch::Receiver<bool>,
     /// How long connections may continue of a sandbox that another replica serves now.
@@ -108,12 +109,10 @@ async fn left(opening: &Opening, sandbox: &Sandbox) {
 }
 
 async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible {
-    let (mut connected, mut place) = (opening.connected.clone(), sandbox.place());
+    let (mut live, mut place) = (opening.live.clone(), sandbox.place());
     let mut backoff = BACKOFF;
     loop {
-        if connected.wait_for(|connected| *connected).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        live.live().await;
         let (began, now) = (Instant::now(), place.borrow_and_update().clone());
         let opened = tokio::select! {
             // A link that is opened now would take the sandbox back from the replica that serves it.
@@ -122,7 +121,7 @@ async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible
                 sandbox.end_link();
                 std::future::pending().await
             }
-            opened = open(&opening.dialer, &now) => opened,
+            opened = open(opening, &now) => opened,
         };
         sandbox.common().metrics.link_open(opened.is_ok());
         let ended = match opened {
@@ -153,9 +152,9 @@ async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible
 }
 
 /// Opens a link.
-async fn open(dialer: &Dialer, place: &Place) -> Result<Connection<Stream, Bytes>, String> {
+async fn open(opening: &Opening, place: &Place) -> Result<Connection<Stream, Bytes>, String> {
     let opening = async {
-        let stream = handed_over(dialer, place).await?;
+        let stream = handed_over(opening, place).await?;
         let mut builder = Builder::new();
         builder
             .max_concurrent_streams(MAX_STREAMS)
@@ -171,7 +170,8 @@ async fn open(dialer: &Dialer, place: &Place) -> Result<Connection<Stream, Bytes
 }
 
 /// The connection that the sidecar has handed to its relay.
-async fn handed_over(dialer: &Dialer, place: &Place) -> Result<Stream, String> {
+async fn handed_over(opening: &Opening, place: &Place) -> Result<Stream, String> {
+    let dialer = &opening.dialer;
     let unreachable = |e: std::io::Error| format!("the sidecar does not answer: {e}");
     let (sender, connection) = grpc::Connection::open(dialer, &place.address).await.map_err(unreachable)?;
     let mut agent = AgentClient::with_origin(sender, Uri::from_static("http://sandbox"));
@@ -189,6 +189,10 @@ async fn handed_over(dialer: &Dialer, place: &Place) -> Result<Stream, String> {
     }
     let mut stream = dialer.connect(&place.address).await.map_err(unreachable)?;
     probe(&stream).map_err(unreachable)?;
+    // From here on the link is the sandbox's.
+    if !opening.live.is_live() {
+        return Err("the feed was lost meanwhile".to_owned());
+    }
     stream.write_all(&[&MARK[..], ticket.as_bytes()].concat()).await.map_err(unreachable)?;
     if waits {
         call.await.map_err(refused)?;

@@ -16,6 +16,7 @@ use tracing_subscriber::filter::Targets;
 use crate::admin::{Admin, Health};
 use crate::feed::Feed;
 use crate::link::Opening;
+use crate::live::Heard;
 use crate::outside::Outside;
 use crate::sandbox::Common;
 use crate::sandboxes::Sandboxes;
@@ -67,7 +68,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let (connect, idle, packages) = (settings.connect, settings.idle, settings.packages);
     let (address, key) = (settings.feed, settings.feed_key);
     let names = NameServers::full_names(&dns_servers)?;
-    let (draining, connected) = (watch::Sender::new(false), watch::Sender::new(false));
+    let (draining, heard) = (watch::Sender::new(false), Heard::default());
     let admin = Admin::bind(&listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
     let listen = admin.address();
     let common = Arc::new(Common { blocked, limits, max_connections, idle, ..Common::default() });
@@ -75,15 +76,14 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
     let opening = Arc::new(Opening {
         dialer: Dialer::default(),
         outside: Arc::new(Outside::new(Box::new(names), connect, common.metrics.lookup.clone(), packages)),
-        connected: connected.subscribe(),
+        live: heard.live(),
         draining: draining.subscribe(),
         handover,
         settling: handover.max(drain) + TOLD_WITHIN,
         connections: connections.clone(),
     });
     let mut tasks = JoinSet::new();
-    let (feed_up, drains) = (connected.subscribe(), draining.subscribe());
-    let health = Health { common: Arc::clone(&common), connected: feed_up, draining: drains };
+    let health = Health { common: Arc::clone(&common), live: heard.live(), draining: draining.subscribe() };
     tasks.spawn(admin.serve(health));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?listen, feed = %address, egress_id = id, "egress started");
     let feed = Feed {
@@ -92,7 +92,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
         egress_id: id,
         dialer: Dialer::default(),
         common: Arc::clone(&common),
-        connected,
+        heard,
         draining: draining.subscribe(),
     };
     let mut sandboxes = Sandboxes::new(Arc::clone(&common), opening, links.clone());

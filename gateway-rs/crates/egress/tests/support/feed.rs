@@ -32,6 +32,7 @@ struct State {
     deltas: broadcast::Sender<Delta>,
     watching: watch::Sender<usize>,
     refused: watch::Sender<usize>,
+    held: watch::Sender<bool>,
     reports: watch::Sender<Vec<EgressReport>>,
 }
 
@@ -42,6 +43,7 @@ impl Feed {
             deltas: broadcast::Sender::new(4096),
             watching: watch::Sender::default(),
             refused: watch::Sender::default(),
+            held: watch::Sender::default(),
             reports: watch::Sender::default(),
         });
         Self { served: Served::grpc(path, EgressServer::new(Fake(Arc::clone(&state)))), state }
@@ -71,6 +73,11 @@ impl Feed {
     pub fn send(&self, delta: Delta) {
         // Nobody may watch yet.
         drop(self.state.deltas.send(delta));
+    }
+
+    /// While held it says nothing by itself, and refuses who watches anew.
+    pub fn hold(&self, held: bool) {
+        self.state.held.send_replace(held);
     }
 
     /// Completes when so many watch.
@@ -125,6 +132,11 @@ impl Feed {
 
 struct Fake(Arc<State>);
 
+async fn heartbeat(state: &State) {
+    tokio::time::sleep(HEARTBEAT).await;
+    state.held.subscribe().wait_for(|held| !held).await.unwrap();
+}
+
 /// Counts a watch for as long as its stream lives.
 struct Watching(Arc<State>);
 
@@ -151,6 +163,10 @@ impl Egress for Fake {
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         self.check(&request)?;
+        if *self.0.held.borrow() {
+            self.0.refused.send_modify(|count| *count += 1);
+            return Err(Status::unavailable("held"));
+        }
         self.0.watching.send_modify(|count| *count += 1);
         let watching = Watching(Arc::clone(&self.0));
         let (deltas, snapshot) = {
@@ -164,7 +180,7 @@ impl Egress for Fake {
         let deltas = stream::unfold((deltas, watching), |(mut deltas, watching)| async {
             let body = tokio::select! {
                 delta = deltas.recv() => Body::Delta(delta.ok()?),
-                () = tokio::time::sleep(HEARTBEAT) => Body::Heartbeat(Heartbeat {}),
+                () = heartbeat(&watching.0) => Body::Heartbeat(Heartbeat {}),
             };
             Some((Ok(Update { version: 2, body: Some(body) }), (deltas, watching)))
         });

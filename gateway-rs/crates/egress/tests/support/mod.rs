@@ -9,6 +9,8 @@
     reason = "a test ends where its set-up fails"
 )]
 
+#[path = "../../../gateway/tests/support/clock.rs"]
+pub mod clock;
 pub mod feed;
 pub mod names;
 pub mod outside;

@@ -40,11 +40,12 @@ pub struct Relay {
 /// The token and the ticket of a call.
 type Call = (String, Vec<u8>);
 
-/// The calls that came: the token and the ticket of each; and whether they are refused.
+/// The calls that came: the token and the ticket of each; whether they are refused, and whether they get no answer.
 #[derive(Clone, Default)]
 pub struct Calls {
     pub came: Arc<Mutex<Vec<Call>>>,
     pub refuses: Arc<watch::Sender<bool>>,
+    pub holds: Arc<watch::Sender<bool>>,
 }
 
 impl Relay {
@@ -64,6 +65,11 @@ impl Relay {
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         self.links.spawn(async move { drop(connection.await) });
         self.link = Some(sender);
+    }
+
+    /// Whether no further link has come.
+    pub fn has_no_leg(&self) -> bool {
+        self.legs.is_empty()
     }
 
     /// Closes the link, as a relay that is killed does.
@@ -199,6 +205,10 @@ impl tonic::server::UnaryService<OpenEgressRequest> for Open {
         } else {
             Ok(EgressOpened { refused: 0 })
         };
-        Box::pin(async move { answer.map(tonic::Response::new) })
+        let mut holds = self.calls.holds.subscribe();
+        Box::pin(async move {
+            holds.wait_for(|holds| !holds).await.unwrap();
+            answer.map(tonic::Response::new)
+        })
     }
 }
