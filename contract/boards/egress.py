@@ -6,6 +6,7 @@ from boards.model import Board, Panel, Query, Row
 from boards.queries import quantiles, rate
 
 ATTEMPTS, OPENS = "rollbox_egress_attempts_total", "rollbox_egress_link_opens_total"
+PACKAGES = "rollbox_egress_packages_requests_total"
 
 EGRESS = Board(
     "egress",
@@ -41,6 +42,26 @@ EGRESS = Board(
                 ),
                 Panel("Set-up of a connection", quantiles("rollbox_egress_setup_seconds"), "s"),
                 Panel("Look-ups of names", quantiles("rollbox_egress_lookup_seconds"), "s"),
+            ),
+        ),
+        Row(
+            "Package cache",
+            (
+                Panel(
+                    "Requests by result",
+                    [Query(rate(PACKAGES, by="result"), "{{result}}")],
+                    "ops",
+                    stacked=True,
+                    what="hit: of what is kept; miss: the index was asked; stale: of what is kept, since the index fails; error: it fails, and nothing is kept; silent: the cache does not answer. Nothing where egress.packages.enabled is false.",
+                ),
+                Panel("Requests by index", [Query(rate(PACKAGES, by="index"), "{{index}}")], "ops", stacked=True),
+                Panel("Bytes", [Query(rate("rollbox_egress_packages_bytes_total", by="result"), "{{result}}")], "Bps"),
+                Panel(
+                    "Until it answers",
+                    quantiles("rollbox_egress_packages_seconds"),
+                    "s",
+                    what="Until the head of the answer; a file is still to come then.",
+                ),
             ),
         ),
         Row(

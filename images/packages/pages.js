@@ -32,6 +32,7 @@ async function page(r) {
             told = await r.subrequest('/upstream', { method: 'HEAD' });
         }
         if (told.status !== 200) {
+            r.headersOut['X-Rollbox-Cache'] = told.variables.upstream_cache_status;
             // Where a redirect leads is made an address of this cache on the way out (`redirected`).
             r.return(told.status, told.headersOut.Location || 'the index answered ' + told.status + '\n');
             return;
@@ -39,6 +40,9 @@ async function page(r) {
         answer = await r.subrequest('/made', { method: 'GET' });
     }
     r.headersOut['Content-Type'] = answer.headersOut['Content-Type'];
+    if (answer.status === 200) {
+        r.headersOut['X-Rollbox-Cache'] = told.variables.upstream_cache_status;
+    }
     r.return(answer.status, answer.responseBuffer);
 }
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.chart.test_images import environment
+from tests.observability.table import METRICS
 from tests.support.helm import ChartError, Manifest, named, render
 
 ON = ("egress.enabled=true", "egress.packages.enabled=true")
@@ -37,6 +38,11 @@ def test_egress_the_control_plane_and_the_cache_agree() -> None:
     (port,) = named(manifests, "Service", NAME)["spec"]["ports"]
     url = f"http://{NAME}.{named(manifests, 'Deployment', NAME)['metadata'].get('namespace', 'rollbox')}"
     assert _settings(egress)["ROLLBOX_EGRESS_PACKAGES_URL"] == f"{url}.svc.cluster.local:{port['port']}"
+
+
+def test_the_indexes_that_the_chart_names_are_told_apart_in_metrics() -> None:
+    told = _settings(_container(render(*ON)))["ROLLBOX_PACKAGES_INDEXES"].split(",")
+    assert {one.partition("=")[0] for one in told} == {*METRICS.sets["packages_index"].values} - {"other"}
 
 
 def test_a_mirror_of_ones_own_takes_the_place_of_an_index() -> None:

@@ -95,6 +95,7 @@ async def test_an_index_that_fails_does_not_fail_what_is_kept(
         async with asyncio.timeout(60):
             while cache.index.asked["/pypi/simple/tiny/"] == 1:
                 assert await page(cache) == found
+        assert cache.how == "STALE"
         assert await page(cache) == found
         assert (await cache.get(FILE))[0] == 200
         # What nobody has asked for yet says whose fault it is.
@@ -111,6 +112,19 @@ async def test_a_page_that_is_too_old_is_given_to_nobody_who_asks_alone(tmp_path
                 pass
     kept = {json.loads(line)["cache"] for line in (tmp_path / "kept/log").read_text().splitlines() if line[:1] == "{"}
     assert kept == {"MISS", "HIT", "EXPIRED"}
+
+
+async def test_it_says_how_it_has_come_by_what_it_gives_of_an_index(cache: PackageCache) -> None:
+    for path, says in ((PAGE, 200), (FILE, 200), ("/pypi.org/simple/other/", 404), ("/pypi.org/other", 404)):
+        for how in ("MISS", "HIT"):
+            assert (await cache.get(path, Accept=FORM))[0] == says
+            assert cache.how == how, path
+    # In another form the page is made anew, of what is kept.
+    await cache.get(PAGE, Accept="text/html")
+    assert cache.how == "HIT"
+    for path in ("/own.test/six", "/index.crates.io/config.json", "/pypi.org/other?until", "/pypi.org/simple/undated/"):
+        await cache.get(path, until="" if path.startswith("/own") else UNTIL)
+        assert cache.how == "", path
 
 
 async def test_a_redirect_of_an_index_leads_through_the_cache(cache: PackageCache) -> None:

@@ -44,6 +44,14 @@ def attempts(**by_verdict: str) -> Mapping[str, str]:
     return {f'rollbox_egress_attempts_total{labels},verdict="{one}"}}': values for one, values in by_verdict.items()}
 
 
+def packages(**by_result: str) -> Mapping[str, str]:
+    """What the package cache was asked for; result -> values."""
+    labels = f'{{{N},instance="e",index="pypi.org"'
+    return {
+        f'rollbox_egress_packages_requests_total{labels},result="{one}"}}': values for one, values in by_result.items()
+    }
+
+
 START, WAIT = "rollbox_create_phase_seconds", "rollbox_create_wait_seconds"
 COLD = ',phase="total",start="cold"'
 OF_QUOTA = ',room="sandboxes",outcome="admitted"'
@@ -158,6 +166,11 @@ CASES: Mapping[str, Case] = {
     "RollboxEgressRefusals": Case(attempts(denied_name="0+900x90"), attempts(denied_name="0+300x90")),
     "RollboxEgressFull": Case(
         attempts(denied_limit="0+20x90", allowed="0+100x90"), attempts(denied_limit="0+5x90", allowed="0+100x90")
+    ),
+    # Half of what is asked of it. What it has not, and what it must not give, are no fault of its.
+    "RollboxPackageCacheFailing": Case(
+        packages(silent="0+5x90", error="0+5x90", hit="0+5x90"),
+        packages(silent="0+5x90", refused="0+5x90", hit="0+5x90"),
     ),
     "RollboxEgressUnrecorded": one("rollbox_egress_attempts_unreported_total", "0+1x90", "3x90", 'instance="e"'),
 }

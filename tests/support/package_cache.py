@@ -128,7 +128,8 @@ def _file(request: web.Request) -> web.Response:
     """A part of a file, where one is asked for."""
     part = request.http_range
     whole = b"x" * FILE_BYTES
-    headers = {"ETag": '"1"'}
+    # The second is not an index's to say.
+    headers = {"ETag": '"1"', "X-Rollbox-Cache": "HIT"}
     if part.start is None:
         return web.Response(body=whole, headers=headers)
     first, last = part.start, min(part.stop or FILE_BYTES, FILE_BYTES)
@@ -145,6 +146,7 @@ class PackageCache:
         index: what is behind it.
         folder: where it writes.
         location: where the last answer led to; empty: nowhere.
+        how: what it said of how it has come by the last answer; empty: nothing.
     """
 
     url: str
@@ -152,6 +154,7 @@ class PackageCache:
     http: aiohttp.ClientSession
     folder: Path
     location: str = ""
+    how: str = ""
 
     async def get(
         self, path: str, *, until: str = "", method: str = "GET", body: bytes | None = None, **headers: str
@@ -164,6 +167,7 @@ class PackageCache:
             method, f"{self.url}{path}", headers=told, data=body, allow_redirects=False
         ) as answer:
             self.location = answer.headers.get("Location", "")
+            self.how = ", ".join(answer.headers.getall("X-Rollbox-Cache", []))
             return answer.status, await answer.read()
 
     def most_memory_mb(self) -> int:

@@ -12,23 +12,25 @@ from grpc import aio
 
 from controlplane.wire import egress_pb2, egress_pb2_grpc
 from rollbox import EgressPolicy, EgressRule, Sandbox
+from rollbox.egress import Egress
 from rollbox.errors import SandboxError
 from tests.observability.firing.fault import SMALL, beside
 from tests.observability.firing.site import Site
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE
 
-ALLOWED = "index.test:443"
+ALLOWED, FORBIDDEN = "CONNECT index.test:443", "CONNECT elsewhere.test:443"
+PACKAGE = "GET http://packages.rollbox.internal/pypi.org/simple/six/"
 INDEX = EgressPolicy(mode="allow", allow=[EgressRule(host="index.test", ports=[443], name="index")])
 SCARCE = EgressPolicy(mode="allow", allow=["index.test"], connections_per_second=1)
-# Asks the proxy for a place, so many times, after so many seconds each, and waits for no answer before the next one.
+# Sends the proxy a request, so many times, after so many seconds each, and waits for no answer before the next one.
 ASKS = """
 import os, socket, sys, threading, time
 from urllib.parse import urlsplit
 proxy = urlsplit(os.environ["HTTPS_PROXY"])
 def ask():
     with socket.create_connection((proxy.hostname, proxy.port), 30) as stream:
-        stream.sendall(b"CONNECT " + sys.argv[1].encode() + b" HTTP/1.1\\r\\n\\r\\n")
+        stream.sendall(sys.argv[1].encode() + b" HTTP/1.1\\r\\n\\r\\n")
         stream.recv(100)
 for _ in range(int(sys.argv[2])):
     threading.Thread(target=ask).start()
@@ -37,11 +39,11 @@ for _ in range(int(sys.argv[2])):
 
 
 @asynccontextmanager
-async def _asking(site: Site, policy: EgressPolicy, place: str, every_s: float) -> AsyncIterator[None]:
-    """A sandbox whose programs ask for a place, again and again, while the block runs."""
+async def _asking(site: Site, policy: Egress, request: str, every_s: float) -> AsyncIterator[None]:
+    """A sandbox whose programs send a request, again and again, while the block runs."""
 
     async def ask() -> None:
-        command = ["python3", "-c", ASKS, place, str(int(5 / every_s)), str(every_s)]
+        command = ["python3", "-c", ASKS, request, str(int(5 / every_s)), str(every_s)]
         with contextlib.suppress(SandboxError):
             await sandbox.exec(command, timeout=60)
 
@@ -100,7 +102,7 @@ async def names_silent(site: Site) -> AsyncIterator[None]:
 @asynccontextmanager
 async def forbidden_asked(site: Site) -> AsyncIterator[None]:
     """Programs ask fifty times a second for what their policy does not name."""
-    async with _asking(site, INDEX, "elsewhere.test:443", 0.02):
+    async with _asking(site, INDEX, FORBIDDEN, 0.02):
         yield
 
 
@@ -112,9 +114,20 @@ async def limit_passed(site: Site) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def packages_gone(site: Site) -> AsyncIterator[None]:
+    """Programs ask the package cache, which has no pod."""
+    async with _asking(site, "packages", PACKAGE, 0.5):
+        await site.scale("packages", 0)
+        try:
+            yield
+        finally:
+            await site.scale("packages", 1)
+
+
+@asynccontextmanager
 async def record_lost(site: Site) -> AsyncIterator[None]:
     """Programs ask while Redis, which has the records, has no pod."""
-    async with _asking(site, INDEX, "elsewhere.test:443", 0.5):
+    async with _asking(site, INDEX, FORBIDDEN, 0.5):
         await site.scale("redis", 0)
         try:
             yield

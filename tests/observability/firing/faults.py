@@ -337,6 +337,11 @@ FAULTS: dict[str, Fault] = {
         ("RollboxEgressFull",),
         egress_faults.limit_passed,
     ),
+    "packages_gone": Fault(
+        "the package cache is scaled to no pod, and a sandbox asks it twice a second",
+        ("RollboxPackageCacheFailing",),
+        egress_faults.packages_gone,
+    ),
     "record_lost": Fault(
         "Redis is scaled to no pod while a sandbox asks for what its policy does not name",
         ("RollboxEgressUnrecorded",),

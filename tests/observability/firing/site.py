@@ -31,6 +31,9 @@ EGRESS = (
     "egress.enabled=true",
     "egress.replicas=1",
     "egress.resources.requests.cpu=5m",
+    "egress.packages.enabled=true",
+    "egress.packages.resources.requests.cpu=5m",
+    "egress.packages.resources.requests.memory=32Mi",
     f"egress.allowedPrivateCidrs[0]={ALLOWED}/32",
     # Of the pod itself, which has no name server. At an address where nobody is, a machine's own network may answer.
     "egress.dnsServers[0]=127.0.0.1:53",

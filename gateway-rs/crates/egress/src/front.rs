@@ -1,13 +1,14 @@
 //! One connection of a program: what it asks for, the decision, and the data.
 //!
 //! - `front`: the first byte says which protocol it is. `socks`, `http`: its request and its answers.
-//! - `forward`: requests in absolute form. `tunnel`: bytes both ways. `answer`: refusals in HTTP.
+//! - `forward`: requests in absolute form. `packages`: what the package cache is told, and tells. `tunnel`: bytes both ways. `answer`: refusals in HTTP.
 //! - `asking`: the decision, and the connection that it leads to.
 
 mod answer;
 mod asking;
 mod forward;
 mod http;
+mod packages;
 mod socks;
 mod tunnel;
 

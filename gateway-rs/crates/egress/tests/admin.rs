@@ -4,29 +4,16 @@
 mod support;
 
 use support::{Rig, denies};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-
-async fn get(rig: &Rig, path: &str) -> String {
-    let mut stream = UnixStream::connect(rig.folder.socket("admin")).await.unwrap();
-    stream
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
 
 #[tokio::test]
 async fn probes_and_metrics_say_what_is() {
     let rig = Rig::start().await;
     let relay = rig.sandbox("sb-1", &denies(&["evil.test"])).await;
     relay.connect("evil.test:443").await;
-    assert!(get(&rig, "/healthz").await.starts_with("HTTP/1.1 200"));
-    assert!(get(&rig, "/readyz").await.starts_with("HTTP/1.1 200"));
-    assert!(get(&rig, "/other").await.starts_with("HTTP/1.1 404"));
-    let metrics = get(&rig, "/metrics").await;
+    assert!(rig.get("/healthz").await.starts_with("HTTP/1.1 200"));
+    assert!(rig.get("/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(rig.get("/other").await.starts_with("HTTP/1.1 404"));
+    let metrics = rig.get("/metrics").await;
     for line in [
         "application/openmetrics-text",
         "rollbox_egress_attempts_total{verdict=\"denied_name\",protocol=\"connect\"} 1",
@@ -45,10 +32,10 @@ async fn it_is_not_ready_without_its_feed() {
     let mut rig = Rig::start().await;
     rig.feed.watched_by(1).await;
     drop(std::mem::replace(&mut rig.feed, support::Feed::listen(&rig.folder.socket("nobody"))));
-    while !get(&rig, "/readyz").await.starts_with("HTTP/1.1 503") {
+    while !rig.get("/readyz").await.starts_with("HTTP/1.1 503") {
         tokio::task::yield_now().await;
     }
-    assert!(get(&rig, "/healthz").await.starts_with("HTTP/1.1 200"));
+    assert!(rig.get("/healthz").await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]
@@ -56,6 +43,6 @@ async fn with_another_key_it_gets_no_feed_and_asks_again() {
     let other = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/other.key");
     let rig = Rig::with(&[("FEED_KEY_FILE", other)]).await;
     rig.feed.refused(3).await;
-    assert!(get(&rig, "/readyz").await.starts_with("HTTP/1.1 503"));
-    assert!(get(&rig, "/metrics").await.contains("rollbox_egress_feed_connected 0"));
+    assert!(rig.get("/readyz").await.starts_with("HTTP/1.1 503"));
+    assert!(rig.get("/metrics").await.contains("rollbox_egress_feed_connected 0"));
 }

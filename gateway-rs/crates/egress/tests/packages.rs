@@ -163,6 +163,45 @@ async fn a_cache_that_is_not_there_is_the_platforms_fault() {
 }
 
 #[tokio::test]
+async fn what_came_of_each_request_is_counted() {
+    let (rig, relay, mut cache) = rig(&denies(&["evil.test"])).await;
+    for (path, answer) in [
+        ("/pypi.org/simple/six/", ANSWER.replace("\r\n\r\n", "\r\nX-Rollbox-Cache: HIT\r\n\r\n")),
+        ("/own.test/six", ANSWER.replace("200 OK", "404 Not Found")),
+    ] {
+        let mut program = relay.program().await;
+        program.send(&get(path, "")).await;
+        cache.answer(&answer).await;
+        program.head().await;
+        assert_eq!(program.exactly(5).await, b"hello");
+    }
+    drop(cache);
+    for path in ["/pypi.org/simple/six/", "/evil.test/six"] {
+        let mut program = relay.program().await;
+        program.send(&get(path, "")).await;
+        program.head().await;
+    }
+    let metrics = rig.get("/metrics").await;
+    let counted = |line: &&str| line.starts_with("rollbox_egress_packages_") && !line.ends_with(" 0");
+    let timed = |line: &&str| line.contains("_bucket") || line.contains("_sum");
+    let mut counted: Vec<&str> = metrics.lines().filter(counted).filter(|line| !timed(line)).collect();
+    counted.sort_unstable();
+    assert_eq!(
+        counted,
+        [
+            "rollbox_egress_packages_bytes_total{result=\"hit\"} 5",
+            "rollbox_egress_packages_bytes_total{result=\"refused\"} 5",
+            "rollbox_egress_packages_requests_total{index=\"other\",result=\"refused\"} 1",
+            "rollbox_egress_packages_requests_total{index=\"pypi.org\",result=\"hit\"} 1",
+            "rollbox_egress_packages_requests_total{index=\"pypi.org\",result=\"silent\"} 1",
+            "rollbox_egress_packages_seconds_count{result=\"hit\"} 1",
+            "rollbox_egress_packages_seconds_count{result=\"refused\"} 1",
+            "rollbox_egress_packages_seconds_count{result=\"silent\"} 1",
+        ],
+    );
+}
+
+#[tokio::test]
 async fn a_policy_with_a_broken_date_allows_nothing() {
     for until in ["", "2024-06-01", "2024-06-01T00:00:00Z\r\nX: 1"] {
         let rig = Rig::start().await;

@@ -3,27 +3,27 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version};
+use http::header::{CONNECTION, EXPECT, HOST};
+use http::{HeaderValue, Request, Response, Uri, Version};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use program::hop_by_hop;
+use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use wire::egress::Verdict;
 
 use super::answer::Body;
 use super::asking::Asking;
-use crate::policy::{PACKAGES, Refusal, Target};
+use super::packages;
+use crate::policy::{Refusal, Target};
 use crate::sandbox::Protocol;
 use crate::watched::Watched;
 
 const HTTP_PORT: u16 = 80;
-/// What the package cache is told. Nobody else may say it.
-const INDEX: HeaderName = HeaderName::from_static("x-rollbox-index");
-const UNTIL: HeaderName = HeaderName::from_static("x-rollbox-until");
 
 /// Forwards one request over a connection of its own, which was decided on for it.
 ///
@@ -35,11 +35,27 @@ pub(super) async fn request(
     target: &Target,
     protocol: Protocol,
 ) -> Result<Response<Body>, Refusal> {
+    let began = Instant::now();
+    let answered = forwarded(asking, request, target, protocol).await;
+    let result = if protocol == Protocol::Packages { packages::result(&answered) } else { None };
+    let given = result.map(|result| {
+        let index = target.host.to_string();
+        asking.sandbox.common().metrics.packages(&index, result, began.elapsed())
+    });
+    answered.map(|answer| answer.map(|body| Driven { given, ..body }.boxed()))
+}
+
+async fn forwarded(
+    asking: &Asking,
+    request: Request<Incoming>,
+    target: &Target,
+    protocol: Protocol,
+) -> Result<Response<Driven>, Refusal> {
     let (reached, passage) = asking.open(target, protocol).await?;
     let passage = Arc::new(passage);
     let mut request = outgoing(request, target);
     if protocol == Protocol::Packages {
-        to_cache(request.headers_mut(), target, passage.until());
+        packages::to_cache(request.headers_mut(), target, passage.until());
     }
     let broken = |what: String| {
         let verdict = if passage.is_cut() { Verdict::Cut } else { Verdict::Unreachable };
@@ -61,7 +77,7 @@ pub(super) async fn request(
     let mut response = answered.map_err(|e| broken(format!("the server gave no answer in HTTP: {e}")))?;
     hop_by_hop::strip(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
-    Ok(response.map(|body| Driven { body, _driver: driver }.boxed()))
+    Ok(response.map(|body| Driven { body, given: None, _driver: driver }))
 }
 
 /// As the server gets it: for its path, with one header `Host`, and nothing that is for the proxy.
@@ -81,20 +97,6 @@ fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     Request::from_parts(head, body)
 }
 
-/// Tells the cache which index the policy allows, and as of when; what is one program's own is not for a shared cache.
-fn to_cache(headers: &mut HeaderMap, index: &Target, until: &str) {
-    for name in [AUTHORIZATION, COOKIE, INDEX, UNTIL] {
-        headers.remove(name);
-    }
-    headers.insert(HOST, HeaderValue::from_static(PACKAGES));
-    if let Ok(index) = HeaderValue::from_str(&index.host.to_string()) {
-        headers.insert(INDEX, index);
-    }
-    if let Some(until) = HeaderValue::from_str(until).ok().filter(|until| !until.is_empty()) {
-        headers.insert(UNTIL, until);
-    }
-}
-
 fn without_port(target: &Target) -> String {
     let whole = target.to_string();
     whole.strip_suffix(":80").map(str::to_owned).unwrap_or(whole)
@@ -112,6 +114,8 @@ impl Drop for Driver {
 /// The body of an answer, which keeps its connection.
 struct Driven {
     body: Incoming,
+    /// Counts what it has given.
+    given: Option<Counter>,
     _driver: Driver,
 }
 
@@ -123,7 +127,11 @@ impl http_body::Body for Driven {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let (Some(given), Some(Ok(data))) = (&self.given, &frame) {
+            given.inc_by(data.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX)));
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

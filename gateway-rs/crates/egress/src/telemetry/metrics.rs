@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use program::metrics::{CounterBy, counters, crossed, register};
+use program::metrics::{CounterBy, Labels, counters, crossed, register};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -31,6 +32,9 @@ pub(crate) struct Metrics {
     pub(crate) lookup: Histogram,
     setup: Histogram,
     switch: Histogram,
+    packages_requests: CounterBy<2>,
+    packages_bytes: CounterBy,
+    packages_seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
     pub(crate) sandboxes: Gauge,
     pub(crate) links: Gauge,
     pub(crate) feed_reconnects: Counter,
@@ -56,6 +60,9 @@ impl Default for Metrics {
             lookup: histogram(),
             setup: histogram(),
             switch: histogram(),
+            packages_requests: crossed("index", table::PACKAGES_INDEX, "result", table::PACKAGES_RESULT),
+            packages_bytes: counters("result", table::PACKAGES_RESULT),
+            packages_seconds: packages_seconds(),
             sandboxes: Gauge::default(),
             links: Gauge::default(),
             feed_reconnects: Counter::default(),
@@ -82,6 +89,9 @@ impl Metrics {
         register(registry, table::LOOKUP_SECONDS, self.lookup.clone());
         register(registry, table::SETUP_SECONDS, self.setup.clone());
         register(registry, table::SWITCH_SECONDS, self.switch.clone());
+        register(registry, table::PACKAGES_REQUESTS, self.packages_requests.clone());
+        register(registry, table::PACKAGES_BYTES, self.packages_bytes.clone());
+        register(registry, table::PACKAGES_SECONDS, self.packages_seconds.clone());
         register(registry, table::FEED_CONNECTED, self.feed_connected.clone());
         register(registry, table::FEED_RECONNECTS, self.feed_reconnects.clone());
         register(registry, table::ATTEMPTS_UNREPORTED, self.attempts_unreported.clone());
@@ -113,6 +123,14 @@ impl Metrics {
         self.switch.observe(took.as_secs_f64());
     }
 
+    /// Counts an allowed request to the package cache; returns what counts the bytes of its answer.
+    pub(crate) fn packages(&self, index: &str, result: &'static str, took: Duration) -> Counter {
+        let known = table::PACKAGES_INDEX.into_iter().find(|known| *known == index).unwrap_or("other");
+        self.packages_requests.get_or_create(&[("index", known), ("result", result)]).inc();
+        self.packages_seconds.get_or_create(&[("result", result)]).observe(took.as_secs_f64());
+        self.packages_bytes.get_or_create(&[("result", result)]).clone()
+    }
+
     /// Returns the OpenMetrics text, with the present values of the gauges.
     pub(crate) fn render(&self, now: Gauges) -> String {
         self.connections.set(i64::try_from(now.connections).unwrap_or(i64::MAX));
@@ -123,6 +141,14 @@ impl Metrics {
         let _never = encode(&mut text, &self.registry);
         text
     }
+}
+
+fn packages_seconds() -> Family<Labels<1>, Histogram, fn() -> Histogram> {
+    let family = Family::<_, _, fn() -> Histogram>::new_with_constructor(|| Histogram::new(table::STARTS_S));
+    for result in table::PACKAGES_RESULT {
+        drop(family.get_or_create(&[("result", result)]));
+    }
+    family
 }
 
 fn name(verdict: Verdict) -> &'static str {
@@ -166,12 +192,19 @@ mod tests {
         metrics.set_up(Duration::from_millis(3));
         metrics.switched(Duration::from_millis(3));
         metrics.sent_bytes.inc_by(7);
+        for (index, result) in [("pypi.org", "hit"), ("a.test", "silent")] {
+            metrics.packages(index, result, Duration::from_millis(3)).inc_by(5);
+        }
         assert_eq!(series(), before);
         let text = metrics.render(Gauges { connections: 3, feed_connected: true, draining: false });
         for line in [
             "rollbox_egress_attempts_total{verdict=\"cut\",protocol=\"socks5\"} 1",
             "rollbox_egress_moved_bytes_total{direction=\"sent\"} 7",
             "rollbox_egress_connections_open 3",
+            "rollbox_egress_packages_requests_total{index=\"pypi.org\",result=\"hit\"} 1",
+            "rollbox_egress_packages_requests_total{index=\"other\",result=\"silent\"} 1",
+            "rollbox_egress_packages_bytes_total{result=\"hit\"} 5",
+            "rollbox_egress_packages_seconds_bucket{le=\"0.005\",result=\"hit\"} 1",
             "rollbox_egress_feed_connected 1",
             "rollbox_egress_setup_seconds_bucket{le=\"0.002\"} 0",
         ] {

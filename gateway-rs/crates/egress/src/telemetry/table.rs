@@ -34,6 +34,21 @@ pub(super) const SWITCH_SECONDS: Row = Row {
     help: "From a new policy of the feed until what it does not allow is closed",
     unit: Some(Unit::Seconds),
 };
+pub(super) const PACKAGES_REQUESTS: Row = Row {
+    name: "packages_requests",
+    help: "Requests of sandboxes to the package cache that their policies allow, by index and by what came of them",
+    unit: None,
+};
+pub(super) const PACKAGES_BYTES: Row = Row {
+    name: "packages",
+    help: "What sandboxes were given by the package cache, without headers",
+    unit: Some(Unit::Bytes),
+};
+pub(super) const PACKAGES_SECONDS: Row = Row {
+    name: "packages",
+    help: "From an allowed request to the head of the package cache's answer",
+    unit: Some(Unit::Seconds),
+};
 pub(super) const FEED_CONNECTED: Row =
     Row { name: "feed_connected", help: "1 while the feed of assignments is connected", unit: None };
 pub(super) const FEED_RECONNECTS: Row =
@@ -45,6 +60,8 @@ pub(super) const ATTEMPTS_UNREPORTED: Row = Row {
 };
 pub(super) const DRAINING: Row = Row { name: "draining", help: "1 while shutting down", unit: None };
 
+pub(super) const STARTS_S: [f64; 15] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 pub(super) const LAGS_S: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0];
 
 pub(super) const CONNECT_OUTCOME: [&str; 2] = ["connected", "failed"];
@@ -73,3 +90,16 @@ pub(super) const EGRESS_LIMIT: [&str; 7] = [
 ];
 pub(super) const EGRESS_PROTOCOL: [&str; 4] = ["http", "connect", "socks5", "packages"];
 pub(super) const EGRESS_DIRECTION: [&str; 2] = ["sent", "received"];
+pub(super) const PACKAGES_INDEX: [&str; 10] = [
+    "pypi.org",
+    "files.pythonhosted.org",
+    "registry.npmjs.org",
+    "proxy.golang.org",
+    "index.crates.io",
+    "static.crates.io",
+    "repo.maven.apache.org",
+    "deb.debian.org",
+    "security.debian.org",
+    "other",
+];
+pub(super) const PACKAGES_RESULT: [&str; 6] = ["hit", "stale", "miss", "refused", "error", "silent"];

@@ -24,6 +24,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use egress::{Running, Settings};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use wire::egress::{Assignment, Limits, Mode, Policy, PortRange, Rule};
 
 pub use feed::Feed;
@@ -97,6 +99,16 @@ impl Rig {
         let settings = Settings::read(|name| variables.get(name).cloned()).unwrap();
         let running = egress::start(settings).await.unwrap();
         Self { folder, feed, names, running: Some(running) }
+    }
+
+    /// The whole answer of its probes and metrics.
+    pub async fn get(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.folder.socket("admin")).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     /// Assigns a sandbox under a policy, and waits until its link is up.
