@@ -153,7 +153,15 @@ async def test_the_charts_test_and_the_doctor_have_a_sandbox_try_it(stack: Insta
     beginning = f"egress of {stack.release}: "
     found = {one["name"].removeprefix(beginning): one for one in json.loads(out)["checks"] if beginning in one["name"]}
     assert [one for one in found.values() if not one["ok"]] == []
-    assert {"refusal", "API server", "API server's own address", "kubelet", "gateway", "allowed host"} <= found.keys()
+    assert {
+        "refusal",
+        "API server",
+        "API server's own address",
+        "kubelet",
+        "gateway",
+        "package cache",
+        "allowed host",
+    } <= found.keys()
 
 
 @contextlib.asynccontextmanager

@@ -69,6 +69,23 @@ def test_what_is_inside_must_be_refused_and_not_only_be_silent(seen: Seen, ok: b
 
 
 @pytest.mark.parametrize(
+    ("seen", "ok", "said"),
+    [
+        (Seen(0.04, 200), True, "answers through egress in 0.04 s"),
+        (Seen(0.04, 404, "", "index.crates.io is no index of this package cache"), True, "answers through egress"),
+        (Seen(0.04, 403, "egress_denied", "no part of this installation"), True, "not installed"),
+        (Seen(9, 503, "egress_unavailable", "the package cache does not answer: timed out"), False, "timed out"),
+        (Seen(9, 502, "egress_unreachable", "the server gave no answer in HTTP"), False, "no answer in HTTP"),
+        (Seen(0.04, error="the proxy gave no answer that can be read"), False, "no answer that can be read"),
+    ],
+)
+def test_a_package_cache_that_is_there_must_answer(seen: Seen, ok: bool, said: str) -> None:
+    found = judged.cache({"package cache": seen})
+    assert (found.name, found.ok, found.fix) == ("package cache", ok, "" if ok else judged.CACHE)
+    assert said in found.detail
+
+
+@pytest.mark.parametrize(
     ("seen", "ok", "fix"),
     [
         (Seen(0.04, 200), True, ""),
@@ -145,12 +162,13 @@ async def test_a_sandbox_tries_it_under_three_policies(client: Client, proxy: Pr
     found = await check(client, IMAGE, probe=PROBE, inside=[Place("API server", "10.96.0.1", 443)], of=of)
     assert names(found, ok=False) == []
     wanted = ["direct connection", "name look-up", "refusal", "metadata service", "API server", "its node"]
-    assert names(found, ok=True) == [*wanted, "allowed host"]
+    assert names(found, ok=True) == [*wanted, "package cache", "allowed host"]
     assert set(proxy.asked) == {
         ("offline", "nowhere.invalid:443"),
         ("open", "169.254.169.254:80"),
         ("open", "10.96.0.1:443"),
         ("open", "10.0.0.9:10250"),
+        ("open", "http://packages.rollbox.internal/index.crates.io/config.json"),
         ("rules", "index.test:8443"),
     }
     assert not await client.list()

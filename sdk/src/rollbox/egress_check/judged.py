@@ -37,6 +37,10 @@ NAME_SERVER: Final = (
     "docs/runbooks/RollboxEgressResolverFailing.md."
 )
 SERVER: Final = "See that the server runs, and that a firewall or a NetworkPolicy lets egress pods reach it."
+CACHE: Final = (
+    "See the pod and the log of the package cache (component `packages`), and that egress pods reach its port 8080: "
+    "docs/runbooks/RollboxPackageCacheFailing.md."
+)
 PRIVATE: Final = "Where sandboxes are to reach it, put its address into egress.allowedPrivateCidrs."
 
 
@@ -72,6 +76,17 @@ def inside(places: Sequence[Place], seen: Mapping[str, Seen]) -> Iterator[Found]
             yield Found(place.name, False, told, INSIDE)
         else:
             yield Found(place.name, False, _short(f"{place.there}: {_said(one)}"), PROXY)
+
+
+def cache(seen: Mapping[str, Seen]) -> Found:
+    """Of what the package cache was asked under the same policy."""
+    one = seen["package cache"]
+    if one.code == "egress_denied":
+        return Found("package cache", True, _short(f"not installed (egress.packages.enabled): {one.detail}"))
+    # It has the index that it was asked for, or says itself that it has not.
+    if one.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND) and not one.code:
+        return Found("package cache", True, f"answers through egress in {one.seconds:.2f} s")
+    return Found("package cache", False, _short(f"does not answer: {_said(one)}"), CACHE)
 
 
 def allowed(place: Place, one: Seen) -> Found:

@@ -35,7 +35,7 @@ def main(arguments: List[str]) -> None:  # noqa: UP006
 def _attempt(one: Json) -> Json:
     began = time.monotonic()
     try:
-        seen = {"direct": _direct, "name": _look_up, "proxy": _proxied}[one["how"]](one)
+        seen = {"direct": _direct, "name": _look_up, "proxy": _proxied, "get": _got}[one["how"]](one)
     except OSError as error:
         seen = {"error": str(error) or type(error).__name__}
     return {**seen, "seconds": round(time.monotonic() - began, 3)}
@@ -52,19 +52,32 @@ def _look_up(one: Json) -> Json:
 
 
 def _proxied(one: Json) -> Json:
-    """`CONNECT` at the proxy that the environment names, and TLS behind it."""
-    proxy = urlsplit(os.environ.get("HTTPS_PROXY", ""))
-    if not proxy.hostname:
-        return {"error": "HTTPS_PROXY is not set"}
+    """`CONNECT` at the proxy, and TLS behind it."""
     host = f"[{one['host']}]" if ":" in one["host"] else one["host"]
     place = f"{host}:{one['port']}"
-    with socket.create_connection((proxy.hostname, proxy.port or 0), LIMIT_S) as stream:
-        stream.settimeout(PROXY_LIMIT_S)
+    with _proxy() as stream:
         stream.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
         seen = _answer(stream)
         if seen["status"] == OK and one["tls"]:
             _tls(stream, one["host"])
         return seen
+
+
+def _got(one: Json) -> Json:
+    """A request in absolute form."""
+    with _proxy() as stream:
+        stream.sendall(f"GET http://{one['host']}{one['path']} HTTP/1.1\r\nHost: {one['host']}\r\n\r\n".encode())
+        return _answer(stream)
+
+
+def _proxy() -> socket.socket:
+    """A connection to the proxy that the environment names."""
+    proxy = urlsplit(os.environ.get("HTTPS_PROXY", ""))
+    if not proxy.hostname:
+        raise OSError("HTTPS_PROXY is not set")
+    stream = socket.create_connection((proxy.hostname, proxy.port or 0), LIMIT_S)
+    stream.settimeout(PROXY_LIMIT_S)
+    return stream
 
 
 def _answer(stream: socket.socket) -> Json:

@@ -68,7 +68,8 @@ async def _tried(sandbox: Sandbox, places: Sequence[Place], probe: Place | None)
     found = [*judged.offline(await _seen(sandbox, tries.offline()))]
     if (late := await _switched(sandbox, EgressPolicy(mode="open"))) is not None:
         return [*found, late]
-    found += judged.inside(places, await _seen(sandbox, tries.inside(places)))
+    seen = await _seen(sandbox, tries.inside(places))
+    found += [*judged.inside(places, seen), judged.cache(seen)]
     if probe is None:
         return found
     rule = EgressRule(host=probe.host, ports=[probe.port], name="probe")

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 INTERNET: Final = ("1.1.1.1", 443)
 NAME: Final = "example.com"
 HTTPS: Final = 443
+# What the package cache answers by itself, where it has this index; where it has not, it says so.
+CACHE: Final = ("packages.rollbox.internal", "/index.crates.io/config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,17 @@ class Try:
 
     Attributes:
         name: unique among those that are tried together.
-        how: `direct`: a connection past the proxy; `name`: a look-up; `proxy`: `CONNECT` at the proxy.
+        how: `direct`: a connection past the proxy; `name`: a look-up; `proxy`: `CONNECT` at the proxy; `get`: a request
+            at it, for `path`.
         tls: of `proxy`: whether TLS is begun once it is connected.
     """
 
     name: str
-    how: Literal["direct", "name", "proxy"]
+    how: Literal["direct", "name", "proxy", "get"]
     host: str
     port: int = 0
     tls: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,9 @@ def offline() -> list[Try]:
 
 def inside(places: Sequence[Place]) -> list[Try]:
     """What is tried under a policy that allows all that is outside."""
-    return [Try(one.name, "proxy", one.host, one.port) for one in places]
+    host, path = CACHE
+    cache = Try("package cache", "get", host, path=path)
+    return [*(Try(one.name, "proxy", one.host, one.port) for one in places), cache]
 
 
 def allowed(probe: Place) -> list[Try]:
