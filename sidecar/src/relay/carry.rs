@@ -1,9 +1,10 @@
 //! Moves the bytes of one connection between its program and the link, at the pace of the slower one.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use h2::client::ResponseFuture;
 use h2::{Reason, SendStream};
 use tokio::io::AsyncWriteExt;
@@ -14,6 +15,8 @@ use super::links::Opened;
 
 /// Bytes of one read: under gVisor most of the cost is per call.
 const PIECE_BYTES: usize = 64 << 10;
+/// Pieces of one write.
+const MAX_PIECES: usize = 16;
 
 /// Carries both directions until each has ended by itself. When one breaks, the program's connection is reset: a plain
 /// end would make what was cut look like the whole.
@@ -67,12 +70,33 @@ async fn down(response: ResponseFuture, mut write: WriteHalf<'_>) -> io::Result<
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     let mut body = response.into_body();
-    while let Some(piece) = body.data().await {
-        let piece = piece.map_err(|err| broken(&err))?;
-        write.write_all(&piece).await?;
-        body.flow_control().release_capacity(piece.len()).map_err(|err| broken(&err))?;
+    while let Some(first) = body.data().await {
+        let mut pieces = vec![first.map_err(|err| broken(&err))?];
+        // What has come meanwhile is written by the same call.
+        while pieces.len() < MAX_PIECES
+            && let Some(Some(piece)) = body.data().now_or_never()
+        {
+            pieces.push(piece.map_err(|err| broken(&err))?);
+        }
+        let taken = pieces.iter().map(Bytes::len).sum();
+        write_all(&mut write, &pieces).await?;
+        body.flow_control().release_capacity(taken).map_err(|err| broken(&err))?;
     }
     write.shutdown().await
+}
+
+async fn write_all(write: &mut WriteHalf<'_>, pieces: &[Bytes]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut left = &mut slices[..];
+    // Drops those that are empty.
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match write.write_vectored(left).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => IoSlice::advance_slices(&mut left, written),
+        }
+    }
+    Ok(())
 }
 
 fn broken(err: &dyn std::fmt::Debug) -> io::Error {

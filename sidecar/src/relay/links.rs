@@ -11,6 +11,7 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
 use http::{Method, Request};
+use tokio::io::BufReader;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -22,16 +23,19 @@ use super::refusal::Refusal;
 pub(super) const MAX_CONNECTIONS: usize = 256;
 /// What one connection may have received that its program did not read yet.
 const STREAM_BYTES: u32 = 128 << 10;
-/// The same while few are open: under gVisor a round trip takes milliseconds, in which no more than this comes.
-const WIDE_STREAM_BYTES: u32 = 1 << 20;
-const FEW: usize = 16;
+/// The same while few are open: in a round trip, which takes milliseconds under gVisor, no more than this comes; and
+/// what waits is read in larger pieces.
+const WIDE_STREAM_BYTES: u32 = 4 << 20;
+const FEW: usize = 4;
 /// All of them together: so no program that does not read blocks another one.
 const LINK_BYTES: u32 = STREAM_BYTES * (MAX_CONNECTIONS - FEW) as u32 + WIDE_STREAM_BYTES * FEW as u32;
 /// How long a change of the window waits for egress to have taken in the one before.
 const WINDOW_PAUSE: Duration = Duration::from_millis(10);
 /// What of one connection may wait to be sent.
 const SEND_BYTES: usize = 64 << 10;
-const FRAME_BYTES: u32 = 64 << 10;
+const FRAME_BYTES: u32 = 256 << 10;
+/// Bytes of one read: under gVisor most of the cost is per call.
+const READ_BYTES: usize = 256 << 10;
 const HEADER_BYTES: u32 = 4 << 10;
 /// Links that end with their last connection, while a newer one takes the new ones; an older one is cut.
 const MAX_LINKS: usize = 4;
@@ -137,7 +141,7 @@ impl Links {
         Ok(())
     }
 
-    async fn drive(&self, requests: SendRequest<Bytes>, mut connection: Connection<UnixStream, Bytes>) {
+    async fn drive(&self, requests: SendRequest<Bytes>, mut connection: Link) {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let (pings, open) = (connection.ping_pong(), Arc::new(Count::default()));
         self.state.send_replace(State::Up { number, requests, open: Arc::clone(&open) });
@@ -246,7 +250,8 @@ async fn silent(pings: Option<PingPong>, open: &Count) {
     }
 }
 
-type Handshaken = (SendRequest<Bytes>, Connection<UnixStream, Bytes>);
+type Link = Connection<BufReader<UnixStream>, Bytes>;
+type Handshaken = (SendRequest<Bytes>, Link);
 
 async fn handshake(stream: UnixStream) -> Result<Handshaken, h2::Error> {
     Builder::new()
@@ -256,7 +261,7 @@ async fn handshake(stream: UnixStream) -> Result<Handshaken, h2::Error> {
         .max_frame_size(FRAME_BYTES)
         .max_send_buffer_size(SEND_BYTES)
         .max_header_list_size(HEADER_BYTES)
-        .handshake(stream)
+        .handshake(BufReader::with_capacity(READ_BYTES, stream))
         .await
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 /// Largest piece that is written at once.
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// How long a program may take to read what it was sent last, and to end its side.
 const LINGER: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use crate::watched::Watched;
 
 /// What is moved at once, to the server and to the program. The pages that a program loads are larger than what it asks.
 const UP_BYTES: usize = 16 << 10;
-const DOWN_BYTES: usize = 64 << 10;
+const DOWN_BYTES: usize = 256 << 10;
 
 /// Moves bytes both ways until both sides have ended, nothing comes any more, or the passage has ended. `held` was read of the program already.
 ///
