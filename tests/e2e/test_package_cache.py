@@ -15,8 +15,9 @@ import pytest
 from rollbox import Client, EgressPolicy, Sandbox
 from rollbox.errors import InvalidArgument
 from tests.support import dated_index
+from tests.support.command_line import rollbox
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, RELEASE, Installed, installed
+from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, RELEASE, Installed, installed, kubeconfig
 from tests.support.outside import DNS, INDEXES, outside
 from tests.support.release import VALUES
 
@@ -103,3 +104,17 @@ async def test_a_date_that_is_none_is_refused_before_anything_is_switched(sandbo
     with pytest.raises(InvalidArgument, match="must be a date like 2024-06-01"):
         await sandbox.egress(EgressPolicy(mode="allow", include=["packages"], until="last week"))
     assert (await sandbox.egress()).policy == "packages"
+
+
+async def test_the_doctor_says_that_it_answers_and_egress_counts_that(stack: Installed) -> None:
+    assert f"{stack.release}-test" in await stack.test()
+    doctor = ("doctor", "--cluster", "--kubeconfig", str(kubeconfig()), "--json", "--release", stack.release)
+    _, out, err = await rollbox(stack, *doctor)
+    assert out, err
+    (found,) = [one for one in json.loads(out)["checks"] if one["name"] == f"egress of {stack.release}: package cache"]
+    assert (found["ok"], found["detail"].partition(" in ")[0]) == (True, "answers through egress")
+    (pod,) = await stack.component("egress")
+    async with aiohttp.ClientSession() as session, session.get(f"http://{pod['status']['podIP']}:8090/metrics") as told:
+        lines = (await told.text()).splitlines()
+    asked = 'rollbox_egress_packages_requests_total{index="index.crates.io",result="hit"} '
+    assert asked + "2" in lines
