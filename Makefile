@@ -37,6 +37,7 @@ lint: venv ## ruff, mypy, import-linter, rustfmt, clippy
 	$(BIN)/mypy .
 	PYTHONPATH=.:sdk/src $(BIN)/lint-imports --no-cache
 	cargo fmt $(WORKSPACE) --all --check
+	cargo fmt --manifest-path gateway-rs/fuzz/Cargo.toml --check
 	$(BIN)/python -m tests.lint
 	$(CARGO) clippy --locked $(WORKSPACE) --workspace --all-targets -- -D warnings
 
@@ -131,16 +132,10 @@ demo-cluster: build cluster images ## install the chart, grade HumanEval in gVis
 bench-cluster: build cluster images ## benchmarks on the cluster, compared with kubectl exec; records in build/bench
 	$(BIN)/python -m tests.bench.cluster
 
-# Property tests try 50 examples in `make test`, and thousands here. cargo-fuzz needs unstable compiler flags, which
-# RUSTC_BOOTSTRAP enables in the installed stable compiler.
-fuzz: setup ## property tests with thousands of examples; then the decoders of frames, of attached clients' messages, of SOCKS5 and of TLS' first message, a minute each
+# Property tests try 50 examples in `make test`, and thousands here.
+fuzz: setup ## property tests with thousands of examples (EXAMPLES); then each decoder of hostile bytes under libFuzzer, a minute each (SECONDS_EACH)
 	PYTEST_ADDOPTS=--timeout=3600 ROLLBOX_TEST_EXAMPLES=$(EXAMPLES) PROPTEST_CASES=$(EXAMPLES) $(BIN)/python -m tests.levels pure unit rust
-	command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
-	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run frame -- -max_total_time=60 -max_len=4096
-	cd sidecar && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run job -- -max_total_time=60 -max_len=4096
-	cd gateway-rs/crates/gateway && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run attach -- -max_total_time=60 -max_len=4096
-	cd gateway-rs/crates/egress && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run socks5 -- -max_total_time=60 -max_len=4096
-	cd gateway-rs/crates/egress && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz RUSTC_BOOTSTRAP=1 cargo fuzz run client_hello -- -max_total_time=60 -max_len=4096
+	setup/fuzz.sh
 
 upgrade: venv build redis ## an upgrade from the control plane of another checkout (CHECKOUT=DIR) and back, both versions on one Redis, under load
 	$(BIN)/python -m tests.upgrade $(CHECKOUT)

@@ -15,7 +15,7 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 
 # Prints one line per file: digest and path.
 list_sources() {
-  (cd "$1" && find gateway-rs sidecar contract \( -path gateway-rs/target -o -path sidecar/target -o -name fuzz -o -name __pycache__ \) \
+  (cd "$1" && find gateway-rs sidecar contract \( -path gateway-rs/target -o -path sidecar/target -o -path gateway-rs/fuzz/target -o -name __pycache__ \) \
     -prune -o \( -type f -o -type l \) -print0 | xargs -0 -r sha256sum | LC_ALL=C sort)
 }
 

@@ -28,3 +28,6 @@ mod walk;
 mod watch;
 pub mod worker;
 mod write;
+
+#[cfg(any(test, fuzzing))]
+pub use archive::check_entries;

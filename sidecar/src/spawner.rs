@@ -42,6 +42,8 @@ use crate::target::{self, Target};
 use channel::Channel;
 use frame::Report;
 pub(crate) use identity::Databases;
+#[cfg(any(test, fuzzing))]
+pub use identity::check_databases;
 pub(crate) use seccomp::allowing_only;
 use serve::Spawner;
 

@@ -14,4 +14,6 @@ mod stream;
 mod unpack;
 
 pub(super) use pack::read;
+#[cfg(any(test, fuzzing))]
+pub use stream::check_entries;
 pub(super) use unpack::write;

@@ -131,6 +131,21 @@ fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id <= MAX_ID)
 }
 
+/// Any two files and any user, with a NUL between them, give an identity that the kernel takes as it is meant, or a
+/// sentence.
+#[cfg(any(test, fuzzing))]
+pub fn check_databases(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.splitn(3, '\0').map(str::to_owned);
+    let mut part = || parts.next().unwrap_or_default();
+    let (spec, passwd, group) = (part(), part(), part());
+    let databases = Databases { passwd, group };
+    let Ok(found) = databases.resolve(&spec) else { return };
+    assert!([found.uid, found.gid].iter().chain(&found.groups).all(|id| *id <= MAX_ID), "{found:?}");
+    assert!(!found.account.home.is_empty() && !found.account.home.contains(['\n', ':']), "{found:?}");
+    assert_eq!((databases.account(found.uid).home.is_empty(), databases.resolve(&spec)), (false, Ok(found)));
+}
+
 /// A missing file reads as an empty one. The open does not block, in case a command has put a FIFO there.
 fn read_bounded(path: &str) -> String {
     let mut bytes = Vec::new();
@@ -206,7 +221,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_and_no_spec_breaks_it(passwd in "[a-z0-9:,\n]{0,80}", group in "[a-z0-9:,\n]{0,80}", spec in "\\PC{0,12}") {
-            let _ = Databases { passwd, group }.resolve(&spec);
+            check_databases([spec, passwd, group].join("\0").as_bytes());
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod answer;
 mod asking;
+#[cfg(any(test, fuzzing))]
+mod checks;
 mod forward;
 mod http;
 mod packages;
@@ -22,6 +24,8 @@ use crate::sandbox::{Sandbox, Seat};
 use crate::socks5;
 use crate::stream::{Carried, Rest};
 use asking::{Asking, REQUEST_DEADLINE};
+#[cfg(any(test, fuzzing))]
+pub use checks::check_requests;
 
 /// Room for an ordinary request.
 const FIRST_READ_BYTES: usize = 2048;

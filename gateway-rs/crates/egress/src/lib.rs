@@ -35,5 +35,7 @@ mod stream;
 mod telemetry;
 mod watched;
 
+#[cfg(any(test, fuzzing))]
+pub use front::check_requests;
 pub use run::{Running, StartFailed, start};
 pub use settings::{Listen, Settings};

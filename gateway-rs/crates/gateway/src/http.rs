@@ -17,3 +17,5 @@ pub(crate) mod socket;
 pub(crate) use error::Failure;
 pub(crate) use peer::Peer;
 pub(crate) use query::Query;
+#[cfg(any(test, fuzzing))]
+pub use query::check_query;

@@ -14,3 +14,5 @@ mod request;
 mod rules;
 
 pub(crate) use create::{Creates, create, create_members};
+#[cfg(any(test, fuzzing))]
+pub use request::check_split;

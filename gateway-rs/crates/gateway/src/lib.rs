@@ -52,3 +52,8 @@ pub use keyed::Key;
 pub use program::settings::InvalidSetting;
 pub use run::{Running, StartFailed, start};
 pub use settings::{Headless, Settings};
+
+#[cfg(any(test, fuzzing))]
+pub use http::check_query;
+#[cfg(any(test, fuzzing))]
+pub use late::check_split;

@@ -6,6 +6,8 @@
 //! - `proxy`: HTTP/1.1 over it, one connection per request: nothing of one caller is left for the next.
 //! - `raw`: TCP and UDP as messages of a WebSocket. `endpoints`: the routes; `state`: what they share.
 
+#[cfg(any(test, fuzzing))]
+mod checks;
 mod connection;
 mod credential;
 pub(crate) mod endpoints;
@@ -15,4 +17,6 @@ mod proxy;
 mod raw;
 mod state;
 
+#[cfg(any(test, fuzzing))]
+pub use checks::{check_answer, check_request};
 pub(crate) use state::Ports;

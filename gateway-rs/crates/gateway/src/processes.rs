@@ -11,4 +11,5 @@ mod relay;
 mod stdin;
 
 pub(crate) use attach::{Attaches, attach};
+#[cfg(any(test, fuzzing))]
 pub use message::check_decoding;

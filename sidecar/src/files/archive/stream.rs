@@ -236,6 +236,39 @@ impl<R: Read> Stream<R> {
     }
 }
 
+/// Any bytes are refused with `invalid_argument`, or are entries: their data lie within the bytes, and what is unpacked
+/// of them lies within the destination and the file.
+#[cfg(any(test, fuzzing))]
+pub fn check_entries(bytes: &[u8]) {
+    let (mut stream, mut unread, mut buffer) = (Stream::new(bytes), bytes.len(), [0; BLOCK_BYTES]);
+    let stop = loop {
+        let entry = match stream.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return,
+            Err(stop) => break stop,
+        };
+        for part in super::names::parts(&entry.name).unwrap_or_default() {
+            assert!(!matches!(part, b"" | b"." | b"..") && !part.contains(&b'/') && !part.contains(&0));
+        }
+        assert!(entry.modified.1 < 1_000_000_000, "{entry:?}");
+        if let Some(Sparse { size, pieces }) = &entry.sparse {
+            assert_eq!(pieces.iter().map(|(_, length)| length).sum::<u64>(), stream.left());
+            assert!(pieces.iter().all(|(offset, length)| offset + length <= *size), "{entry:?}");
+        }
+        // Every second entry is left to be skipped.
+        while entry.mode % 2 == 0
+            && let Ok(count @ 1..) = stream.read(&mut buffer)
+        {
+            assert!(count <= unread, "no more data than there are bytes");
+            unread -= count;
+        }
+    };
+    match stop {
+        Stop::Problem(problem) => assert_eq!(problem.code, Code::InvalidArgument, "{problem}"),
+        Stop::Abandoned => unreachable!("bytes in memory do not break off"),
+    }
+}
+
 fn add(pieces: &mut Vec<(u64, u64)>, found: &[GnuSparseHeader]) -> Option<()> {
     for piece in found.iter().filter(|piece| !piece.is_empty()) {
         pieces.push((piece.offset().ok()?, piece.length().ok()?));
@@ -259,5 +292,35 @@ fn named(stop: Stop, name: &[u8]) -> Stop {
     match stop {
         Stop::Problem(problem) => Stop::Problem(problem.with("entry", shown(name))),
         gone => gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A header with the right checksum, whatever its fields hold.
+    fn summed(block: &[u8; BLOCK_BYTES]) -> Header {
+        let mut header = Header::from_byte_slice(block).clone();
+        header.set_cksum();
+        header
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            check_entries(&bytes);
+        }
+
+        #[test]
+        fn no_fields_break_it(fields in prop::collection::vec((0..BLOCK_BYTES, any::<u8>()), 0..40), data in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut block = *Header::new_gnu().as_bytes();
+            for (at, byte) in fields {
+                block[at] = byte;
+            }
+            check_entries(&[summed(&block).as_bytes(), data.as_slice()].concat());
+        }
     }
 }

@@ -81,7 +81,7 @@ async fn forwarded(
 }
 
 /// As the server gets it: for its path, with one header `Host`, and nothing that is for the proxy.
-fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
+pub(super) fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     let (mut head, body) = request.into_parts();
     hop_by_hop::strip(&mut head.headers);
     // This side has answered it already.
@@ -92,8 +92,9 @@ fn outgoing(request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     }
     head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     head.version = Version::HTTP_11;
-    // An address may have a query and no path.
-    head.uri = head.uri.path_and_query().cloned().map_or(Uri::from_static("/"), Uri::from);
+    // An address may have a query and no path, or nothing but a fragment, which would leave no path to ask for.
+    let path = head.uri.path_and_query().filter(|path| *path != "/").cloned();
+    head.uri = path.map_or(Uri::from_static("/"), Uri::from);
     Request::from_parts(head, body)
 }
 

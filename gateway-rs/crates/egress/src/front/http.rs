@@ -38,14 +38,8 @@ struct Answered {
 pub(super) async fn serve(asking: &Asking, stream: Carried, first: BytesMut) -> io::Result<()> {
     let answered = Mutex::new(None);
     let service = service_fn(|request| answer(asking, request, &answered));
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST_DEADLINE)
-        .max_buf_size(HEAD_BYTES)
-        .half_close(true);
     let io = TokioIo::new(Replayed::new(first.freeze(), stream));
-    builder.serve_connection(io, service).with_upgrades().await.map_err(io::Error::other)?;
+    builder().serve_connection(io, service).with_upgrades().await.map_err(io::Error::other)?;
     let Some(Answered { upgrade, opened }) = answered.into_inner().ok().flatten() else { return Ok(()) };
     let upgraded = upgrade.await.map_err(io::Error::other)?;
     let parts = upgraded.downcast::<TokioIo<Replayed<Carried>>>().map_err(|_| io::ErrorKind::Unsupported)?;
@@ -58,6 +52,17 @@ pub(super) async fn serve(asking: &Asking, stream: Carried, first: BytesMut) -> 
     }
 }
 
+/// How requests are read.
+pub(super) fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_DEADLINE)
+        .max_buf_size(HEAD_BYTES)
+        .half_close(true);
+    builder
+}
+
 async fn answer(
     asking: &Asking,
     mut request: Request<Incoming>,
@@ -65,7 +70,7 @@ async fn answer(
 ) -> Result<Response<Body>, Infallible> {
     let connect = request.method() == Method::CONNECT;
     let asked = if connect { Protocol::Connect } else { Protocol::Http };
-    let target = target(&request).and_then(|target| way(&request, asked, target)).inspect_err(|refusal| {
+    let target = read(&request, asked).inspect_err(|refusal| {
         let host = request.uri().authority().map_or("", |authority| authority.as_str());
         asking.tell(host, 0, asked, refusal);
     });
@@ -90,6 +95,11 @@ async fn answer(
         *answered = Some(Answered { upgrade, opened });
     }
     Ok(response)
+}
+
+/// By which way a request goes, and to which target.
+pub(super) fn read(request: &Request<Incoming>, asked: Protocol) -> Result<(Protocol, Target), Refusal> {
+    way(request, asked, target(request)?)
 }
 
 /// What a request is for. Whatever a server behind this proxy could read otherwise than this proxy is refused.

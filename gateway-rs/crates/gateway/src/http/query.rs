@@ -147,13 +147,37 @@ fn hex(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
+/// Names of parameters, one for each form of value.
+#[cfg(any(test, fuzzing))]
+const NAMES: [&str; 6] = ["path", "mode", "user", "flag", "number", "digest"];
+
+/// Any query is refused with `invalid_argument`, or has values that a sidecar takes, and is the same when its values are
+/// written anew.
+#[cfg(any(test, fuzzing))]
+pub fn check_query(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let query = match Query::read(Some(text), &NAMES) {
+        Ok(query) => query,
+        Err(problem) => return assert_eq!(problem.code, Code::InvalidArgument, "{problem}"),
+    };
+    if let Ok(path) = query.path("path") {
+        assert!((1..=MAX_PATH_BYTES).contains(&path.len()) && !path.contains(&0), "{path:?}");
+    }
+    let _ = (query.flag("flag", false), query.number("number"));
+    assert!(query.user("user").map_or(true, |user| !user.contains('\0')));
+    assert!(query.mode("mode").map_or(true, |mode| mode.is_none_or(|mode| mode <= MAX_MODE)));
+    assert!(query.digest("digest").map_or(true, |digest| matches!(digest.len(), 0 | 32)));
+    let escaped = |value: &[u8]| value.iter().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let pairs = query.values.iter().map(|(name, value)| format!("{name}={}", escaped(value)));
+    let written = pairs.collect::<Vec<_>>().join("&");
+    assert_eq!(Query::read(Some(&written), &NAMES).map(|again| again.values), Ok(query.values));
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    const NAMES: [&str; 6] = ["path", "mode", "user", "flag", "number", "digest"];
 
     fn read(query: &str) -> Result<Query, Problem> {
         Query::read(Some(query), &NAMES)
@@ -214,6 +238,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_query_breaks_it(query in "((path|mode|user|number|digest|x)=(%[0-9a-g]{2}|[+a0])*&){0,4}") {
+            check_query(query.as_bytes());
+        }
+
         #[test]
         fn any_bytes_come_through_percent_encoded(path in prop::collection::vec(1u8.., 1..100)) {
             let encoded: String = path.iter().map(|byte| format!("%{byte:02x}")).collect();

@@ -119,8 +119,37 @@ fn unreadable(error: &serde_json::Error) -> Problem {
     .with("column", column)
 }
 
+/// Any body is refused with `invalid_argument`, or leaves none of its settings in what the control plane gets. Returns
+/// what the sidecar gets.
+#[cfg(any(test, fuzzing))]
+pub fn check_split(body: &[u8], member: bool) -> Option<wire::agent::ConfigureRequest> {
+    use serde_json::Value;
+    let place = if member { Place::Member } else { Place::Whole };
+    let key = Key::new(&[7; 32])?;
+    let split = match split(body, place, &key) {
+        Ok(split) => split,
+        Err(problem) => {
+            assert_eq!(problem.code, Code::InvalidArgument, "{problem}");
+            return None;
+        }
+    };
+    let told = split.as_ref().map_or(body, |split| &split.body);
+    // Numbers beyond those of this crate's are passed on as they are written.
+    let Ok(told) = serde_json::from_slice::<Value>(told) else { return None };
+    let sandbox = if member { told.get("sandbox").unwrap_or(&Value::Null) } else { &told };
+    let empty = |value: &Value| *value == serde_json::json!({}) || value == "";
+    for field in ["env", "cwd", "user"] {
+        assert!(sandbox.get(field).is_none_or(empty), "{field} is left in {told}");
+    }
+    let split = split?;
+    assert_eq!(sandbox[DIGEST], split.digest);
+    assert_eq!(split.digest, key.digest(split.late.texts()));
+    Some(split.late.to_request(&split.digest))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -204,6 +233,14 @@ mod tests {
         }
         for user in ["", "root", "1000", "a:b", ":staff"] {
             assert!(at(Place::Whole, &json!({"cwd": "/", "user": user})).is_ok(), "{user}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_setting_is_left(body in "\\{(\"(env|cwd|user|sandbox|x)\": ?(\\{\\}|\\{\"(A|env)\": ?\"b\"\\}|\"/?\"|1e99),? ?){0,4}\\}") {
+            check_split(body.as_bytes(), false);
+            check_split(format!("{{\"sandbox\": {body}}}").as_bytes(), true);
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wire::agent::attach_event::Event;
 use wire::agent::{Chunk, End, ExecResult, Output, TerminalSize};
-use wire::{Code, Problem, end_name};
+use wire::{Problem, end_name};
 
 use crate::exec::rules;
 use crate::http::fields;
@@ -98,8 +98,9 @@ fn number(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<u32, P
     fields::small(field, number, range)
 }
 
-/// Decodes any message: after a first byte of 0 as text, after any other as binary. For fuzzing: it must neither panic
-/// nor refuse with another code than `invalid_argument`.
+/// Any message is decoded, after a first byte of 0 as text and after any other as binary, or refused with
+/// `invalid_argument`.
+#[cfg(any(test, fuzzing))]
 pub fn check_decoding(bytes: &[u8]) {
     let decoded = match bytes.split_first() {
         Some((0, rest)) => match std::str::from_utf8(rest) {
@@ -110,7 +111,7 @@ pub fn check_decoding(bytes: &[u8]) {
         None => binary(Bytes::new()),
     };
     if let Err(problem) = decoded {
-        assert_eq!(problem.code, Code::InvalidArgument, "{problem}");
+        assert_eq!(problem.code, wire::Code::InvalidArgument, "{problem}");
     }
 }
 
@@ -215,6 +216,7 @@ pub(super) fn result(result: &ExecResult) -> Message {
 mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
+    use wire::Code;
 
     use super::*;
 
