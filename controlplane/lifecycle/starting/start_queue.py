@@ -40,7 +40,7 @@ class Start:
         has_slot: whether it holds a slot.
         node: where its pod is placed; empty: not placed yet.
         refused: the scheduler can place its pod on no node.
-        asked: the store may have given it a slot, so that it has to be freed.
+        asked: the store may have given it a slot that its record has not freed, so that it has to be freed.
         has_room: reserves room for it, or says that there is none any more; then it gives its turn up.
         gives_up: it has done so.
     """
@@ -104,8 +104,13 @@ class StartQueue:
 
         Also of a push that this replica took for another one's start: nobody else tells this one of it.
         """
-        if Effect.SETTLE in transition.effects:
-            self.wake()
+        if Effect.SETTLE not in transition.effects:
+            return
+        # Not one that asks at this moment: its slot may be taken after its record was stored.
+        if (start := self._starts.get(transition.after.id)) is not None and start.has_slot:
+            self._mark(start, has_slot=False)
+            start.asked = False
+        self.wake()
 
     def ticket(self) -> int:
         """A place by arrival; a smaller one came earlier."""

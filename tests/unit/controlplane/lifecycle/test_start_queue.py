@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from controlplane.cluster import Placement
+from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.start_queue import StartQueue
 from controlplane.model import Sandbox, State
 from controlplane.store import Slot
@@ -21,6 +22,7 @@ class Store:
         self.taken: set[str] = set()
         self.held: set[str] = set()
         self.asked: list[str] = []
+        self.freed: list[str] = []
 
     async def take_slot(self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, key: str = "") -> Slot:
         await asyncio.sleep(0.001)
@@ -36,6 +38,7 @@ class Store:
         self.slots.place(sandbox_id, node, until_ms, 0, per_node=per_node, placement_key=key)
 
     async def free_slot(self, sandbox_id: str) -> None:
+        self.freed.append(sandbox_id)
         self.taken.discard(sandbox_id)
         self.slots.free(sandbox_id)
 
@@ -95,6 +98,40 @@ async def hold(turns: StartQueue, one: Sandbox, began: list[str], over: asyncio.
     async with turns.turn(one):
         began.append(one.id)
         await over.wait()
+
+
+def over(turns: StartQueue, store: Store, one: Sandbox) -> None:
+    """Its record says that its start is over, which frees its slot in the same step of the store."""
+    store.taken.discard(one.id)
+    store.slots.free(one.id)
+    turns.on(Transition.of(None, replace(one, state=State.RUNNING), here=True))
+
+
+async def test_a_start_whose_record_has_freed_its_slot_does_not_free_it_again() -> None:
+    store, began, done = Store(), list[str](), asyncio.Event()
+    turns = StartQueue(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        for number in range(2):
+            group.create_task(hold(turns, sandbox("alice", number), began, done))
+        await asyncio.sleep(0.5)
+        assert (began, turns.taken) == (["alice-0"], 1)
+        over(turns, store, sandbox("alice", 0))
+        await asyncio.sleep(0.01)
+        assert (began, turns.taken, store.taken) == (["alice-0", "alice-1"], 1, {"alice-1"})
+        done.set()
+    assert (turns.taken, store.taken, store.freed) == (0, set(), ["alice-1"])
+
+
+async def test_a_start_that_is_over_while_it_asks_frees_what_it_gets() -> None:
+    store, began, done = Store(), list[str](), asyncio.Event()
+    turns = StartQueue(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    begun = replace(sandbox("alice", 0), state=State.STARTING)
+    task = asyncio.create_task(hold(turns, begun, began, done))
+    await asyncio.sleep(0)  # its question is on its way to the store
+    over(turns, store, begun)
+    done.set()
+    await task
+    assert (turns.taken, store.asked, store.freed, store.taken) == (0, ["alice-0"], ["alice-0"], set())
 
 
 async def test_what_no_node_takes_has_no_slot_and_what_fits_goes_past_it() -> None:
