@@ -202,6 +202,18 @@ async fn what_came_of_each_request_is_counted() {
 }
 
 #[tokio::test]
+async fn a_cache_that_breaks_off_is_the_platforms_fault_and_no_switch_helps() {
+    let (rig, relay, mut cache) = rig(&allows(&["pypi.org"])).await;
+    let mut program = relay.program().await;
+    program.send(&get("/pypi.org/simple/six/", "")).await;
+    cache.answer("").await;
+    let answer = program.head().await;
+    assert!(answer.starts_with("HTTP/1.1 503 pypi.org:443: the package cache gave no answer"), "{answer}");
+    assert!(answer.contains("try again") && !answer.contains("egress set"), "{answer}");
+    rig.feed.attempt("pypi.org", Verdict::PackagesSilent).await;
+}
+
+#[tokio::test]
 async fn a_policy_with_a_broken_date_allows_nothing() {
     for until in ["", "2024-06-01", "2024-06-01T00:00:00Z\r\nX: 1"] {
         let rig = Rig::start().await;

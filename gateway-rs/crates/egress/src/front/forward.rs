@@ -57,15 +57,20 @@ async fn forwarded(
     if protocol == Protocol::Packages {
         packages::to_cache(request.headers_mut(), target, passage.until());
     }
-    let broken = |what: String| {
-        let verdict = if passage.is_cut() { Verdict::Cut } else { Verdict::Unreachable };
-        let refusal = asking.sandbox.policy().refusal(verdict, "", format!("{target}: {what}"));
+    let (verdict, server) = match protocol {
+        Protocol::Packages => (Verdict::PackagesSilent, "package cache"),
+        _ => (Verdict::Unreachable, "server"),
+    };
+    let broken = |e: hyper::Error| {
+        let verdict = if passage.is_cut() { Verdict::Cut } else { verdict };
+        let detail = format!("{target}: the {server} gave no answer in HTTP: {e}");
+        let refusal = asking.sandbox.policy().refusal(verdict, "", detail);
         passage.ends(&refusal);
         refusal
     };
     let io = TokioIo::new(Watched::new(reached.stream, Arc::clone(&passage)));
     let handshake = http1::Builder::new().handshake(io).await;
-    let (mut sender, connection) = handshake.map_err(|e| broken(e.to_string()))?;
+    let (mut sender, connection) = handshake.map_err(broken)?;
     let watch = Arc::clone(&passage);
     let driver = Driver(tokio::spawn(async move {
         tokio::select! {
@@ -74,7 +79,7 @@ async fn forwarded(
         }
     }));
     let answered = sender.send_request(request).await;
-    let mut response = answered.map_err(|e| broken(format!("the server gave no answer in HTTP: {e}")))?;
+    let mut response = answered.map_err(broken)?;
     hop_by_hop::strip(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     Ok(response.map(|body| Driven { body, given: None, _driver: driver }))

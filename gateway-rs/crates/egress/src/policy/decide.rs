@@ -74,6 +74,9 @@ pub struct Refusal {
 
 /// What changes a policy.
 const SWITCH: &str = "await sandbox.egress(POLICY), or rollbox egress set SANDBOX POLICY";
+/// What changes it where the policy allows the connection, and something else has failed.
+const SERVER: &str = "the policy allows it: look at the name and its server, and try again";
+const PLATFORM: &str = "the policy allows it: try again; operators: rollbox doctor";
 const QUOTA: &str = "operators: rollbox quota set OWNER --egress-...";
 const REPLICA: &str = "operators: egress.limits.connections of the chart, or more replicas";
 const EXCEPTION: &str = "none for users; operators: ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS";
@@ -251,9 +254,14 @@ impl Policy {
         Refusal { knob, ..refusal }
     }
 
-    /// A refusal by this policy, whose knob is a switch.
+    /// A refusal under this policy, with what helps: a switch, unless the policy allows the connection.
     pub fn refusal(&self, verdict: Verdict, rule: &str, detail: String) -> Refusal {
-        Refusal { verdict, policy: self.name.clone(), rule: rule.into(), detail, knob: SWITCH }
+        let knob = match verdict {
+            Verdict::Unresolved | Verdict::Unreachable => SERVER,
+            Verdict::NameServerSilent | Verdict::PackagesSilent => PLATFORM,
+            _ => SWITCH,
+        };
+        Refusal { verdict, policy: self.name.clone(), rule: rule.into(), detail, knob }
     }
 }
 
