@@ -26,9 +26,13 @@ async fn started(script: Vec<(u16, Value)>) -> (Started, Creates) {
 }
 
 async fn create(rig: &Started, body: &Value) -> Answer {
+    create_by(rig, body.to_string()).await
+}
+
+async fn create_by(rig: &Started, body: String) -> Answer {
     let request = rig.client.request(Method::POST, "/v1/sandboxes").header("authorization", "Bearer rbx_key");
     let request = request.header("idempotency-key", "k").header("content-type", "application/json");
-    rig.client.send(request.body(body.to_string().into()).unwrap()).await
+    rig.client.send(request.body(body.into()).unwrap()).await
 }
 
 fn with_secret() -> Value {
@@ -67,6 +71,15 @@ async fn settings_go_to_the_sidecar_and_their_digest_to_the_control_plane() {
     assert_eq!(*token, format!("Bearer {}", made("sb-1")["token"].as_str().unwrap()));
     assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
     assert_eq!(rig.sidecar("sb-1").served.connections(), 1, "the exec takes the connection of the binding");
+}
+
+#[tokio::test]
+async fn settings_that_are_given_twice_reach_nobody() {
+    let (rig, controlplane) = started(vec![]).await;
+    let answer = create_by(&rig, r#"{"image": "i", "env": {"SECRET": "hush"}, "env": {}}"#.to_owned()).await;
+    assert_eq!((answer.status.as_u16(), answer.code()), (400, "invalid_argument".to_owned()));
+    assert_eq!(answer.json()["details"]["field"], "env");
+    assert!(controlplane.sent().is_empty() && rig.sidecar("sb-1").bound().is_empty());
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@ fuzz::target!(
     [
         br#"{"image": "i", "env": {"A": "1"}, "cwd": "/work", "user": "bob:staff", "ttl_ms": 1e3}"#
             .as_slice(),
-        br#"{"count": 2, "sandbox": {"image": "i", "env": {"A": "1", "B": ""}, "cwd": "/", "env": {}}}"#,
+        br#"{"count": 2, "sandbox": {"image": "i", "env": {"A": "1", "B": ""}, "cwd": "/"}}"#,
+        br#"{"image": "i", "env": {"A": "1"}, "env": {}}"#,
     ],
     check
 );

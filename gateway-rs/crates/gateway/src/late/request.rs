@@ -1,11 +1,10 @@
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use wire::{Code, Problem};
 
+use super::object::{Fields, Object};
 use super::rules::{Late, refused};
 use crate::keyed::Key;
 
@@ -30,9 +29,6 @@ pub(super) struct Split {
     pub(super) digest: String,
 }
 
-/// The members of a JSON object as they are written.
-type Fields = BTreeMap<String, Box<RawValue>>;
-
 impl Place {
     /// What names of fields begin with.
     pub(super) fn prefix(self) -> &'static str {
@@ -46,17 +42,19 @@ impl Place {
 /// Takes the settings out of a body; `None` when it has none.
 ///
 /// # Errors
-/// `invalid_argument`: it is not a JSON object, or the settings are not valid.
+/// `invalid_argument`: it is not a JSON object, gives a field twice, or the settings are not valid.
 pub(super) fn split(body: &[u8], place: Place, key: &Key) -> Result<Option<Split>, Problem> {
-    let mut outer = object(body)?;
+    let outer: Object = serde_json::from_slice(body).map_err(|e| unreadable(&e))?;
+    let mut outer = outer.fields("")?;
     let stripped = match place {
         Place::Whole => stripped(&mut outer, "", key)?,
         Place::Member => {
             // What is missing or no object is the control plane's to refuse.
-            let Some(Ok(mut fields)) = outer.get("sandbox").map(|sandbox| object(sandbox.get().as_bytes()))
+            let Some(Ok(sandbox)) = outer.get("sandbox").map(|one| serde_json::from_str::<Object>(one.get()))
             else {
                 return Ok(None);
             };
+            let mut fields = sandbox.fields(place.prefix())?;
             let stripped = stripped(&mut fields, place.prefix(), key)?;
             outer.insert("sandbox".to_owned(), raw(&fields)?);
             stripped
@@ -98,10 +96,6 @@ fn taken<T: DeserializeOwned + Default>(
         Some(value) => serde_json::from_str(value.get())
             .map_err(|_| refused(prefix, field)(format!("it must be {what}"))),
     }
-}
-
-fn object(body: &[u8]) -> Result<Fields, Problem> {
-    serde_json::from_slice(body).map_err(|e| unreadable(&e))
 }
 
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, Problem> {
@@ -196,11 +190,11 @@ mod tests {
 
     #[test]
     fn numbers_are_left_as_they_are_written() {
-        let body = r#"{"cwd": "/", "ttl_ms": 123456789012345678901234567890, "x": 1.0e3, "env": {"A": "1"}, "env": {"A": "2"}}"#;
+        let body = r#"{"cwd": "/", "ttl_ms": 123456789012345678901234567890, "x": 1.0e3, "env": {"A": "2"}}"#;
         let split = split(body.as_bytes(), Place::Whole, &key()).unwrap().unwrap();
         let told = String::from_utf8(split.body.to_vec()).unwrap();
         assert!(told.contains("\"ttl_ms\":123456789012345678901234567890") && told.contains("\"x\":1.0e3"));
-        assert_eq!(split.late.env["A"], "2", "as in Python, the last one counts");
+        assert_eq!(split.late.env["A"], "2");
     }
 
     #[test]
@@ -234,6 +228,31 @@ mod tests {
         for user in ["", "root", "1000", "a:b", ":staff"] {
             assert!(at(Place::Whole, &json!({"cwd": "/", "user": user})).is_ok(), "{user}");
         }
+    }
+
+    #[test]
+    fn a_field_that_is_given_twice_is_refused_and_named() {
+        for (field, body) in [
+            ("env", r#"{"env": {"A": "HUSH"}, "image": "i", "env": {}}"#),
+            ("env", r#"{"env": {}, "\u0065nv": {"A": "HUSH"}}"#),
+            ("cwd", r#"{"env": {"A": "HUSH"}, "cwd": "/", "cwd": "/"}"#),
+            ("image", r#"{"image": "HUSH", "image": "i", "ttl_ms": 1, "ttl_ms": 1}"#),
+        ] {
+            for (place, name, body) in [
+                (Place::Whole, field.to_owned(), body.to_owned()),
+                (Place::Member, format!("sandbox.{field}"), format!("{{\"sandbox\": {body}}}")),
+            ] {
+                let refused = split(body.as_bytes(), place, &key()).unwrap_err();
+                assert_eq!((refused.code, &refused.details["field"]), (Code::InvalidArgument, &name));
+                assert_eq!(refused.detail, format!("{name}: it must not be given twice"));
+            }
+        }
+        let twice = r#"{"sandbox": {"env": {"A": "HUSH"}}, "count": 1, "sandbox": {}}"#;
+        let refused = split(twice.as_bytes(), Place::Member, &key()).unwrap_err();
+        assert_eq!(refused.details["field"], "sandbox");
+        let long = format!("{{\"{0}\": 1, \"{0}\": 1}}", "x".repeat(100_000));
+        let refused = split(long.as_bytes(), Place::Whole, &key()).unwrap_err();
+        assert_eq!(refused.details["field"], "x".repeat(64));
     }
 
     proptest! {
