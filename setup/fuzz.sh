@@ -35,19 +35,25 @@ for target in $targets; do
 done
 exec 9>&-
 export programs home=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/fuzz
+export limits='-timeout=30 -rss_limit_mb=1024'
+source setup/corpora.sh
 
 run() {
   local folder=$home/$1 code=0
+  replace_corpus "$folder"
   mkdir -p "$folder"/{corpus,crashes}
-  ROLLBOX_FUZZ_SEEDS=$folder/corpus "$programs/$1" -max_total_time="$SECONDS_EACH" -max_len=4096 -timeout=30 \
-    -rss_limit_mb=1024 -use_value_profile=1 -print_final_stats=1 -artifact_prefix="$folder/crashes/" "$folder/corpus" \
+  ROLLBOX_FUZZ_SEEDS=$folder/corpus "$programs/$1" $limits -max_total_time="$SECONDS_EACH" \
+    -max_len=4096 -use_value_profile=1 -print_final_stats=1 -artifact_prefix="$folder/crashes/" "$folder/corpus" \
     > "$folder/log" 2>&1 9>&- || code=$?
   local executions coverage input
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$folder/log")
   coverage=$(grep -o ' cov: [0-9]*' "$folder/log" | tail -1 | tr -dc 0-9 || true)
   printf '%-13s %10s executions, %6s edges, %s\n' "$1" "${executions:-?}" "${coverage:-?}" \
     "$([ $code = 0 ] && echo 'no crash' || echo 'CRASHED')"
-  [ $code != 0 ] || return 0
+  if [ $code = 0 ]; then
+    minimise_corpus "$folder" "$programs/$1"
+    return
+  fi
   input=$(sed -n 's/^.*Test unit written to //p' "$folder/log" | tail -1)
   grep -m 1 -A 2 -e 'panicked at' -e '^==[0-9]*== *ERROR' "$folder/log" || tail -5 "$folder/log"
   printf '  again: setup/fuzz.sh %s %s\n  log: %s\n' "$1" "$input" "$folder/log"
@@ -56,7 +62,7 @@ run() {
 export -f run
 
 if [ $# = 2 ]; then
-  "$programs/$1" -timeout=30 -rss_limit_mb=1024 "$2"
+  "$programs/$1" $limits "$2"
 else
   printf '%s\n' ${1:-$targets} | xargs -P "$(nproc)" -I{} bash -c 'run {}'
 fi

@@ -130,6 +130,7 @@ UNIT = (
     "unit/test_image_build.py",
     "unit/test_egress_table.py",
     "unit/test_fuzz_crate.py",
+    "unit/test_fuzz_corpora.py",
 )
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),
