@@ -24,6 +24,8 @@ class Boot:
         record: a text of the control plane's; stored with the sandbox and returned by ``list``.
         avoid: nodes at their limit of concurrent starts; other nodes are preferred.
         layers: of its image, with their bytes, so that nodes that have some can be preferred; empty: not known.
+        start_by_ms: the start's deadline (Unix time); 0: its start timeout from now.
+        unclaimed: nobody has it yet, so it may be ended with its node.
     """
 
     ready_token: str
@@ -31,6 +33,8 @@ class Boot:
     record: str
     avoid: Sequence[str] = ()
     layers: Mapping[str, int] = field(default_factory=dict)
+    start_by_ms: int = 0
+    unclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

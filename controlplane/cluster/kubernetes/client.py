@@ -77,6 +77,7 @@ class _Request:
     query: Mapping[str, str]
     body: "Json | Changes | None"
     kind: str
+    answered: bool
 
     @property
     def what(self) -> str:
@@ -114,6 +115,7 @@ class KubernetesClient:
         self._clock = clock
         self._free = asyncio.Semaphore(CALLS_AT_ONCE)
         self._skewed = False
+        self._date: str | None = None
         self._outage = Outage(way.url)
         self._log = structlog.get_logger("kubernetes")
 
@@ -139,9 +141,16 @@ class KubernetesClient:
         """Reads one object."""
         return await self._call("GET", path, within_s=within_s)
 
-    async def create(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Json:
-        """Creates an object. Retried if the answer is lost, so ``AlreadyExists`` may mean an earlier attempt."""
-        return await self._call("POST", path, body=body, within_s=within_s)
+    async def create(self, path: str, body: Json, *, within_s: float = WITHIN_S, answered: bool = True) -> Json:
+        """Creates an object. Retried if the answer is lost, so ``AlreadyExists`` may mean an earlier attempt.
+
+        Args:
+            path: of the collection.
+            body: the object.
+            within_s: seconds for all attempts together.
+            answered: whether the object is returned as it is then; False: nothing is.
+        """
+        return await self._call("POST", path, body=body, within_s=within_s, answered=answered)
 
     async def patch(self, path: str, body: Json | Changes, kind: str = MERGE, *, within_s: float = WITHIN_S) -> Json:
         """Patches an object; the patch must be idempotent, since it may be retried.
@@ -164,7 +173,7 @@ class KubernetesClient:
 
     async def delete(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> None:
         """Deletes an object, with the options in ``body``."""
-        await self._call("DELETE", path, body=body, within_s=within_s)
+        await self._call("DELETE", path, body=body, within_s=within_s, answered=False)
 
     async def list(self, path: str, query: Mapping[str, str], keep: Callable[[Json], Json] | None = None) -> Listing:
         """Lists all objects, page by page; starts again at the first page when the continue token has expired.
@@ -227,10 +236,11 @@ class KubernetesClient:
         body: Json | Changes | None = None,
         kind: str = "application/json",
         within_s: float = WITHIN_S,
+        answered: bool = True,
     ) -> Json:
         loop = asyncio.get_running_loop()
         deadline_s, disowned_until_s = loop.time() + within_s, math.inf
-        request = _Request(method, path, dict(query or {}), body, kind)
+        request = _Request(method, path, dict(query or {}), body, kind, answered)
         pause_s, before = FIRST_PAUSE_S, None
         while True:
             try:
@@ -272,7 +282,8 @@ class KubernetesClient:
                     ) as response:
                         with _aborted(response):
                             await self._checked(response, what)
-                            answer: Json = from_json(await response.read() or b"{}")
+                            text = await response.read()
+                            answer: Json = from_json(text) if text and request.answered else {}
                             return answer
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise self._unanswered(what, error) from error
@@ -305,6 +316,10 @@ class KubernetesClient:
             raise Refused(Refusal.of(response.status, body, response.headers.get("Retry-After")), what)
 
     def _compare_clocks(self, date: str | None) -> None:
+        # All answers of a second have the same one.
+        if date == self._date:
+            return
+        self._date = date
         ahead_s = skew_s(date, self._clock.now_ms())
         skewed = abs(ahead_s) > MAX_SKEW_S
         if skewed and not self._skewed:

@@ -43,6 +43,7 @@ from controlplane.cluster.kubernetes.pulls import pulling
 from controlplane.cluster.kubernetes.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.removal import Removal
+from controlplane.cluster.kubernetes.survey import Survey
 from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import (
     NO_LAYERS,
@@ -64,7 +65,7 @@ from controlplane.cluster.protocol import (
 )
 from controlplane.egress import NO_NETWORKS, DirectNetworks
 from controlplane.errors import Problem
-from controlplane.model import SandboxSpec, load_record
+from controlplane.model import SandboxSpec
 from controlplane.scaling import NodePool
 from controlplane.settings import NodeAgentSettings, RegistrySettings
 
@@ -118,6 +119,7 @@ class KubernetesCluster:
             fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
         )
         self._nodes = Nodes(self._lost, self._see, self._gone)
+        self._survey = Survey(fleet, lambda: self._nodes.all, may_come)
         self._names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
         self._pods = Pods(self._clock, self._nodes.trouble, forged, self._names.see)
         self._leases = NodeLeases(self._heard)
@@ -254,8 +256,8 @@ class KubernetesCluster:
         """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
         refuse_gpu(spec)
         isolation.check_pids(spec, self._what)
-        self._fleet.check(spec, [*self._nodes.all, *self._may_come])
-        lazy.check(self._defaults.lazy, spec, self._fleet.eligible(self._nodes.all))
+        self._survey.check(spec)
+        lazy.check(self._defaults.lazy, spec, self._survey.eligible)
 
     @property
     def own_ports(self) -> frozenset[int]:
@@ -283,7 +285,7 @@ class KubernetesCluster:
 
     def starts_at_once(self) -> int:
         """See ``Cluster.starts_at_once``."""
-        return self._per_node * self._fleet.ready(self._nodes.all)
+        return self._per_node * self._survey.ready
 
     @property
     def starts_per_node(self) -> int:
@@ -435,14 +437,13 @@ class KubernetesCluster:
 
     def architectures(self) -> frozenset[str]:
         """See ``Cluster.architectures``."""
-        return frozenset(one.architecture for one in self._fleet.eligible(self._nodes.all) if one.architecture)
+        return frozenset(one.architecture for one in self._survey.eligible if one.architecture)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Cluster.start``. Cost: one call to the API server; for a direct network one or two more."""
         await direct_check.check(self._client, self._defaults, spec.network)
         defaults = replace(self._defaults, ready_url=await self._ready.url())
-        record = load_record(boot.record)
-        start_by_ms = self._clock.now_ms() + spec.start_timeout_ms if record is None else record.start_by_ms
+        start_by_ms = boot.start_by_ms or self._clock.now_ms() + spec.start_timeout_ms
         lazily = self._lazily(spec)
         near = self._near.wishes(sandbox_id, spec, boot.layers, lazily=lazily is not None)
         troubled, confined = self._lazy_nodes.troubled, None
@@ -459,7 +460,6 @@ class KubernetesCluster:
             boot,
             defaults,
             start_by_ms,
-            unclaimed=record is not None and record.unclaimed,
             lazily=lazily,
             near=near,
             confined=confined,
@@ -467,7 +467,7 @@ class KubernetesCluster:
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
-            await self._client.create(self._path, manifest, within_s=within_s)
+            await self._client.create(self._path, manifest, within_s=within_s, answered=False)
         except NotAskedError as late:
             detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
             raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late
@@ -522,7 +522,7 @@ class KubernetesCluster:
         return self._pods.deaths()
 
     def _eligible(self) -> Sequence[Node]:
-        return self._fleet.eligible(self._nodes.all)
+        return self._survey.eligible
 
     def _ready_nodes(self) -> Sequence[str]:
         return [one.name for one in self._eligible() if one.ready == "True"]

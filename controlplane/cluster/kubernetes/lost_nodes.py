@@ -37,14 +37,17 @@ class Nodes:
         self._seen = seen
         self._gone = gone
         self._nodes: dict[str, Node] = {}
+        self._all: Sequence[Node] | None = ()
         self._deleted: dict[str, None] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}
         self._given_up: set[str] = set()
 
     @property
     def all(self) -> Sequence[Node]:
-        """All nodes."""
-        return tuple(self._nodes.values())
+        """All nodes; the same object as long as none has changed."""
+        if self._all is None:
+            self._all = tuple(self._nodes.values())
+        return self._all
 
     def get(self, name: str) -> Node | None:
         """A node; None: there is none."""
@@ -80,7 +83,8 @@ class Nodes:
         """See ``Mirror.put``."""
         node = Node.of(thing)
         before = self._nodes.get(node.name)
-        self._nodes[node.name] = node
+        if node != before:
+            self._nodes[node.name], self._all = node, None
         self._deleted.pop(node.name, None)
         self._seen(node)
         if before is None or before.ready != node.ready:
@@ -105,6 +109,7 @@ class Nodes:
 
     def _drop(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self._all = None
         self._gone(name)
         self._trust(name)
         self._deleted[name] = None

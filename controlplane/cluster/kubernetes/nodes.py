@@ -137,6 +137,10 @@ class Fleet:
         """The nodes that sandboxes may run on, ready or not."""
         return [one for one in nodes if one.takes(self.selector, self.tolerations) and self.isolates(one)]
 
+    def lasting(self, nodes: Iterable[Node]) -> list[Node]:
+        """Also those that are cordoned or drained: what fits on one of them alone is a matter of time."""
+        return self.eligible([one.lasting() for one in nodes])
+
     def isolates(self, node: Node) -> bool:
         """Whether it has the runtime; also true if it does not report its runtimes."""
         return node.handlers is None or self.handler in node.handlers
@@ -163,15 +167,23 @@ class Fleet:
             Problem: unsupported, naming the option: a retry has no use. Only if there is no node for any sandbox, it is
                 capacity_unavailable.
         """
+        self.check_among(spec, self.eligible(nodes), self.lasting(nodes))
+
+    def check_among(self, spec: SandboxSpec, eligible: Sequence[Node], lasting: Sequence[Node]) -> None:
+        """As ``check``, of the nodes that ``eligible`` and ``lasting`` tell.
+
+        Raises:
+            Problem: as ``check``.
+        """
         for key, value in spec.node_selector.items():
             if self.selector.get(key, value) != value:
                 detail = f"node_selector {key}={value}: this installation runs sandboxes on {key}={self.selector[key]}"
                 raise Problem("unsupported", detail, option="node_selector")
-        if not self.eligible(nodes):
+        if not eligible:
             raise Problem("capacity_unavailable", "there is no node for sandboxes now", retry_after_ms=1000)
-        # Also those that are cordoned or drained: what fits on one of them alone is a matter of time.
-        lasting = self.eligible([one.lasting() for one in nodes])
-        candidates = [one for one in lasting if one.takes(spec.node_selector, self.tolerations)]
+        candidates = lasting
+        if spec.node_selector:
+            candidates = [one for one in lasting if one.takes(spec.node_selector, self.tolerations)]
         if not candidates:
             wanted = ", ".join(f"{key}={value}" for key, value in spec.node_selector.items())
             raise Problem("unsupported", f"no node for sandboxes has the labels {wanted}", option="node_selector")
@@ -185,8 +197,9 @@ def _fits(spec: SandboxSpec, request: Mapping[str, int], candidates: Sequence[No
         "ephemeral-storage": disk_bytes(spec),
     }
     for name, limit in limits.items():
-        most = max(candidates, key=lambda one: one.capacity[name])
-        if limit > (held := most.capacity[name]):
+        if all(one.capacity[name] < limit for one in candidates):
+            most = max(candidates, key=lambda one: one.capacity[name])
+            held = most.capacity[name]
             detail = f"{_LIMITS[name]} {limit} is more than the {held} of {most.name}, the largest node"
             raise Problem("unsupported", detail, option=_LIMITS[name], most=held)
     wanted = {name: needed for name, needed in request.items() if name in _RESOURCES}

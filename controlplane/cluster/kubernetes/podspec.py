@@ -117,7 +117,6 @@ def pod(
     defaults: PodDefaults,
     start_by_ms: int,
     *,
-    unclaimed: bool = False,
     lazily: LazyImages | None = None,
     near: Sequence[tuple[str, int]] = (),
     confined: Json | None = None,
@@ -130,7 +129,6 @@ def pod(
         boot: the parameters of the start.
         defaults: what all sandboxes of the installation have in common.
         start_by_ms: the start's deadline (Unix time), for every replica that watches the pod.
-        unclaimed: nobody has it yet, so an autoscaler may end it with its node.
         lazily: how its node mounts the image lazily; None: the node fetches it whole.
         near: nodes that it prefers for its image, with weights from 1 to 100.
         confined: a required node affinity; None: it may come to every node.
@@ -152,7 +150,7 @@ def pod(
             "annotations": {
                 ANNOTATION_RECORD: boot.record,
                 ANNOTATION_START_BY: str(start_by_ms),
-                **(MOVABLE if unclaimed else KEPT),
+                **(MOVABLE if boot.unclaimed else KEPT),
                 **(lazily.annotations() if lazily else {}),
             },
             "finalizers": [FINALIZER],

@@ -236,7 +236,15 @@ class Starter:
         # Registered before the cluster is called: the push may arrive before the cluster's answer.
         with self._readiness.awaited(sandbox.id, phases) as started, self._judging(sandbox, pin, over) as judged:
             token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
-            boot = Boot(token, self._key.public_text, dump_record(sandbox), avoid, layers)
+            boot = Boot(
+                token,
+                self._key.public_text,
+                dump_record(sandbox),
+                avoid,
+                layers,
+                start_by_ms=sandbox.start_by_ms,
+                unclaimed=sandbox.unclaimed,
+            )
             spec = sandbox.spec.model_copy(update={"image": pin.name})
             with self.elsewhere.under_way(sandbox.id, spec, boot):
                 answer = await self._cluster.start(sandbox.id, spec, boot)

@@ -152,9 +152,9 @@ async def test_a_start_that_could_not_be_sent_in_time_accuses_nobody(
     for _ in range(CALLS_AT_ONCE):
         await cluster._client._free.acquire()
     began_ms = cluster._clock.now_ms() - SPEC.start_timeout_ms + left_ms
-    record = Sandbox("sb-1", "alice", SPEC, began_ms, began_ms, "f")
+    boot = replace(BOOT, start_by_ms=began_ms + SPEC.start_timeout_ms)
     with pytest.raises(Problem, match="the API server was not asked") as caught:
-        await cluster.start("sb-1", SPEC, Boot("t", "k", dump_record(record)))
+        await cluster.start("sb-1", SPEC, boot)
     assert caught.value.code == "start_queue_timeout"
     assert [one for one in said if "API server" in one["event"]] == []
     assert api.calls.count(f"POST {PODS}") == 0
@@ -164,9 +164,7 @@ async def test_what_a_node_turns_away_is_told_as_a_placement_and_ends_at_its_dea
     api: FakeKubernetes, cluster: KubernetesCluster
 ) -> None:
     spec = SandboxSpec(image="a", start_timeout_ms=2_000)
-    now_ms = cluster._clock.now_ms()
-    record = Sandbox("sb-1", "alice", spec, now_ms, now_ms + 60_000, "f")
-    await cluster.start("sb-1", spec, Boot("t", "k", dump_record(record)))
+    await cluster.start("sb-1", spec, BOOT)
     seen = asyncio.create_task(first_death(cluster))
     pod = api.objects[PODS]["sb-1"]
     refused = {"phase": "Failed", "reason": "OutOfpods", "message": "Too many pods"}
@@ -184,8 +182,8 @@ async def test_autoscalers_may_end_what_nobody_has_and_nothing_else(
 ) -> None:
     now_ms = cluster._clock.now_ms()
     warm = Sandbox("sb-1", pool_owner("p"), SPEC, now_ms, now_ms + 60_000, "f", pool="p")
-    await cluster.start("sb-1", SPEC, Boot("t", "k", dump_record(warm)))
-    await cluster.start("sb-2", SPEC, Boot("t", "k", dump_record(replace(warm, id="sb-2", owner="alice", pool=""))))
+    await cluster.start("sb-1", SPEC, replace(BOOT, unclaimed=True))
+    await cluster.start("sb-2", SPEC, BOOT)
 
     def told(name: str) -> dict[str, str]:
         annotations: dict[str, str] = api.objects[PODS][name]["metadata"]["annotations"]
