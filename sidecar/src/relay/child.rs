@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
 use super::control::{Control, Order};
-use super::links::{Family, Links, MAX_CONNECTIONS};
+use super::links::{Family, Links, MAX_CONNECTIONS, READ_BYTES, WIDE_STREAM_BYTES};
 use super::tally::Tally;
 use super::{carry, confine, names, refusal};
 use crate::{log, sys};
@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
     let run = || {
         // A copy, since standard input itself would stay open for ever.
         let control = io::stdin().as_fd().try_clone_to_owned()?;
-        sys::return_memory_early();
+        sys::keep_memory(2 * READ_BYTES, WIDE_STREAM_BYTES as usize);
         confine::give_up()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(serve(control))

@@ -1,6 +1,7 @@
 //! The links to egress: HTTP/2 connections on which the relay is the client, of which the latest takes new connections.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::refusal::Refusal;
+use crate::sys;
 
 /// Connections of programs at one time; as many as egress takes of one sandbox.
 pub(super) const MAX_CONNECTIONS: usize = 256;
@@ -25,7 +27,7 @@ pub(super) const MAX_CONNECTIONS: usize = 256;
 const STREAM_BYTES: u32 = 128 << 10;
 /// The same while few are open: in a round trip, which takes milliseconds under gVisor, no more than this comes; and
 /// what waits is read in larger pieces.
-const WIDE_STREAM_BYTES: u32 = 4 << 20;
+pub(super) const WIDE_STREAM_BYTES: u32 = 4 << 20;
 const FEW: usize = 4;
 /// All of them together: so no program that does not read blocks another one.
 const LINK_BYTES: u32 = STREAM_BYTES * (MAX_CONNECTIONS - FEW) as u32 + WIDE_STREAM_BYTES * FEW as u32;
@@ -35,13 +37,15 @@ const WINDOW_PAUSE: Duration = Duration::from_millis(10);
 const SEND_BYTES: usize = 64 << 10;
 const FRAME_BYTES: u32 = 256 << 10;
 /// Bytes of one read: under gVisor most of the cost is per call.
-const READ_BYTES: usize = 256 << 10;
+pub(super) const READ_BYTES: usize = 1 << 20;
 const HEADER_BYTES: u32 = 4 << 10;
 /// Links that end with their last connection, while a newer one takes the new ones; an older one is cut.
 const MAX_LINKS: usize = 4;
 /// How long a connection waits for another link when there has been one.
 const LINK_WAIT: Duration = Duration::from_secs(10);
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
+/// How long after the last connection the memory of what has passed is given back.
+const REST: Duration = Duration::from_secs(1);
 /// How often egress is pinged while connections are open, and how long it may take to answer.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PONG_WAIT: Duration = Duration::from_secs(15);
@@ -145,14 +149,15 @@ impl Links {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let (pings, open) = (connection.ping_pong(), Arc::new(Count::default()));
         self.state.send_replace(State::Up { number, requests, open: Arc::clone(&open) });
-        let silent = silent(pings, &open);
-        tokio::pin!(silent);
+        let (silent, rest) = (silent(pings, &open), rest(&open));
+        tokio::pin!(silent, rest);
         let (mut count, mut wide, mut late) = (open.subscribe(), true, false);
         loop {
             tokio::select! {
                 // Why it ended makes no difference here.
                 _ = &mut connection => break,
                 () = &mut silent => break,
+                never = &mut rest => match never {},
                 () = other_window(&mut count, wide, late) => {
                     let bytes = if wide { STREAM_BYTES } else { WIDE_STREAM_BYTES };
                     // Refused while egress has not taken in the change before.
@@ -246,6 +251,20 @@ async fn silent(pings: Option<PingPong>, open: &Count) {
             // The connection ends, and says so itself.
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => return,
+        }
+    }
+}
+
+/// Gives memory back each time after the last connection. While one is open it is kept: of a download each page would be
+/// taken anew.
+async fn rest(open: &Count) -> Infallible {
+    let mut open = open.subscribe();
+    loop {
+        // An error cannot be: the sender is borrowed.
+        let _ = open.wait_for(|open| *open > 0).await;
+        let _ = open.wait_for(|open| *open == 0).await;
+        if timeout(REST, open.wait_for(|open| *open > 0)).await.is_err() {
+            sys::give_memory_back();
         }
     }
 }

@@ -1,11 +1,11 @@
 //! One connection of a program: a stream of the link, as a byte stream.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -130,13 +130,32 @@ impl AsyncRead for Carried {
 }
 
 impl AsyncWrite for Carried {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if buf.is_empty() {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    /// A copy of its own, since what is sent outlives the call.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wanted = bufs.iter().map(|buf| buf.len()).sum();
+        if wanted == 0 {
             return Poll::Ready(Ok(0));
         }
-        let count = ready!(self.poll_room(buf.len().min(PIECE_BYTES), cx))?;
-        let sent = self.halves()?.outgoing.send_data(Bytes::copy_from_slice(&buf[..count]), false);
+        let count = ready!(self.poll_room(PIECE_BYTES.min(wanted), cx))?;
+        let mut piece = BytesMut::with_capacity(count);
+        for buf in bufs {
+            piece.extend_from_slice(&buf[..buf.len().min(count - piece.len())]);
+        }
+        let sent = self.halves()?.outgoing.send_data(piece.freeze(), false);
         Poll::Ready(sent.map(|()| count).map_err(broken))
+    }
+
+    /// So that an HTTP library does not copy what it writes into one buffer before.
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
