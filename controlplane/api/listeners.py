@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import uvicorn
@@ -27,6 +27,9 @@ PING_EVERY_MS: Final = 5_000
 PING_WITHIN_MS: Final = 8_000
 # Most bytes of a request outside its body: request line, headers, chunk sizes, trailers.
 MOST_HEAD_BYTES: Final = 64 * 1024
+# A server renews the date in its answers so often. By itself uvicorn looks ten times a second whether it is to end,
+# which is half of what an idle control plane takes.
+TICK_S: Final = 1.0
 
 
 class _Bounded(HttpToolsProtocol):
@@ -56,9 +59,24 @@ class _Bounded(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """A uvicorn server without signal handlers: several servers share the process, which handles signals itself."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._over = asyncio.Event()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def end(self) -> None:
+        """Has it end, with a grace period for answers in progress."""
+        self.should_exit = True
+        self._over.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await self._over.wait()
 
 
 @asynccontextmanager
@@ -90,7 +108,7 @@ async def serving_http(
             try:
                 yield
             finally:
-                server.should_exit = True
+                server.end()
 
 
 @contextmanager

@@ -221,7 +221,7 @@ class RedisStore:
     async def take_slot(
         self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> Slot:
-        """See ``Store.take_slot``. Cost: O(n) in all slots unless ``per_node`` is 0."""
+        """See ``Store.take_slot``. Cost: O(n) in all slots, unless all are taken or ``per_node`` is 0."""
         taken, *nodes = await self._calls.run(
             "take_slot",
             now=self._clock.now_ms(),

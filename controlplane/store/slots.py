@@ -108,13 +108,13 @@ class Slots:
         """
         for lapsed in [one for one, lapses_ms in self._until.items() if lapses_ms <= now_ms]:
             self.free(lapsed)
+        if sandbox_id not in self._until and len(self._until) >= limit:
+            return Slot(taken=False)
         load = self._load(sandbox_id, now_ms) if per_node else _Load(Counter(), 0, frozenset())
         avoid = load.crowded(per_node) if per_node else ()
         if per_node and load.settled(per_node):
             self._fulfilled.clear()
         if sandbox_id not in self._until:
-            if len(self._until) >= limit:
-                return Slot(taken=False)
             if per_node and (held_by := self._held_by(placement_key, per_node)):
                 return Slot(taken=False, held_by=held_by)
             if load.unplaced and load.fills_a_node(per_node, avoid):

@@ -132,7 +132,9 @@ class KubernetesClient:
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make)
         limits = aiohttp.ClientTimeout(total=ATTEMPT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         try:
-            async with aiohttp.ClientSession(connector=connector, timeout=limits, **_proxy(way.url)) as http:
+            # An API server sets no cookies, and a jar is looked through for each call.
+            options = {"timeout": limits, "cookie_jar": aiohttp.DummyCookieJar(), **_proxy(way.url)}
+            async with aiohttp.ClientSession(connector=connector, **options) as http:
                 yield cls(http, way, clock or SystemClock())
         finally:
             await sockets.gone()
@@ -275,7 +277,7 @@ class KubernetesClient:
                     async with self._http.request(
                         request.method,
                         self._url(request.path),
-                        params=request.query,
+                        params=request.query or None,
                         data=None if request.body is None else to_json(request.body),
                         headers=headers,
                         **self._naming,

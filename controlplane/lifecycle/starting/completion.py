@@ -41,10 +41,12 @@ class Begun:
     """A start that this replica has begun.
 
     Attributes:
+        credential: of its push.
         started: the cluster's answer.
     """
 
     phases: Phases
+    credential: str
     started: asyncio.Future[Started]
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from hmac import compare_digest
 
 from controlplane.cluster import Started
 from controlplane.errors import Problem
@@ -43,10 +44,16 @@ class Readiness:
         return {one.started for one in self._begun.values() if not one.started.done()}
 
     @contextmanager
-    def awaited(self, sandbox_id: str, phases: Phases) -> Iterator[asyncio.Future[Started]]:
-        """Registers a start before the cluster is called; the caller sets the future to the cluster's answer."""
+    def awaited(self, sandbox_id: str, phases: Phases, credential: str) -> Iterator[asyncio.Future[Started]]:
+        """Registers a start before the cluster is called; the caller sets the future to the cluster's answer.
+
+        Args:
+            sandbox_id: of the start.
+            phases: its stopwatch.
+            credential: which its sidecar is given.
+        """
         future: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
-        self._begun[sandbox_id] = Begun(phases, future)
+        self._begun[sandbox_id] = Begun(phases, credential, future)
         try:
             yield future
         finally:
@@ -75,6 +82,10 @@ class Readiness:
             self._deps.metrics.pushed(outcome)
 
     def _check(self, credential: str, push: Push) -> None:
+        begun = self._begun.get(push.sandbox_id)
+        # The very one that was given to its sidecar, so nothing of it has to be verified, which takes 0.2 ms.
+        if begun is not None and compare_digest(begun.credential.encode(), credential.encode()):
+            return
         speaks_for = self._deps.key.verify_readiness(credential)
         if speaks_for != push.sandbox_id:
             raise Problem("permission_denied", f"the credential speaks for {speaks_for}, not for {push.sandbox_id}")

@@ -234,8 +234,8 @@ class Starter:
             if over.done():
                 return
         # Registered before the cluster is called: the push may arrive before the cluster's answer.
-        with self._readiness.awaited(sandbox.id, phases) as started, self._judging(sandbox, pin, over) as judged:
-            token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
+        token, layers = self._key.readiness(sandbox).text, self._images.layers(pin)
+        with self._readiness.awaited(sandbox.id, phases, token) as started, self._judging(sandbox, pin, over) as judged:
             boot = Boot(
                 token,
                 self._key.public_text,

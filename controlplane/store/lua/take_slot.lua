@@ -6,6 +6,13 @@ local SLOW_MS = 5000
 local slots = P .. 'slots'
 redis.call('ZREMRANGEBYSCORE', slots, '-inf', a.now)
 
+-- First, since the head of every replica's queue asks for each slot that is freed, and all else reads all slots.
+local has_one = redis.call('ZSCORE', slots, a.id)
+if not has_one and redis.call('ZCARD', slots) >= a.limit then
+  redis.call('SET', P .. 'wanted', '1')
+  return {0}
+end
+
 local on, where, unplaced, preferring = {}, {}, 0, 0
 
 -- How many of the starts without a node avoid nodes and have this placement key; sets `unplaced`, without this start.
@@ -62,9 +69,7 @@ local function may_avoid()
 end
 
 local function refusal()
-  if redis.call('ZSCORE', slots, a.id) then return nil end
-  if redis.call('ZCARD', slots) >= a.limit then return {0} end
-  if a.per_node == 0 then return nil end
+  if has_one or a.per_node == 0 then return nil end
   local node = redis.call('HGET', P .. 'held', a.placement_key)
   if node and may_have(node) >= a.per_node then return {0, node} end
   if node then redis.call('HDEL', P .. 'held', a.placement_key) end

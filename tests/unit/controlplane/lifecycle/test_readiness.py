@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.lifecycle import Push
+from controlplane.lifecycle import Push, SigningKey
 from controlplane.model import State
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OWNER, SPEC, World, world
@@ -42,6 +42,22 @@ async def test_a_forged_push_does_not_make_a_start_ready() -> None:
         assert (await plane.service.get(OWNER, sandbox_id)).state is State.STARTING
         await plane.cluster.push_now(sandbox_id)
         await create
+
+
+async def test_where_a_start_was_begun_the_credential_that_it_was_given_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world(FakeCluster(ready_s=None)) as plane:
+        create = asyncio.create_task(plane.create(OWNER, SPEC))
+        other = asyncio.create_task(plane.create(OWNER, SPEC))
+        await asyncio.sleep(1)
+        one, two = plane.cluster.started
+        with pytest.raises(Problem, match="permission_denied: the credential speaks for"):
+            await plane.cluster.push_now(one, token=plane.cluster.held[two].boot.ready_token)
+        monkeypatch.delattr(SigningKey, "verify_readiness")
+        for sandbox_id in (one, two):
+            await plane.cluster.push_now(sandbox_id)
+        await asyncio.gather(create, other)
 
 
 async def test_a_push_for_an_unknown_sandbox_is_refused(plane: World) -> None:
