@@ -31,7 +31,7 @@ from controlplane.store.line import Line, Reply, command
 from controlplane.store.rows import dump
 from tests.contract.redis_replicas import ShiftedClock, replicas
 from tests.contract.replicas_suite import ReplicasSuite, hearing
-from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox
+from tests.contract.store_factory import DAY_S, Advance, Lose, Now, ended, sandbox, starting
 from tests.contract.store_suite import StoreSuite
 from tests.support.eventually import eventually
 from tests.support.redis_server import redis_server
@@ -369,6 +369,20 @@ async def test_a_full_redis_takes_nothing_new_and_still_takes_ends(pair: list[Re
         finally:
             await redis.config_set("maxmemory", 0)
     assert (await pair[0].counts())[State.ENDED] == 1
+
+
+async def test_what_is_known_of_starts_that_are_over_does_not_pile_up(pair: list[RedisStore], url: str) -> None:
+    store, until_ms = pair[0], pair[0]._clock.now_ms() + 60_000
+    for number in range(200):
+        name = f"sb-{number}"
+        await starting(store, name)
+        assert await store.take_slot(name, 8, until_ms, 4, "k")
+        await store.place_slot(name, "n", until_ms, 4, "k")
+        await store.free_slot(name)
+    async with Redis.from_url(url) as redis:
+        lengths = {str(key).rpartition(":")[2].rstrip("'"): key for key in await redis.keys("*}:[cp]*")}
+        left = {name: await redis.hlen(key) for name, key in lengths.items() if name in ("came", "placed")}
+    assert max(left.values()) < 100
 
 
 async def test_withdrawn_keys_make_room_for_one_another(pair: list[RedisStore], url: str) -> None:

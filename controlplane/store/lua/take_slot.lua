@@ -55,7 +55,10 @@ end
 local avoid, names, slowly = {}, {}, {}
 if a.per_node > 0 then
   look()
-  slowly = slow()
+  -- As long as no node can reach its limit it does not matter which are slow. Then only what has piled up is dropped.
+  local full = unplaced + most({}, {}) >= a.per_node
+  local piled_up = redis.call('HLEN', P .. 'came') > 2 * redis.call('ZCARD', slots) + 64
+  if full or piled_up or redis.call('EXISTS', P .. 'fulfilled') == 1 then slowly = slow() end
   for node, here in pairs(on) do
     if here + (slowly[node] and unplaced or 0) >= a.per_node then avoid[node], names[#names + 1] = true, node end
   end
