@@ -2,8 +2,8 @@
 # corpus and its log.
 
 # A corpus with more inputs is minimised. They are counted and not their bytes, since nearly each takes one block of the
-# disk. The inputs that cover all are a quarter as many; the others are for the values of comparisons, and are found again
-# within seconds.
+# disk. The inputs that cover all are a quarter as many; the others are for the values of comparisons, and are found
+# again within seconds.
 export MOST_INPUTS=2000
 
 # minimise_corpus FOLDER PROGRAM: puts inputs that cover the same in the place of a corpus that has too many. A merge
