@@ -20,11 +20,25 @@ from rollbox import Client, RetryPolicy, Sandbox
 from tests.scale import node_truth
 from tests.scale.burst import Outcomes, burst
 from tests.support.images import ON_CLUSTER
-from tests.support.installed import ONE_OF_EACH, RELEASE, Installed, installed, kubectl, objects, why_no_cluster
+from tests.support.installed import (
+    ASKS_LITTLE,
+    ONE_OF_EACH,
+    RELEASE,
+    Installed,
+    installed,
+    kubectl,
+    objects,
+    why_no_cluster,
+)
 
 BUILD = Path(__file__).parent.parent.parent / "build/scale"
 # What is set aside for each must not be what bounds them: the machine's memory is.
-VALUES = ("runtimeClass.overhead.cpu=1m", "runtimeClass.overhead.memory=8Mi", *ONE_OF_EACH)
+VALUES = (
+    "runtimeClass.overhead.cpu=1m",
+    "runtimeClass.overhead.memory=8Mi",
+    *ASKS_LITTLE,
+    *ONE_OF_EACH,
+)
 FEW = 16
 # Execs of one measurement, so many at once.
 EXECS, AT_ONCE = 1000, 4

@@ -33,6 +33,10 @@ RELEASE = os.environ.get("ROLLBOX_TEST_RELEASE", "rollbox")
 INSTALL_TIMEOUT = "5m"
 # Label and taint of nodes that are objects alone (`played_nodes`).
 PLAYED = "rollbox-test/played"
+# What the parts ask for by default is the place of forty sandboxes on two cores.
+ASKS_LITTLE = tuple(
+    f"{part}.resources.requests.cpu=5m" for part in ("gateway", "controlplane", "operator", "redis", "dns")
+)
 # Values of a further release: the runtime class is there, and the checks of its nodes have passed.
 # Its parts ask for next to nothing: what three releases ask for by default leaves sandboxes no room on two cores.
 BESIDE_ANOTHER = (
@@ -40,7 +44,7 @@ BESIDE_ANOTHER = (
     "preflight.enabled=false",
     # Whatever default class of volumes the cluster has at the moment: one test makes one.
     "redis.persistence.enabled=false",
-    *(f"{part}.resources.requests.cpu=5m" for part in ("gateway", "controlplane", "operator", "redis", "dns")),
+    *ASKS_LITTLE,
 )
 # For what has nothing to do with how many replicas there are.
 ONE_OF_EACH = ("controlplane.replicas=1", "gateway.replicas=1", "gateway.autoscaling.enabled=false", "dns.replicas=1")

@@ -1,11 +1,14 @@
 //! What passes on a link.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::link::status;
 use super::{Installed, read_to_end};
+use crate::sandbox::LIMIT;
 
 /// More than the windows and the sockets' buffers together hold.
 const LARGE: usize = 8 << 20;
@@ -51,6 +54,30 @@ async fn much_passes_whole_and_at_the_pace_of_the_reader() {
     let mut received = Vec::new();
     read.read_to_end(&mut received).await.unwrap();
     assert!(received == data);
+}
+
+#[tokio::test]
+async fn the_memory_of_what_has_passed_is_given_back_after_the_last_connection() {
+    /// Half of a connection's window; more than the buffer of a link, which stays.
+    const SOME_KIB: u64 = 2 << 10;
+    let egress = Installed::start().await;
+    let mut link = egress.link().await;
+    let mut program = egress.program().await;
+    program.write_all(b"x").await.unwrap();
+    let mut stream = link.accept().await;
+    let relay = egress.relay(0).await;
+    let resident_kib = || status(relay, "VmRSS").parse::<u64>().unwrap();
+    let becomes = async |wanted: &dyn Fn(u64) -> bool| {
+        while !wanted(resident_kib()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let most = resident_kib() + SOME_KIB;
+    // More than the sockets take of what nobody reads.
+    stream.down.send_data(vec![0; 4 * LARGE].into(), true).unwrap();
+    tokio::time::timeout(LIMIT, becomes(&|held| held > most)).await.unwrap();
+    drop(program);
+    tokio::time::timeout(LIMIT, becomes(&|held| held < most)).await.unwrap();
 }
 
 #[tokio::test]
