@@ -149,7 +149,9 @@ LEVELS = (
         why_not=why_no_engine,
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=60, fresh_s=120, why_not=_why_no_helm, ahead=HELM),
-    _cluster_level("e2e-core", Pytest(("e2e", "product"), marks="core"), budget_s=480, fresh_s=1500, images=IMAGES),
+    _cluster_level(
+        "e2e-core", Pytest(("e2e", "product"), marks="core and not images"), budget_s=480, fresh_s=1500, images=IMAGES
+    ),
     # What makes and runs sandboxes, and what becomes of them when a part of the platform goes. Two cores take no more
     # processes: with seven of them the same tests needed as long and three times the patience.
     _cluster_level(
