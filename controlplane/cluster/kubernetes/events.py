@@ -9,8 +9,8 @@ from pydantic_core import from_json
 from controlplane.errors import Problem
 
 MAX_EVENT_BYTES: Final = 8 << 20
-# Who has written which field of an object: over a third of a pod, of which nothing is used. In Kubernetes' own kinds it
-# is the end of the metadata. Within a JSON string both would have backslashes.
+# Which manager has written which field of an object: over a third of a pod, of which nothing is used. In Kubernetes'
+# own kinds it is the end of the metadata. Within a JSON string both would have backslashes.
 _MANAGED_FIELDS: Final = b',"managedFields":['
 _THEIR_END: Final = b'}]},"spec":{'
 _LEFT_OUT_OF_IT: Final = len(b"}]")

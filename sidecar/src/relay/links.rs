@@ -255,17 +255,17 @@ async fn silent(pings: Option<PingPong>, open: &Count) {
     }
 }
 
-/// Gives memory back each time after the last connection. While one is open it is kept: of a download each page would be
-/// taken anew.
+/// Gives memory back each time after the last connection, and once after the link has begun: that of a link that broke.
+/// While one is open it is kept: of a download each page would be taken anew.
 async fn rest(open: &Count) -> Infallible {
     let mut open = open.subscribe();
     loop {
         // An error cannot be: the sender is borrowed.
-        let _ = open.wait_for(|open| *open > 0).await;
         let _ = open.wait_for(|open| *open == 0).await;
         if timeout(REST, open.wait_for(|open| *open > 0)).await.is_err() {
             sys::give_memory_back();
         }
+        let _ = open.wait_for(|open| *open > 0).await;
     }
 }
 
