@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from tests.levels.steps import Failed
 from tests.levels.table import Level
 
-# Over its budget by half a level fails.
-OVER = 1.5
+# A level fails that takes thrice its budget: something stands still, or has become far too dear. Less may be the
+# machine, which the pace, two moments of it, does not always show; the table says it.
+OVER = 3.0
 
 
 @dataclass
@@ -41,9 +42,9 @@ class Outcome:
         return (self.level.fresh_s if self.fresh else self.level.budget_s) * self.pace
 
     def judge_cost(self) -> None:
-        """A level that is over its budget by half is not good."""
+        """A level that takes more than thrice its budget is not good."""
         if not self.trouble and self.seconds > self.budget_s * OVER:
-            self.trouble = f"took {self.seconds:.0f} s, over its budget by more than half"
+            self.trouble = f"took {self.seconds:.0f} s, more than thrice its budget"
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -54,7 +55,8 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield f"  {outcome.level.name:<10} left out: {outcome.left_out}"
             continue
         counts = f"{outcome.passed:>6} {len(outcome.failed):>6} {len(outcome.skipped):>7}"
-        verdict = f"FAILED: {outcome.trouble}" if outcome.trouble else "good"
+        good = "good, but over its budget" if outcome.seconds > outcome.budget_s else "good"
+        verdict = f"FAILED: {outcome.trouble}" if outcome.trouble else good
         yield f"  {outcome.level.name:<10} {outcome.seconds:>7.0f} {outcome.budget_s:>6.0f}  {counts}  {verdict}"
     yield f"  together   {sum(outcome.seconds for outcome in outcomes):>7.0f}"
     skipped = [words for outcome in outcomes for words in outcome.skipped]

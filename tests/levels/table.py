@@ -91,6 +91,8 @@ ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
 DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_agent_sandbox.py")
 IMAGES_LONGEST = ("e2e/test_commits.py", "e2e/test_private_registry.py", "e2e/test_node_agent.py")
+# Half a minute to a minute and a half, alone.
+SOAK = ("contract/test_soak.py",)
 
 
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
@@ -138,7 +140,8 @@ LEVELS = (
     Level("setup", (Plain(_make("setup")),), budget_s=150, fresh_s=660),
     Level("pure", (Pytest(PURE, workers=2),), budget_s=60, fresh_s=60),
     Level("unit", (Pytest(UNIT, workers=3),), budget_s=90, fresh_s=90),
-    Level("contract", (Pytest(("contract",), workers=2),), budget_s=150, fresh_s=180),
+    # More of them than cores: most of what they do is to wait.
+    Level("contract", (Pytest(("contract",), workers=3, first=SOAK),), budget_s=150, fresh_s=180),
     Level("rust", (Rust(), Pytest(("rust",))), budget_s=180, fresh_s=420, why_not=_why_no_cargo),
     Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,13 +122,22 @@ func TestOneThatIsNotLetGoOnIsLetSoLater(t *testing.T) {
 
 func TestOneThatStopsAfterItWasGivenUpGoesOn(t *testing.T) {
 	p := play(t)
-	p.kernels.pauses, p.kernels.patience = []time.Duration{100 * time.Millisecond}, 50*time.Millisecond
+	p.kernels.pauses, p.kernels.patience = []time.Duration{10 * time.Millisecond}, 50*time.Millisecond
 	late := make(chan struct{})
 	p.Before[methodPause] = func() { <-late }
+	var looks atomic.Int32
+	p.Before[methodRead] = func() {
+		// The first look is before it is told to stop. It stops before the second one has its answer.
+		if looks.Add(1) == 2 {
+			close(late)
+			for p.Standing() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
 	if err := p.kernel().Still(context.Background(), func(context.Context) error { t.Error("it worked"); return nil }); err == nil {
 		t.Error("it stood still")
 	}
-	close(late)
 	p.gone(t)
 }
 

@@ -339,6 +339,9 @@ class _Outgoing:
                 if self.scope is not None and not self.scope.expired():
                     self.scope.reschedule(loop.time() + _IDLE_LIMIT_S)
                 yield chunk
+                # As long as the kernel takes every piece, sending never waits: an answer that comes before the end, a
+                # refusal, would not be read until its server has closed the connection over it.
+                await asyncio.sleep(0)
         except Exception as error:
             self.failure = error
             raise

@@ -114,7 +114,7 @@ impl Sandbox {
         assert!(nix::unistd::geteuid().is_root(), "these tests make namespaces and therefore need root");
         open_to_all(directory.path());
         let binary = directory.path().join("target");
-        std::fs::copy(env!("CARGO_BIN_EXE_rollbox-target"), &binary).unwrap();
+        copy(env!("CARGO_BIN_EXE_rollbox-target").as_ref(), &binary);
         let ready = UnixListener::bind(directory.path().join("ready.sock")).unwrap();
         let target = target(&binary, directory.path(), prepare);
         let network = if one_network { Some(network(&target).await) } else { None };
@@ -190,6 +190,12 @@ impl Drop for Owned {
         let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
         let _ = self.0.wait();
     }
+}
+
+/// Copies a binary in a process of its own: a child that another thread forks meanwhile would have a copy that this
+/// process writes open until it runs its own program, and what is open for writing cannot be run (ETXTBSY).
+fn copy(source: &Path, binary: &Path) {
+    assert!(Command::new("cp").args([source, binary]).status().unwrap().success());
 }
 
 fn target(binary: &Path, directory: &Path, prepare: &str) -> Owned {

@@ -79,12 +79,16 @@ def run(*levels: Level, strict: bool = True) -> list[Outcome]:
     return made.outcomes
 
 
-def test_a_level_over_its_budget_by_half_is_not_good() -> None:
-    outcome = Outcome(level(), seconds=91)
+def test_a_level_that_takes_thrice_its_budget_is_not_good() -> None:
+    outcome = Outcome(level(), seconds=181)
     outcome.judge_cost()
-    assert outcome.trouble.startswith("took 91 s")
+    assert outcome.trouble.startswith("took 181 s")
+    over = Outcome(level(), seconds=179)
+    over.judge_cost()
+    assert over.trouble == ""
+    assert "good, but over its budget" in next(line for line in told([over]) if "179" in line)
     # A machine that is busy with something else stretches every level alike.
-    slow = Outcome(level(), seconds=91, pace=1.1)
+    slow = Outcome(level(), seconds=181, pace=1.1)
     slow.judge_cost()
     assert slow.trouble == ""
 
