@@ -7,13 +7,13 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from rollbox import Client, Sandbox
-from rollbox.errors import SandboxError
+from rollbox.errors import NodeLost, SandboxError
 from tests.scale import cluster, requests
 from tests.scale.added_nodes import GROUP
 from tests.scale.burst import Outcomes, burst
@@ -30,6 +30,7 @@ TTL_S = 7200.0
 PODS = f"/api/v1/namespaces/{cluster.SANDBOXES}/pods"
 # Sandboxes of a lost node in which a command runs when that happens.
 CALLED = 256
+MOST_LOST_STARTS = 3
 # As many calls as a gateway holds at a time, so that no process needs more open files than it may have.
 CREATES_AT_ONCE = 4096
 
@@ -45,6 +46,7 @@ class Simulation:
         phases: name, beginning and end of each, in seconds of `samples`.
         sandboxes: those that live.
         curves: moments and durations for plots, in seconds.
+        lost_starts: creates that were told that their node was lost before they had a sandbox.
     """
 
     product: Product
@@ -58,6 +60,7 @@ class Simulation:
     phases: list[tuple[str, float, float]] = field(default_factory=list)
     sandboxes: list[Sandbox] = field(default_factory=list)
     curves: dict[str, list[float]] = field(default_factory=dict)
+    lost_starts: int = 0
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[dict[str, Any]]:
@@ -156,6 +159,7 @@ class Simulation:
             back = [await one for one in again]
             figures["first_back_s"] = min((at_s - began_s for _, at_s in back), default=0.0)
             figures["last_back_s"] = max((at_s - began_s for _, at_s in back), default=0.0)
+            figures["starts_lost_with_their_node"] = self.lost_starts
             self.sandboxes = [one for one in self.sandboxes if one.id not in lost] + [one for one, _ in back]
         async with self.phase("refill") as figures:
             rest = len(lost) - len(back)
@@ -216,7 +220,12 @@ class Simulation:
     async def _again(self, call: asyncio.Task[tuple[str, float]], number: int) -> tuple[Sandbox, float]:
         """Creates another sandbox as soon as a call has been told the end of its own; it, and when."""
         await call
-        return await self._create(number), time.monotonic()
+        for _ in range(MOST_LOST_STARTS):
+            # A node that falls silent with others may get a start before its cluster knows. The error says what to do.
+            with suppress(NodeLost):
+                return await self._create(number), time.monotonic()
+            self.lost_starts += 1
+        raise AssertionError(f"{MOST_LOST_STARTS} starts in a row were lost with their nodes")
 
     async def _asked_nodes(self, there: int) -> float:
         """When the scaler has asked for more nodes than there were."""

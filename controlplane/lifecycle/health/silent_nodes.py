@@ -95,26 +95,35 @@ class SilentNodes:
 
     async def _node(self, node: str) -> None:
         began_s = asyncio.get_running_loop().time()
-        there = await self._records(self._nodes.sandboxes(node))
-        # Of a start nobody has anything to try yet.
-        some = [one for one in there if one.state in UP][:TRIED]
+        some = await self._up(self._nodes.sandboxes(node), TRIED)
         if not some or await self._answers(some):
             self._tries.pop(node, None)
             return
         first_s, rounds, _ = self._tries.get(node, _Tries(began_s, 0))
         tries = self._tries[node] = _Tries(first_s, rounds + 1, began_s - first_s)
         if tries.enough and node in self._nodes.silent():
-            await self._end(node, there)
+            await self._end(node)
 
-    async def _records(self, sandbox_ids: Sequence[str]) -> Sequence[Sandbox]:
+    async def _up(self, sandbox_ids: Sequence[str], most: int) -> Sequence[Sandbox]:
+        """The first so many of them that can be tried; of a start nobody has anything to try yet.
+
+        No more records are read than that takes: when a zone is lost, its thousands would be read in each round.
+        """
         found: list[Sandbox] = []
         for sandbox_id in sandbox_ids:
-            # A record of another version is left to replicas of that.
-            with suppress(UnreadableRecordError):
-                record = await self._store.peek(sandbox_id)
-                if record is not None and record.end is None:
-                    found.append(record)
+            if len(found) == most:
+                break
+            if (record := await self._living(sandbox_id)) is not None and record.state in UP:
+                found.append(record)
         return found
+
+    async def _living(self, sandbox_id: str) -> Sandbox | None:
+        # A record of another version is left to replicas of that.
+        with suppress(UnreadableRecordError):
+            record = await self._store.peek(sandbox_id)
+            if record is not None and record.end is None:
+                return record
+        return None
 
     async def _answers(self, some: Sequence[Sandbox]) -> bool:
         """Whether one of them answers, or it is not known."""
@@ -146,18 +155,19 @@ class SilentNodes:
         silent = self._nodes.silent()
         others = (node.name for node in self._nodes.nodes() if node.name not in silent)
         for some in filter(None, map(self._nodes.sandboxes, others)):
-            there = [one for one in await self._records(some[:1]) if one.state in UP]
-            if there:
+            if there := await self._up(some[:1], 1):
                 return bool(await self._there(there[0], ANSWERS_WITHIN_S))
         return False
 
-    async def _end(self, node: str, there: Sequence[Sandbox]) -> None:
+    async def _end(self, node: str) -> None:
+        there = self._nodes.sandboxes(node)
         why = f"node {node} has gone: its kubelet does not renew its lease, and nothing there answers"
         self._log.warning("node has gone, its sandboxes end", node=node, sandboxes=len(there))
         by, free = self._deps.cluster.describe().backend, asyncio.Semaphore(AT_ONCE)
 
-        async def end(sandbox: Sandbox) -> None:
+        async def end(sandbox_id: str) -> None:
             async with free:
-                await self._ledger.end(sandbox.id, Problem("node_lost", why), by)
+                if await self._living(sandbox_id) is not None:
+                    await self._ledger.end(sandbox_id, Problem("node_lost", why), by)
 
         await asyncio.gather(*map(end, there))

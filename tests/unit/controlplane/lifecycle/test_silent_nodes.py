@@ -1,13 +1,16 @@
 """A node whose kubelet is silent: its sandboxes end soon if none of them answers anybody, and not before."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from controlplane.cluster.kubernetes.node_leases import SILENT_S
 from controlplane.cluster.protocol import Health
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.health.silent_nodes import ANSWERS_WITHIN_S, LOOK_EVERY_S, TRIED_FOR_S
+from controlplane.lifecycle.health.silent_nodes import ANSWERS_WITHIN_S, LOOK_EVERY_S, TRIED, TRIED_FOR_S
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.model import Sandbox
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -122,6 +125,27 @@ async def test_several_nodes_are_tried_side_by_side(cluster: FakeCluster) -> Non
         cut_off(plane, *some[1:])
         await asyncio.sleep(SOON_S)
         assert await ends(plane) == {some[0]: "", **dict.fromkeys(some[1:], "node_lost")}
+
+
+async def test_no_more_records_are_read_than_are_tried_until_the_node_is_gone(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, peek = Counter[str](), RecoveringStore.peek
+
+    async def counted(store: RecoveringStore, sandbox_id: str) -> Sandbox | None:
+        read[sandbox_id] += 1
+        return await peek(store, sandbox_id)
+
+    async with world(cluster) as plane:
+        some = [(await plane.create(OWNER, SPEC)).sandbox.id for _ in range(3 * TRIED)]
+        cluster.node_drains.quiet.add("n1")
+        cut_off(plane, *some)
+        monkeypatch.setattr(RecoveringStore, "peek", counted)
+        await asyncio.sleep(TRIED_FOR_S)
+        assert len(read) == TRIED
+        monkeypatch.undo()
+        await asyncio.sleep(SOON_S)
+        assert await ends(plane) == dict.fromkeys(some, "node_lost")
 
 
 async def test_where_nothing_can_be_tried_yet_the_cluster_says_that_the_node_is_gone(cluster: FakeCluster) -> None:
