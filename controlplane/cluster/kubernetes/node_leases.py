@@ -15,8 +15,6 @@ from controlplane.cluster.kubernetes.client import Json
 SILENT_S: Final = 20.0
 # One that is not older says that the watch hears what there is to hear.
 FRESH_S: Final = 12.0
-# At most one in this many nodes: where more fall silent at once, it is the API server's network, or this replica's.
-FEW_OF: Final = 4
 JUDGE_EVERY_S: Final = 1.0
 
 
@@ -28,7 +26,16 @@ def silent(ages_s: Mapping[str, float]) -> frozenset[str]:
     """
     found = frozenset(name for name, age_s in ages_s.items() if age_s > SILENT_S)
     heard = any(age_s <= FRESH_S for age_s in ages_s.values())
-    return found if heard and len(found) <= max(1, len(ages_s) // FEW_OF) else frozenset()
+    return found if heard and len(found) <= most_silent(len(ages_s)) else frozenset()
+
+
+def most_silent(nodes: int) -> int:
+    """So many of them may be silent at once; where more are, it is the API server's network, or this replica's. Pure.
+
+    Fewer than half, so that a zone of three can be lost: Kubernetes marks all pods of such nodes first, which takes its
+    controller minutes for thousands (20 requests a second, by default), and believes in it only then.
+    """
+    return max(1, (nodes - 1) // 2)
 
 
 class NodeLeases:

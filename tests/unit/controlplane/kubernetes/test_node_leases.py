@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.cluster.kubernetes.node_leases import FEW_OF, FRESH_S, SILENT_S, NodeLeases, silent
+from controlplane.cluster.kubernetes.node_leases import FRESH_S, SILENT_S, NodeLeases, most_silent, silent
 
 
 def lease(name: str, renewal: int) -> dict[str, Any]:
@@ -51,9 +51,11 @@ def test_a_watch_that_hears_of_nobody_says_nothing() -> None:
 
 
 def test_where_many_fall_silent_it_is_not_they() -> None:
-    names = [f"n{number}" for number in range(8)]
-    assert Ground(*names).pass_s(60, *names[2:]) == set(names[:2])
-    assert Ground(*names).pass_s(60, *names[3:]) == frozenset()
+    names = [f"n{number}" for number in range(9)]
+    # A zone of three may be lost, half of the nodes not at once.
+    assert Ground(*names).pass_s(60, *names[4:]) == set(names[:4])
+    assert Ground(*names).pass_s(60, *names[5:]) == frozenset()
+    assert Ground(*names[:2]).pass_s(60, names[1]) == {names[0]}
 
 
 def test_a_node_that_is_gone_is_not_silent() -> None:
@@ -68,5 +70,6 @@ def test_a_node_that_is_gone_is_not_silent() -> None:
 def test_it_never_names_many_nor_one_that_has_spoken(ages_s: dict[str, float]) -> None:
     found = silent(ages_s)
     assert all(ages_s[name] > SILENT_S for name in found)
-    assert len(found) <= max(1, len(ages_s) // FEW_OF)
+    assert len(found) <= most_silent(len(ages_s))
+    assert len(found) <= 1 or len(found) < len(ages_s) / 2
     assert not found or min(ages_s.values()) <= FRESH_S
