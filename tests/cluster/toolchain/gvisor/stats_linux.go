@@ -4,11 +4,10 @@ package runsc
 import (
 	"context"
 
+	cgroups "github.com/containerd/cgroups/v3"
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	runc "github.com/containerd/go-runc"
 	"rollbox.dev/cluster/gvisor/usage"
-
-	cgroups "github.com/containerd/cgroups/v3"
 )
 
 // usageOf is what a container takes of its node. All processes of a sandbox are in one control group, so it is divided as
