@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -67,11 +68,13 @@ async def _told(sandbox_id: str) -> dict[str, Any]:
 def _shim(pod_uid: str) -> Path:
     """The folder of the shim's process: the parent of a gVisor kernel is the shim that has started it."""
     for folder in Path("/proc").glob("[0-9]*"):
-        command = (folder / "cmdline").read_bytes()
-        if command.startswith(b"runsc-sandbox") and pod_uid.encode() in command:
-            parent = re.search(r"^PPid:\s+(\d+)$", (folder / "status").read_text(), re.MULTILINE)
-            assert parent
-            return Path("/proc") / parent[1]
+        # Others end between the listing and the look.
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            if command.startswith(b"runsc-sandbox") and pod_uid.encode() in command:
+                parent = re.search(r"^PPid:\s+(\d+)$", (folder / "status").read_text(), re.MULTILINE)
+                assert parent
+                return Path("/proc") / parent[1]
     raise AssertionError(f"no gVisor kernel of pod {pod_uid}")
 
 

@@ -1,6 +1,6 @@
 // Package usage reads what a sandbox takes of its node, from the control groups that its process is in.
 //
-// gVisor's shim starts `runsc events --stats` for it, a program of 60 MB that asks the sandbox: 35 ms of a processor for
+// gVisor's shim starts `runsc events --stats` for it, a program of 80 MB that asks the sandbox: 35 ms of a processor for
 // each container, which the kubelet asks for every 10 s. A few files say the same.
 package usage
 

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from yarl import URL
@@ -23,7 +23,8 @@ RESET = struct.pack("ii", 1, 0)
 
 def _refuses(listener: socket.socket) -> None:
     connection, _ = listener.accept()
-    with closing(connection):
+    # A client that has its answer may close over what it was about to send.
+    with closing(connection), suppress(ConnectionError):
         connection.recv(MIB)
         body = json.dumps({"code": "no_space", "detail": "full"}).encode()
         head = f"HTTP/1.1 507 X\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -38,6 +39,7 @@ def _refuses(listener: socket.socket) -> None:
 def refusing() -> Iterator[str]:
     """The address of a server that refuses one upload; in a thread, since it reads while the client is not done."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        listener.settimeout(30)
         serving = threading.Thread(target=_refuses, args=(listener,))
         serving.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
