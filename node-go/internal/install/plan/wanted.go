@@ -130,8 +130,15 @@ func (w *Wanted) Paths(facts *Facts) []string {
 	return append(paths, AdditionPath(facts.Main), facts.Main)
 }
 
+// shimSettings let setuid programs change the user, as runc does: what they reach is root of the sandbox's own kernel.
 func (w *Wanted) shimSettings() string {
-	return fmt.Sprintf("binary_name = %q\nroot = %q\n\n[runsc_config]\n  platform = \"systrap\"\n", filepath.Join(w.Bin(), Runsc), filepath.Join(w.Run, "runsc"))
+	return fmt.Sprintf(`binary_name = %q
+root = %q
+
+[runsc_config]
+  platform = "systrap"
+  allow-suid = "true"
+`, filepath.Join(w.Bin(), Runsc), filepath.Join(w.Run, "runsc"))
 }
 
 func (l *Lazy) environment() string {
