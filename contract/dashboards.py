@@ -5,7 +5,13 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import common, prometheus, stat, timeseries
 from grafana_foundation_sdk.builders import dashboard as grafana
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, StackingMode, TooltipDisplayMode
+from grafana_foundation_sdk.models.common import (
+    LegendDisplayMode,
+    LegendPlacement,
+    ScaleDistribution,
+    StackingMode,
+    TooltipDisplayMode,
+)
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType, DataSourceRef, VariableRefresh
 
 from boards import BOARDS
@@ -17,6 +23,8 @@ WINDOW = "$__rate_interval"
 # Of Grafana's 24 columns.
 WIDTHS = {"stat": 4, "timeseries": 8}
 HEIGHTS = {"stat": 4, "timeseries": 8}
+# Once in a quarter of an hour.
+SMALL_RATE = 0.001
 
 
 def documents() -> dict[str, str]:
@@ -70,6 +78,10 @@ def _series(panel: Panel) -> timeseries.Panel:
     made = made.legend(legend.show_legend(True)).tooltip(tooltip)
     if panel.most is not None:
         made = made.max(panel.most)
+    if panel.log:
+        # Symmetric: a rate of 0 is on it too.
+        scale = common.ScaleDistributionConfig().type(ScaleDistribution.SYMLOG).log(10).linear_threshold(SMALL_RATE)
+        made = made.scale_distribution(scale)
     if panel.stacked:
         made = made.stacking(common.StackingConfig().mode(StackingMode.NORMAL)).fill_opacity(25)
     for query in _queries(panel):

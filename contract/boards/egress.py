@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import quantiles, rate
+from boards.queries import each, quantiles, rate, whole
 
 ATTEMPTS, OPENS = "rollbox_egress_attempts_total", "rollbox_egress_link_opens_total"
 PACKAGES = "rollbox_egress_packages_requests_total"
@@ -20,7 +20,7 @@ EGRESS = Board(
                     "Attempts by verdict",
                     [Query(rate(ATTEMPTS, by="verdict"), "{{verdict}}")],
                     "ops",
-                    stacked=True,
+                    log=True,
                     what="What a sandbox tried, and by which rule it was decided: `rollbox egress log ID`.",
                 ),
                 Panel(
@@ -38,7 +38,7 @@ EGRESS = Board(
                 ),
                 Panel(
                     "Open connections",
-                    [Query("sum by (instance) (rollbox_egress_connections_open{$N})", "{{instance}}")],
+                    [Query(each("rollbox_egress_connections_open", by="instance"), "{{instance}}")],
                 ),
                 Panel("Set-up of a connection", quantiles("rollbox_egress_setup_seconds"), "s"),
                 Panel("Look-ups of names", quantiles("rollbox_egress_lookup_seconds"), "s"),
@@ -51,7 +51,7 @@ EGRESS = Board(
                     "Requests by result",
                     [Query(rate(PACKAGES, by="result"), "{{result}}")],
                     "ops",
-                    stacked=True,
+                    log=True,
                     what="hit: of what is kept; miss: the index was asked; stale: of what is kept, since the index fails; error: it fails, and nothing is kept; silent: the cache does not answer. Nothing where egress.packages.enabled is false.",
                 ),
                 Panel("Requests by index", [Query(rate(PACKAGES, by="index"), "{{index}}")], "ops", stacked=True),
@@ -70,13 +70,13 @@ EGRESS = Board(
                 Panel(
                     "Links",
                     [
-                        Query("sum(rollbox_egress_links{$N})", "up"),
-                        Query("sum(rollbox_egress_sandboxes{$N})", "wanted"),
-                        Query("max(rollbox_egress_unserved{$N})", "without a replica"),
+                        Query(each("rollbox_egress_links"), "up"),
+                        Query(each("rollbox_egress_sandboxes"), "wanted"),
+                        Query(whole("rollbox_egress_unserved"), "without a replica"),
                     ],
                     what="Up and wanted should be the same, and none without a replica: a sandbox without its link has no network, whatever its policy says.",
                 ),
-                Panel("Attempts to open a link", [Query(rate(OPENS, by="outcome"), "{{outcome}}")], "ops"),
+                Panel("Attempts to open a link", [Query(rate(OPENS, by="outcome"), "{{outcome}}")], "ops", log=True),
                 Panel("From a new policy until it is in force", quantiles("rollbox_egress_switch_seconds"), "s"),
                 Panel(
                     "What callers wait for a policy",
@@ -88,13 +88,14 @@ EGRESS = Board(
                     "Waits for a policy by outcome",
                     [Query(rate("rollbox_egress_wait_seconds_count", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                     what="A caller of one that is late is told `egress_unavailable`.",
                 ),
                 Panel(
                     "Replicas",
                     [
-                        Query("sum(rollbox_egress_feed_connected{$N})", "with a feed"),
-                        Query("sum(rollbox_egress_draining{$N})", "draining"),
+                        Query(each("rollbox_egress_feed_connected"), "with a feed"),
+                        Query(each("rollbox_egress_draining"), "draining"),
                     ],
                 ),
                 Panel(

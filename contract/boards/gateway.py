@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import EXECS, quantiles, rate
+from boards.queries import EXECS, each, quantiles, rate, whole
 
 GATEWAY = Board(
     "gateway",
@@ -13,19 +13,20 @@ GATEWAY = Board(
         Row(
             "Calls",
             (
-                Panel("Calls under way", [Query("sum by (instance) (rollbox_gateway_calls{$N})", "{{instance}}")]),
-                Panel("Commands by end", [Query(rate(EXECS, by="end"), "{{end}}")], "ops", stacked=True),
+                Panel("Calls under way", [Query(each("rollbox_gateway_calls", by="instance"), "{{instance}}")]),
+                Panel("Commands by end", [Query(rate(EXECS, by="end"), "{{end}}")], "ops", log=True),
                 Panel(
                     "Problems by code",
                     [Query(f"topk(8, {rate('rollbox_gateway_errors_total', by='code')})", "{{code}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel("Commands, from request to answer", quantiles("rollbox_gateway_exec_total_seconds"), "s"),
                 Panel(
                     "Forwarded to the control plane",
                     [Query(rate("rollbox_gateway_forwarded_total", by="status"), "{{status}}")],
                     "ops",
-                    stacked=True,
+                    log=True,
                 ),
                 Panel(
                     "Panics and refused connections",
@@ -54,7 +55,7 @@ GATEWAY = Board(
                 ),
                 Panel(
                     "Open streams",
-                    [Query("sum by (stream) (rollbox_gateway_streams_open{$N})", "{{stream}}")],
+                    [Query(each("rollbox_gateway_streams_open", by="stream"), "{{stream}}")],
                     stacked=True,
                 ),
                 Panel(
@@ -64,6 +65,7 @@ GATEWAY = Board(
                         Query(rate("rollbox_gateway_attach_ends_total", by="end"), "end: {{end}}"),
                     ],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Files",
@@ -72,11 +74,14 @@ GATEWAY = Board(
                     stacked=True,
                 ),
                 Panel(
-                    "Files by outcome", [Query(rate("rollbox_gateway_files_total", by="outcome"), "{{outcome}}")], "ops"
+                    "Files by outcome",
+                    [Query(rate("rollbox_gateway_files_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    log=True,
                 ),
                 Panel(
                     "Memory of request bodies",
-                    [Query("sum by (instance) (rollbox_gateway_body_bytes{$N})", "{{instance}}")],
+                    [Query(each("rollbox_gateway_body_bytes", by="instance"), "{{instance}}")],
                     "bytes",
                 ),
             ),
@@ -84,13 +89,8 @@ GATEWAY = Board(
         Row(
             "Routes",
             (
-                Panel(
-                    "Routes and tombstones",
-                    [
-                        Query("max(rollbox_gateway_routes{$N})", "routes"),
-                        Query("max(rollbox_gateway_tombstones{$N})", "tombstones"),
-                    ],
-                ),
+                Panel("Routes", [Query(whole("rollbox_gateway_routes"), "live sandboxes")]),
+                Panel("Tombstones", [Query(whole("rollbox_gateway_tombstones"), "ended sandboxes")]),
                 Panel("Route lag", quantiles("rollbox_gateway_route_lag_seconds"), "s"),
                 Panel(
                     "Since the feed's last message",
@@ -100,7 +100,7 @@ GATEWAY = Board(
                 Panel(
                     "Feed",
                     [
-                        Query("sum(rollbox_gateway_route_feed_connected{$N})", "connected gateways"),
+                        Query(each("rollbox_gateway_route_feed_connected"), "connected gateways"),
                         Query(rate("rollbox_gateway_route_feed_reconnects_total"), "reconnects/s"),
                         Query(rate("rollbox_gateway_route_feed_fenced_total"), "fenced/s"),
                     ],
@@ -112,6 +112,7 @@ GATEWAY = Board(
                         Query(rate("rollbox_gateway_dns_disagreements_total"), "contradicted"),
                     ],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Routes found",
@@ -123,19 +124,18 @@ GATEWAY = Board(
         Row(
             "Connections",
             (
-                Panel(
-                    "Of clients", [Query("sum by (instance) (rollbox_gateway_client_connections{$N})", "{{instance}}")]
-                ),
+                Panel("Of clients", [Query(each("rollbox_gateway_client_connections", by="instance"), "{{instance}}")]),
                 Panel(
                     "To sidecars",
-                    [Query("sum by (instance) (rollbox_gateway_upstream_connections{$N})", "{{instance}}")],
+                    [Query(each("rollbox_gateway_upstream_connections", by="instance"), "{{instance}}")],
                 ),
                 Panel(
                     "Attempts to connect to sidecars",
                     [Query(rate("rollbox_gateway_upstream_connects_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
-                Panel("Replicas that drain", [Query("sum(rollbox_gateway_draining{$N})", "gateways")]),
+                Panel("Replicas that drain", [Query(each("rollbox_gateway_draining"), "gateways")]),
             ),
         ),
     ),

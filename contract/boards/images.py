@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import PHASE, quantile, rate, share
+from boards.queries import PHASE, each, quantile, rate, share, whole
 
 IMAGES = Board(
     "images",
@@ -14,7 +14,10 @@ IMAGES = Board(
             "Starts",
             (
                 Panel(
-                    "Pinned to a digest", [Query(rate("rollbox_image_pins_total", by="outcome"), "{{outcome}}")], "ops"
+                    "Pinned to a digest",
+                    [Query(rate("rollbox_image_pins_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    log=True,
                 ),
                 Panel(
                     "Lazily pulled",
@@ -31,9 +34,13 @@ IMAGES = Board(
                     "Copies that starts waited for",
                     [Query(rate("rollbox_image_copies_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel(
-                    "Conversions", [Query(rate("rollbox_image_conversions_total", by="outcome"), "{{outcome}}")], "ops"
+                    "Conversions",
+                    [Query(rate("rollbox_image_conversions_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    log=True,
                 ),
                 Panel(
                     "Image phases of cold starts, p99",
@@ -46,19 +53,28 @@ IMAGES = Board(
             "Prefetches, commits, room",
             (
                 Panel(
-                    "Prefetches", [Query(rate("rollbox_image_prefetches_total", by="outcome"), "{{outcome}}")], "ops"
+                    "Prefetches",
+                    [Query(rate("rollbox_image_prefetches_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    log=True,
                 ),
-                Panel("Commits", [Query(rate("rollbox_image_commits_total", by="outcome"), "{{outcome}}")], "ops"),
+                Panel(
+                    "Commits",
+                    [Query(rate("rollbox_image_commits_total", by="outcome"), "{{outcome}}")],
+                    "ops",
+                    log=True,
+                ),
                 Panel(
                     "Removals",
                     [Query(rate("rollbox_image_removals_total", by="store, outcome"), "{{store}} {{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "What images take",
                     [
-                        Query("max by (store) (rollbox_image_store_bytes{$N})", "{{store}}"),
-                        Query("max by (store) (rollbox_image_store_limit_bytes{$N})", "{{store}}: limit"),
+                        Query(whole("rollbox_image_store_bytes", by="store"), "{{store}}"),
+                        Query(whole("rollbox_image_store_limit_bytes", by="store"), "{{store}}: limit"),
                     ],
                     "bytes",
                 ),
@@ -71,6 +87,7 @@ IMAGES = Board(
                     "Copies by the mirror",
                     [Query(rate("rollbox_mirror_copies_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Sent to the private registry",
@@ -97,9 +114,10 @@ IMAGES = Board(
                     "Commits to an external registry",
                     [
                         Query(rate("rollbox_mirror_commit_requests_total", by="outcome"), "{{outcome}}"),
-                        Query("sum(rollbox_mirror_commit_uploads{$N})", "uploads under way"),
+                        Query(each("rollbox_mirror_commit_uploads"), "uploads under way"),
                     ],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Waits for a registry's rate limit", [Query(rate("rollbox_mirror_pauses_total"), "pauses")], "ops"
@@ -113,8 +131,9 @@ IMAGES = Board(
                     "Starts for whose image it had no room",
                     [Query(rate("rollbox_registry_full_starts_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
-                Panel("What it has", [Query("max by (kind) (rollbox_registry_stored{$N})", "{{kind}}")]),
+                Panel("What it has", [Query(whole("rollbox_registry_stored", by="kind"), "{{kind}}")]),
                 Panel("Given back", [Query(rate("rollbox_registry_collected_bytes_total"), "collected")], "Bps"),
                 Panel(
                     "Collections",
@@ -138,21 +157,23 @@ IMAGES = Board(
                     "Layers mounted again",
                     [Query(rate("rollbox_snapshotter_remounts_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Reads of lazily mounted files that failed",
                     [Query(rate("rollbox_snapshotter_read_failures_total", by="reason"), "{{reason}}")],
                     "ops",
                 ),
-                Panel("Healthy parts of nodes", [Query("sum by (part) (rollbox_node_part_healthy{$N})", "{{part}}")]),
+                Panel("Healthy parts of nodes", [Query(each("rollbox_node_part_healthy", by="part"), "{{part}}")]),
                 Panel(
                     "What keeps sandboxes from starting",
-                    [Query("sum by (instance) (rollbox_node_troubles{$N})", "{{instance}}")],
+                    [Query(each("rollbox_node_troubles", by="instance"), "{{instance}}")],
                 ),
                 Panel(
                     "Calls of node agents",
                     [Query(rate("rollbox_node_calls_total", by="call, outcome"), "{{call}} {{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel(
                     "Calls of node agents, p99",
@@ -163,7 +184,10 @@ IMAGES = Board(
                     "Free for images",
                     [
                         Query(
-                            "min by (instance) (rollbox_node_images_free_bytes{$N} / rollbox_node_images_size_bytes{$N})",
+                            share(
+                                "min by (instance) (rollbox_node_images_free_bytes{$N})",
+                                "min by (instance) (rollbox_node_images_size_bytes{$N})",
+                            ),
                             "{{instance}}",
                         )
                     ],

@@ -24,6 +24,7 @@ class Panel:
         what: what it means, and what to look at when it is bad.
         stacked: whether the series add up to something.
         most: the largest value of the axis, where it is known.
+        log: whether its series differ by orders of magnitude: failures beside what is usual would be a line at 0.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Panel:
     what: str = ""
     stacked: bool = False
     most: float | None = None
+    log: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ from boards.queries import (
     EXECS,
     INFRA,
     MASKED,
+    NOT_DELETED,
     OF_ENDS,
     PHASE,
     WARM,
+    each,
     hourly,
     quantile,
     quantiles,
     rate,
     share,
+    whole,
 )
 
 OVERVIEW = Board(
@@ -28,7 +31,7 @@ OVERVIEW = Board(
         Row(
             "Now",
             (
-                Panel("Running", [Query('max(rollbox_sandboxes{$N,state="running"})')], kind="stat"),
+                Panel("Running", [Query(whole("rollbox_sandboxes", 'state="running"'))], kind="stat"),
                 Panel("Creates a minute", [Query(f"60 * {rate(CREATES)}")], kind="stat"),
                 Panel(
                     "Masked samples, last hour",
@@ -52,22 +55,25 @@ OVERVIEW = Board(
             "Sandboxes",
             (
                 Panel(
-                    "Sandboxes by state", [Query("max by (state) (rollbox_sandboxes{$N})", "{{state}}")], stacked=True
+                    "Sandboxes by state",
+                    [Query(whole("rollbox_sandboxes", 'state!="ended"', "state"), "{{state}}")],
+                    what="Those that have not ended: ends stay on record for a day, and would hide them.",
+                    stacked=True,
                 ),
                 Panel(
                     "Masked samples by code",
-                    [
-                        Query(
-                            f"{rate(ENDS, MASKED, 'cause')} / on() group_left() clamp_min({rate(ENDS)}, 1e-9)",
-                            "{{cause}}",
-                        )
-                    ],
+                    [Query(share(rate(ENDS, MASKED, "cause"), rate(ENDS), many=True), "{{cause}}")],
                     "percentunit",
                     what=f"As a part of all ends: {OF_ENDS}.",
                     stacked=True,
                 ),
-                Panel("Ends by fault", [Query(rate(ENDS, by="fault"), "{{fault}}")], "ops", stacked=True),
-                Panel("Ends by cause", [Query(f"topk(8, {rate(ENDS, by='cause')})", "{{cause}}")], "ops"),
+                Panel(
+                    "Ends by fault, without deletes",
+                    [Query(rate(ENDS, NOT_DELETED, "fault"), "{{fault}}")],
+                    "ops",
+                    log=True,
+                ),
+                Panel("Ends by cause", [Query(f"topk(8, {rate(ENDS, by='cause')})", "{{cause}}")], "ops", log=True),
                 Panel(
                     "Creates by how they were served",
                     [Query(rate(CREATES, by="served"), "{{served}}")],
@@ -80,12 +86,13 @@ OVERVIEW = Board(
         Row(
             "Commands",
             (
-                Panel("Commands by end", [Query(rate(EXECS, by="end"), "{{end}}")], "ops", stacked=True),
+                Panel("Commands by end", [Query(rate(EXECS, by="end"), "{{end}}")], "ops", log=True),
                 Panel("Commands, from request to answer", quantiles("rollbox_gateway_exec_total_seconds"), "s"),
                 Panel(
                     "Answers that are problems, by fault",
                     [Query(rate("rollbox_gateway_errors_total", by="fault"), "{{fault}}")],
                     "ops",
+                    log=True,
                 ),
             ),
         ),
@@ -98,14 +105,14 @@ OVERVIEW = Board(
                     "API answers",
                     [Query(rate("rollbox_api_answers_total", by="status"), "{{status}}")],
                     "ops",
-                    stacked=True,
+                    log=True,
                 ),
                 Panel(
                     "Work that one replica does",
-                    [Query("sum by (role) (rollbox_replica_role{$N})", "{{role}}")],
+                    [Query(each("rollbox_replica_role", by="role"), "{{role}}")],
                     what="Each 1; for seconds 0, when the replica that did it has gone. More than 1: two replicas do it.",
                 ),
-                Panel("Connected gateways", [Query("max(rollbox_route_feed_subscribers{$N})", "gateways")]),
+                Panel("Connected gateways", [Query(each("rollbox_route_feed_subscribers"), "gateways")]),
                 Panel(
                     "Oldest sandbox by state",
                     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import CREATES, ENDS, PHASE, POOLED, WARM, quantiles, rate
+from boards.queries import CREATES, ENDS, PHASE, POOLED, WARM, each, quantiles, rate, share, whole
+
+POOL, LIVE = "rollbox_pool_sandboxes", 'state!="ended"'
 
 POOLS = Board(
     "pools",
@@ -13,14 +15,12 @@ POOLS = Board(
         Row(
             "Pools",
             (
-                Panel("Ready", [Query('sum by (pool) (rollbox_pool_sandboxes{$N,what="ready"})', "{{pool}}")]),
+                Panel("Ready", [Query(whole(POOL, 'what="ready"', "pool"), "{{pool}}")]),
                 Panel(
                     "Ready, of what is wanted",
                     [
                         Query(
-                            'sum by (pool) (rollbox_pool_sandboxes{$N,what="ready"}) / '
-                            'clamp_min(sum by (pool) (rollbox_pool_sandboxes{$N,what="wanted"}), 1)',
-                            "{{pool}}",
+                            share(whole(POOL, 'what="ready"', "pool"), whole(POOL, 'what="wanted"', "pool")), "{{pool}}"
                         )
                     ],
                     "percentunit",
@@ -29,18 +29,14 @@ POOLS = Board(
                 Panel(
                     "Starting and outdated",
                     [
-                        Query(
-                            'sum by (pool, what) (rollbox_pool_sandboxes{$N,what=~"starting|outdated"})',
-                            "{{pool}} {{what}}",
-                        )
+                        Query(whole(POOL, 'what=~"starting|outdated"', "pool, what"), "{{pool}} {{what}}"),
                     ],
                 ),
                 Panel(
                     "Served warm, by pool",
                     [
                         Query(
-                            f"{rate(CREATES, WARM + ',' + POOLED, 'pool')} / clamp_min({rate(CREATES, POOLED, 'pool')}, 1e-9)",
-                            "{{pool}}",
+                            share(rate(CREATES, f"{WARM},{POOLED}", "pool"), rate(CREATES, POOLED, "pool")), "{{pool}}"
                         )
                     ],
                     "percentunit",
@@ -60,18 +56,23 @@ POOLS = Board(
                 Panel(
                     "Sandboxes",
                     [
-                        Query('sum(max by (state) (rollbox_sandboxes{$N,state!="ended"}))', "there"),
-                        Query("max(rollbox_sandboxes_limit{$N})", "limit (0: none)"),
+                        Query(f"sum({whole('rollbox_sandboxes', LIVE, 'state')})", "there"),
+                        Query(whole("rollbox_sandboxes_limit"), "limit (0: none)"),
                     ],
                 ),
-                Panel("Starts that fit on no node", [Query("sum(rollbox_starts_unplaced{$N})", "starts")]),
+                Panel("Starts that fit on no node", [Query(each("rollbox_starts_unplaced"), "starts")]),
                 Panel(
                     "Scheduler against free room",
                     [Query(rate("rollbox_placement_disagreements_total", by="scheduler"), "{{scheduler}}")],
                     "ops",
                     what="It placed what had no room by the platform's arithmetic, or refused what had some.",
                 ),
-                Panel("Ends for want of room", [Query(rate(ENDS, 'fault="capacity"', "cause"), "{{cause}}")], "ops"),
+                Panel(
+                    "Ends for want of room",
+                    [Query(rate(ENDS, 'fault="capacity"', "cause"), "{{cause}}")],
+                    "ops",
+                    log=True,
+                ),
                 Panel(
                     "Unclaimed ones that made room for a create",
                     [Query(rate("rollbox_unclaimed_gave_way_total", by="room"), "{{room}}")],
@@ -79,19 +80,25 @@ POOLS = Board(
                 ),
                 Panel(
                     "Ended and not stopped by their node",
-                    [Query("max(rollbox_sandboxes_not_stopped{$N})", "sandboxes")],
+                    [Query(each("rollbox_sandboxes_not_stopped"), "sandboxes")],
                 ),
                 Panel(
                     "Nodes that are emptied",
                     [
-                        Query("max(rollbox_nodes_draining{$N})", "nodes"),
+                        Query(whole("rollbox_nodes_draining"), "nodes"),
                         Query(rate("rollbox_drained_sandboxes_total", by="step"), "sandboxes {{step}} a second"),
                     ],
                 ),
                 Panel(
-                    "Oldest sandbox by state",
-                    [Query("max by (state) (rollbox_sandbox_oldest_seconds{$N})", "{{state}}")],
+                    "Oldest sandbox, warm and running",
+                    [
+                        Query(
+                            'max by (state) (rollbox_sandbox_oldest_seconds{$N,state=~"warm|running"})',
+                            "{{state}}",
+                        )
+                    ],
                     "s",
+                    what="Those that start or end, which are younger by far, are on the overview.",
                 ),
                 Panel(
                     "Free for images, by node",
@@ -105,12 +112,12 @@ POOLS = Board(
             (
                 Panel(
                     "Nodes by pool",
-                    [Query("sum by (node_pool, what) (rollbox_node_pool_nodes{$N})", "{{node_pool}} {{what}}")],
+                    [Query(whole("rollbox_node_pool_nodes", by="node_pool, what"), "{{node_pool}} {{what}}")],
                     what="Wanted above ready for long: nodes do not come. Wanted at most: raise the pool's maximum.",
                 ),
                 Panel(
                     "Sandboxes that no node may have",
-                    [Query("max(rollbox_scaler_unplaced{$N})", "sandboxes")],
+                    [Query(whole("rollbox_scaler_unplaced"), "sandboxes")],
                     what="They wait, and every node pool that they fit is at its maximum, pauses or fails: `rollbox capacity`.",
                 ),
                 Panel(
@@ -122,6 +129,7 @@ POOLS = Board(
                     "Failures of node providers",
                     [Query(rate("rollbox_scaler_failures_total", by="node_pool, cause"), "{{node_pool}} {{cause}}")],
                     "ops",
+                    log=True,
                     what="conflict: something changed between a look and a step, which is decided anew.",
                 ),
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import COLD, COLD_TOTAL, CREATES, PARTS, PHASE, quantile, quantiles, rate, share
+from boards.queries import COLD, CREATES, PARTS, PHASE, each, mean, quantile, quantiles, rate, whole
 
 SLOW = Board(
     "slow",
@@ -13,7 +13,7 @@ SLOW = Board(
         Row(
             "Waiting for room",
             (
-                Panel("Creates that wait", [Query("sum(rollbox_creates_waiting{$N})", "for quota or room")]),
+                Panel("Creates that wait", [Query(each("rollbox_creates_waiting"), "for quota or room")]),
                 Panel(
                     "Waits for room, p99",
                     [Query(quantile(0.99, "rollbox_create_wait_seconds", by="room"), "{{room}}")],
@@ -23,10 +23,10 @@ SLOW = Board(
                 Panel(
                     "Starts",
                     [
-                        Query("sum(rollbox_starts_in_flight{$N})", "in flight"),
-                        Query("max(rollbox_starts_limit{$N})", "limit"),
-                        Query("sum(rollbox_starts_queued{$N})", "queued"),
-                        Query("sum(rollbox_starts_unplaced{$N})", "fit on no node"),
+                        Query(each("rollbox_starts_in_flight"), "in flight"),
+                        Query(whole("rollbox_starts_limit"), "limit"),
+                        Query(each("rollbox_starts_queued"), "queued"),
+                        Query(each("rollbox_starts_unplaced"), "fit on no node"),
                     ],
                     what="At the limit starts queue here. What fits on no node waits for room there, not for a start slot.",
                 ),
@@ -37,15 +37,9 @@ SLOW = Board(
             (
                 Panel(
                     "A cold start by phase, mean",
-                    [
-                        Query(
-                            f"{rate(PHASE + '_sum', PARTS, 'phase')} / on() group_left() clamp_min({rate(PHASE + '_count', COLD_TOTAL)}, 1e-9)",
-                            "{{phase}}",
-                        )
-                    ],
+                    [Query(mean(PHASE, PARTS, "phase"), "{{phase}}")],
                     "s",
-                    stacked=True,
-                    what="copy, convert, pull: the image; start: the cluster; boot: until a command has run in it.",
+                    what="Of the starts that had the phase. copy, convert, pull: the image; start: the cluster; ready_push: from there on until a command has run in it, with boot. They overlap: their sum is no start's time.",
                 ),
                 Panel(
                     "A cold start by phase, p99",
@@ -68,6 +62,7 @@ SLOW = Board(
                     "Images: pinned to a digest",
                     [Query(rate("rollbox_image_pins_total", by="outcome"), "{{outcome}}")],
                     "ops",
+                    log=True,
                 ),
             ),
         ),
@@ -86,13 +81,7 @@ SLOW = Board(
                 Panel(
                     "Commands by phase, mean",
                     [
-                        Query(
-                            share(
-                                rate(f"rollbox_gateway_exec_{phase}_seconds_sum"),
-                                rate(f"rollbox_gateway_exec_{phase}_seconds_count"),
-                            ),
-                            phase,
-                        )
+                        Query(mean(f"rollbox_gateway_exec_{phase}_seconds"), phase)
                         for phase in ("queue", "spawn", "run")
                     ],
                     "s",
@@ -101,8 +90,8 @@ SLOW = Board(
                 Panel(
                     "Commands under way",
                     [
-                        Query("sum(rollbox_gateway_exec_inflight{$N})", "in flight"),
-                        Query("sum(rollbox_gateway_exec_queued{$N})", "queued"),
+                        Query(each("rollbox_gateway_exec_inflight"), "in flight"),
+                        Query(each("rollbox_gateway_exec_queued"), "queued"),
                     ],
                 ),
             ),

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from boards.model import Board, Panel, Query, Row
-from boards.queries import INFRA, quantile, rate
+from boards.queries import INFRA, each, quantile, rate, share, whole
+
+OWNER_ENDS = "rollbox_owner_ends_total"
+QUOTA_USED = share(
+    whole("rollbox_quota_used", by="owner, resource"), whole("rollbox_quota_limit", by="owner, resource")
+)
 
 TENANTS = Board(
     "tenants",
@@ -15,14 +20,14 @@ TENANTS = Board(
             (
                 Panel(
                     "Sandboxes by owner",
-                    [Query("topk(12, max by (owner) (rollbox_owner_sandboxes{$N}))", "{{owner}}")],
+                    [Query(f"topk(12, {whole('rollbox_owner_sandboxes', by='owner')})", "{{owner}}")],
                     stacked=True,
                 ),
                 Panel(
                     "Quota used, the fullest resource",
                     [
                         Query(
-                            "max by (owner) (max by (owner, resource) (rollbox_quota_used{$N}) / max by (owner, resource) (rollbox_quota_limit{$N}))",
+                            f"max by (owner) ({QUOTA_USED})",
                             "{{owner}}",
                         )
                     ],
@@ -32,12 +37,7 @@ TENANTS = Board(
                 ),
                 Panel(
                     "Quota used by resource",
-                    [
-                        Query(
-                            "max by (owner, resource) (rollbox_quota_used{$N}) / max by (owner, resource) (rollbox_quota_limit{$N})",
-                            "{{owner}} {{resource}}",
-                        )
-                    ],
+                    [Query(QUOTA_USED, "{{owner}} {{resource}}")],
                     "percentunit",
                 ),
             ),
@@ -45,11 +45,12 @@ TENANTS = Board(
         Row(
             "Waits",
             (
-                Panel("Creates that wait", [Query("sum(rollbox_creates_waiting{$N})", "creates")]),
+                Panel("Creates that wait", [Query(each("rollbox_creates_waiting"), "creates")]),
                 Panel(
                     "Waits that ended",
                     [Query(rate("rollbox_create_wait_seconds_count", by="room, outcome"), "{{room}} {{outcome}}")],
                     "ops",
+                    log=True,
                 ),
                 Panel("Waits, p90", [Query(quantile(0.9, "rollbox_create_wait_seconds", by="room"), "{{room}}")], "s"),
             ),
@@ -59,24 +60,19 @@ TENANTS = Board(
             (
                 Panel(
                     "Ends by owner",
-                    [Query(f"topk(12, {rate('rollbox_owner_ends_total', by='owner')})", "{{owner}}")],
+                    [Query(f"topk(12, {rate(OWNER_ENDS, by='owner')})", "{{owner}}")],
                     "ops",
                     stacked=True,
                 ),
                 Panel(
                     "Ends by fault",
-                    [Query(rate("rollbox_owner_ends_total", by="fault"), "{{fault}}")],
+                    [Query(rate(OWNER_ENDS, by="fault"), "{{fault}}")],
                     "ops",
-                    stacked=True,
+                    log=True,
                 ),
                 Panel(
                     "Infrastructure faults by owner",
-                    [
-                        Query(
-                            f"{rate('rollbox_owner_ends_total', INFRA, 'owner')} / clamp_min({rate('rollbox_owner_ends_total', by='owner')}, 1e-9)",
-                            "{{owner}}",
-                        )
-                    ],
+                    [Query(share(rate(OWNER_ENDS, INFRA, "owner"), rate(OWNER_ENDS, by="owner")), "{{owner}}")],
                     "percentunit",
                     what="Of an owner with many ends that are not its own doing, look at its images and sizes first.",
                 ),

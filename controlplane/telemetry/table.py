@@ -264,6 +264,6 @@ FAMILIES: Final[dict[str, Family]] = {
     "rollbox_replica_role": Family(
         "gauge", "", "1 where this replica does work that one replica does at a time.", ("role",), ()
     ),
-    "rollbox_route_feed_subscribers": Family("gauge", "", "Connected gateways.", (), ()),
+    "rollbox_route_feed_subscribers": Family("gauge", "", "Gateways that are connected to this replica.", (), ()),
     "rollbox_annotations_behind": Family("gauge", "", "Sandboxes with unwritten annotations.", (), ()),
 }

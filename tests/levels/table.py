@@ -211,7 +211,7 @@ LEVELS = (
     # Every panel's queries and every alert, by Prometheus' own tool.
     Level(
         "observability",
-        (Pytest(("observability/test_dashboards.py", "observability/test_rules.py")),),
+        (Pytest(("observability/test_dashboards.py", "observability/test_figures.py", "observability/test_rules.py")),),
         budget_s=30,
         fresh_s=30,
         why_not=why_no_prometheus,

@@ -20,6 +20,7 @@ class Shown:
     unit: str
     kind: str
     stacked: bool
+    log: bool
     queries: Sequence[tuple[str, str]]
 
 
@@ -39,6 +40,7 @@ def panels(document: Any, namespace: str = ".*", window: str = "20s") -> Iterato
             defaults.get("unit", "short"),
             panel["type"],
             defaults.get("custom", {}).get("stacking", {}).get("mode") == "normal",
+            defaults.get("custom", {}).get("scaleDistribution", {}).get("type") == "symlog",
             [
                 (
                     target["expr"].replace("$namespace", namespace).replace("$__rate_interval", window),

@@ -21,6 +21,7 @@ COLUMNS, COLUMN_INCHES = 6, 2.6
 NUMBER, GRAPH = (1, 0.9), (2, 2.9)
 LEGENDS, LEGEND_COLUMNS = 8, 3
 COLOURS = 64
+SMALL_RATE = 0.001
 _SCALES = {"bytes": (1024.0, ("B", "KiB", "MiB", "GiB", "TiB")), "Bps": (1000.0, ("B/s", "kB/s", "MB/s", "GB/s"))}
 
 
@@ -105,7 +106,10 @@ def _panel(axes: Axes, one: Drawn, begin_s: float) -> None:
     # As Grafana shows what is never below zero: small changes look small. A line at zero is seen.
     top = 1.1 * max(axes.dataLim.y1, 0.0) if any(_most(series) for _, series in shown) else 1.0
     axes.set_ylim(-0.02 * top, top)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    if one.panel.log:
+        axes.set_yscale("symlog", linthresh=SMALL_RATE)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: said(value, unit)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} s"))
     axes.grid(alpha=0.3)
