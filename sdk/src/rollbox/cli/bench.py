@@ -84,11 +84,14 @@ def bench(
 
 def _writable(html: Path, *, as_json: bool) -> None:
     """Find out before the minutes of measuring whether the report can be written."""
-    there = html.exists()
     try:
-        html.touch()
+        there = html.exists()
+        # Not touch: what is there keeps its time. A link to nothing stays, and so does what is no file.
+        if not there or html.is_file():
+            with html.open("ab"):
+                pass
         if not there:
-            html.unlink()
+            html.resolve().unlink()
     except OSError as error:
         output.fail(InvalidArgument(f"{html} cannot be written: {error.strerror}"), as_json=as_json)
 
@@ -103,8 +106,7 @@ def _print(report: BenchReport, html: Path | None, *, as_json: bool) -> None:
     else:
         typer.echo(text(report), nl=False)
     if html is not None:
-        html.write_text(page(report), encoding="utf-8")
-        output.message(f"written: {html}")
+        output.written_file(html, page(report), as_json=as_json)
 
 
 class _Shown:

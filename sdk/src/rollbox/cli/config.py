@@ -6,13 +6,12 @@ import json as encoder
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rollbox import contexts, settings
+from rollbox import contexts, landing, settings
 from rollbox._problem import SandboxError
 from rollbox.cli import output
 from rollbox.cli.options import Json
@@ -74,7 +73,7 @@ def set_(
     if (key_env is None) == (not key_stdin):
         hint = "A key among the arguments would be seen in the list of processes, so there is no option for it."
         output.fail(InvalidArgument("give --key-env VARIABLE or --key-stdin", hint=hint), as_json=json)
-    found = _read(as_json=json)
+    found = _read(as_json=json, to_write=True)
     try:
         if not _NAME.fullmatch(name):
             raise InvalidArgument(f"{name!r} is not 1 to 64 letters, digits, '-', '_' and '.'")
@@ -90,7 +89,7 @@ def set_(
 @app.command()
 def use(name: Annotated[str, typer.Argument(help="A context; '-' for none.")], json: Json = False) -> None:
     """Take a context from now on; with `-` none: then the stack of `rollbox up` on this machine is called."""
-    found = _read(as_json=json)
+    found = _read(as_json=json, to_write=True)
     chosen = "" if name == "-" else _known(found, name, as_json=json)
     _write(Contexts(found.by_name, chosen), as_json=json)
     _told(chosen, as_json=json)
@@ -99,7 +98,7 @@ def use(name: Annotated[str, typer.Argument(help="A context; '-' for none.")], j
 @app.command()
 def remove(name: Name, json: Json = False) -> None:
     """Remove a context."""
-    found = _read(as_json=json)
+    found = _read(as_json=json, to_write=True)
     _known(found, name, as_json=json)
     left = {other: one for other, one in found.by_name.items() if other != name}
     _write(Contexts(left, "" if found.current == name else found.current), as_json=json)
@@ -133,23 +132,31 @@ def _path(*, as_json: bool) -> Path:
     return path
 
 
-def _read(*, as_json: bool) -> Contexts:
+def _read(*, as_json: bool, to_write: bool = False) -> Contexts:
+    path = _path(as_json=as_json)
     try:
-        return contexts.read(_path(as_json=as_json))
+        # Before it is read, which waits for ever at a FIFO.
+        if to_write and path.exists() and not path.is_file():
+            raise InvalidArgument(f"{path} is no file that contexts can be kept in", hint="Set ROLLBOX_CONFIG.")
+        return contexts.read(path)
     except SandboxError as error:
         output.fail(error, as_json=as_json)
 
 
 def _write(found: Contexts, *, as_json: bool) -> None:
-    """Replace the file as a whole, readable by its user only."""
+    """Write the file, readable by its user only; where a link leads to it, the file that the link leads to."""
     path = _path(as_json=as_json)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            file.write(_toml(found))
-        Path(file.name).replace(path)
-    except OSError as error:
-        output.fail(InvalidArgument(f"{path} cannot be written: {error.strerror}"), as_json=as_json)
+        with landing.told(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = landing.Landing(str(path))
+            try:
+                file.write(_toml(found).encode())
+                file.commit(0o600)
+            finally:
+                file.close()
+    except SandboxError as error:
+        output.fail(error, as_json=as_json)
 
 
 def _toml(found: Contexts) -> str:

@@ -46,7 +46,7 @@ def cp(
         files = (await client.connect(remote.sandbox_id)).files
         with _bar(shown(source).rstrip("/").rpartition("/")[2] or "/") as progress:
             if isinstance(origin, Remote):
-                return await _down(files, origin.path, Path(target), user=user, recursive=recursive, bar=progress)
+                return await _down(files, origin.path, target, user=user, recursive=recursive, bar=progress)
             return await _up(files, Path(source), remote.path, user=user, recursive=recursive, bar=progress)
 
     began = time.monotonic()
@@ -79,20 +79,21 @@ async def _up(
 
 
 async def _down(
-    files: Files, source: str, target: Path, *, user: str | None, recursive: bool, bar: _Bar
+    files: Files, source: str, target: str, *, user: str | None, recursive: bool, bar: _Bar
 ) -> TransferReport:
     from rollbox.files import TransferReport
 
     info = await files.stat(source, user=user)
     name = os.path.basename(source.rstrip("/")) or "root"  # noqa: PTH119
-    if _local_directory(target) and name not in (".", ".."):
-        target /= name
+    if _local_directory(Path(target)) and name not in (".", ".."):
+        target = str(Path(target) / name)
     if info.kind == "directory":
         if not recursive:
             raise InvalidArgument(f"{source} is a directory", hint="Add -r to copy it with all in it.")
         return await files.download_dir(source, target, user=user, progress=bar)
-    if not _local_directory(target.parent):
-        raise InvalidArgument(f"the directory {target.parent} does not exist here", hint="Make it first.")
+    parent = Path(target).parent
+    if not _local_directory(parent):
+        raise InvalidArgument(f"the directory {parent} does not exist here", hint="Make it first.")
     bar.expect(info.size_bytes)
     got = await files.download(source, target, user=user, progress=bar)
     return TransferReport(1, got.size_bytes)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 import typer
@@ -195,6 +196,19 @@ def message(text: str, *, style: str = "") -> None:
     from rich.text import Text
 
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(printable_lines(text), style=style))
+
+
+def written_file(path: Path, text: str, *, as_json: bool) -> None:
+    """Write a file that was asked for, as a shell's `>` does, and say so.
+
+    Raises:
+        Exit: it cannot be written, which is printed.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(InvalidArgument(f"{path} cannot be written: {error.strerror}"), as_json=as_json)
+    message(f"written: {path}")
 
 
 def data(value: object) -> None:

@@ -66,19 +66,11 @@ def _run(name: str, html: Path | None, *, as_json: bool) -> None:
     records = output.run_on_gateway(call, what=f"fetching the sandboxes of run {name}", as_json=as_json)
     report = of_records(name, records, time.time() * 1000)
     if html is not None:
-        _write(html, report.html(), as_json=as_json)
+        output.written_file(html, report.html(), as_json=as_json)
     if as_json:
         output.data(report.to_json())
     else:
         typer.echo(report.text(), nl=False)
-
-
-def _write(path: Path, text: str, *, as_json: bool) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        output.fail(InvalidArgument(f"{path} cannot be written: {error.strerror}"), as_json=as_json)
-    output.message(f"written: {path}")
 
 
 def _sandbox(sandbox_id: str, *, as_json: bool) -> None:

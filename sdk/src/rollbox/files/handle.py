@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, FileNotFound, InvalidArgument, StreamInterrupted
 from rollbox.files import frames, paths, transfer
-from rollbox.files.atomic_file import AtomicFile, directory
 from rollbox.files.info import FileChange, FileInfo, Listing, TransferReport
 from rollbox.files.pack import packed
 from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
 from rollbox.files.unpack import Unpacker
 from rollbox.gateway import Gateway, SandboxAccess
+from rollbox.landing import Landing, NoReader, beside, directory, told
 from rollbox.request import Readable, bits, count
 from rollbox.retry import Resumption
 from rollbox.transport import Body, Source, error_from_problem
@@ -29,6 +29,8 @@ _RESUME_BUDGET_S = 60.0
 # The gateway sends a heartbeat every 5 s.
 _WATCH_SILENCE_S = 15.0
 _MOST_ENTRIES = 100_000
+# Between two looks whether a local FIFO has a reader, which the kernel does not report.
+_READER_S = 0.05
 
 
 class Files:
@@ -288,19 +290,31 @@ class Files:
         user: str | None = None,
         progress: Progress | None = None,
     ) -> FileInfo:
-        """Write a file of the sandbox to a local one, in constant memory, atomically; its mode is kept (no set-uid).
+        """Write a file of the sandbox to a local one, in constant memory; its mode (no set-uid) and time are kept.
 
-        The rest is as for `Files.open_read`.
+        A local file that is there has its old content until the new one is complete. It is replaced as a whole where a
+        new file can stand for it, else written: through a link, under all its names, with its owner and attributes. A
+        FIFO or a device is written while the data come, after a FIFO has found a reader. The rest is as for
+        `Files.open_read`.
 
         Args:
             remote: the file in the sandbox.
             local: the local file; a directory gets a file of the same name.
             user: the user to read as.
             progress: called with the bytes received so far.
+
+        Raises:
+            InvalidArgument: nothing can be written there (a directory or a socket of this name, a link to nothing, a
+                terminal), before anything happens; or this machine has trouble: `details["reason"]` is "local".
         """
         name = paths.decoded(paths.encoded("remote", remote)).rstrip("/").rpartition("/")[2] or "file"
-        landing = AtomicFile(Path(local), name)
-        behind, info, moved = transfer.WriteBehind(landing.write), None, 0
+        landing = await _landing(local, name)
+
+        def written(data: bytes) -> None:
+            with told(local):
+                landing.write(data)
+
+        behind, info, moved = transfer.WriteBehind(written), None, 0
         try:
             async for part, first in self._parts(remote, 0, None, user):
                 info, moved = first, moved + len(part)
@@ -309,8 +323,10 @@ class Files:
                     progress(moved)
             await behind.finish()
             info = info or await self.stat(remote, user=user)
-            landing.commit(info.mode)
+            with told(local):
+                landing.commit(info.mode, info.modified_at_ms / 1000)
         finally:
+            landing.stop()
             try:
                 await behind.aclose()
             finally:
@@ -368,7 +384,8 @@ class Files:
         """Copy the content of a directory in the sandbox into a local one; nothing is written outside it.
 
         The sandbox is not trusted: absolute names, names with `..`, links that may lead outside and devices are skipped
-        and reported; set-uid bits are dropped. Existing files are replaced, never written through a link.
+        and reported, and so is an entry in whose place something of another kind is here, which stays. Set-uid bits are
+        dropped. Existing files are written as by `download`, but never through a link.
 
         Args:
             remote: the directory in the sandbox.
@@ -376,7 +393,11 @@ class Files:
             user: the user to read as.
             max_bytes: PayloadTooLarge when the files have more data; None: no limit but the local disk.
             progress: called with the bytes received so far.
-        Cancel safety: what was written so far stays.
+
+        Raises:
+            InvalidArgument: the local directory cannot be made; or this machine has trouble, like a full disk:
+                `details["reason"]` is "local".
+        Cancel safety: what was written so far stays; of a file whose data have not all come, nothing.
         """
         query = self._place(remote, user)
 
@@ -470,6 +491,14 @@ async def _changes(body: Body) -> AsyncIterator[FileChange]:
             if "problem" in told:
                 raise error_from_problem(told["problem"], {})
             yield FileChange.from_json(told)
+
+
+async def _landing(local: str | os.PathLike[str], name: str) -> Landing:
+    while True:
+        try:
+            return beside(local, name)
+        except NoReader:
+            await asyncio.sleep(_READER_S)
 
 
 async def _unpacked(

@@ -2,11 +2,13 @@
 
 Every entry is opened by directory descriptors from the root down (openat), without following any link, so that no link
 in the archive redirects a later entry. Symbolic links are made only when they stay inside: relative, with `..` only at
-the beginning, since the parent of a real directory is a real one. Python's own tar filter is missing in early 3.11.
+the beginning, since the parent of a real directory is a real one. What is there of another kind than an entry stays,
+and the entry is skipped. Python's own tar filter is missing in early 3.11.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tarfile
@@ -17,13 +19,16 @@ from pathlib import Path
 from rollbox.errors import Internal, PayloadTooLarge
 from rollbox.files import paths
 from rollbox.files.info import TransferReport
+from rollbox.landing import InTheWay, Landing, kind, there, told
 
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE_BYTES = 2**20
 # The limit of one long name or one extended header: a path has at most 4 KiB, but file attributes may come with it.
 _MOST_EXTRA_BYTES = 2**20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Those of the machine, not of one entry: the rest cannot be written either.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _EXTRA = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 
@@ -42,9 +47,14 @@ class Unpacker:
             root: the target directory; a link there is followed, since it is the caller's own.
             report: counts what is made and names what is skipped.
             max_bytes: PayloadTooLarge when the files have more data.
+
+        Raises:
+            InvalidArgument: it cannot be made, or something else is there.
         """
-        root.mkdir(parents=True, exist_ok=True)
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._place = root
+        with told(root):
+            root.mkdir(parents=True, exist_ok=True)
+            self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._parent: tuple[tuple[str, ...], int] | None = None
         self._report = report
         self._max_bytes = max_bytes
@@ -54,9 +64,17 @@ class Unpacker:
         self._done = False
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the archive, any number of them."""
+        """Take the next bytes of the archive, any number of them.
+
+        Raises:
+            InvalidArgument: there is no room on this machine.
+        """
         if self._done:
             return
+        with told(self._place):
+            self._fed(data)
+
+    def _fed(self, data: bytes) -> None:
         self._held += data
         while len(self._held) >= self._wanted:
             piece = bytes(self._held[: self._wanted])
@@ -116,37 +134,33 @@ class Unpacker:
     def _entry(self, entry: tarfile.TarInfo) -> Generator[int, bytes, None]:
         if entry.size < 0 or entry.type == tarfile.GNUTYPE_SPARSE:
             raise Internal(f"the archive has an entry that cannot be read: {paths.shown(entry.name)!r}")
-        file, whole = -1, False
+        file: Landing | None = None
         try:
             try:
                 file = self._made(entry)
-            except (_Refused, OSError) as error:
+            except (_Refused, InTheWay, OSError) as error:
+                if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                    raise
                 self._report.skip(entry.name, getattr(error, "strerror", None) or str(error))
             yield from self._data(entry, file)
-            whole = True
-            if file >= 0:
-                os.fchmod(file, entry.mode & 0o777)
-                with suppress(OverflowError, OSError, ValueError):
-                    os.utime(file, (entry.mtime, entry.mtime))
+            if file is not None:
+                file.commit(entry.mode, entry.mtime)
         finally:
-            if file >= 0:
-                os.close(file)
-                if not whole and self._parent is not None:
-                    # Half a file looks like a whole one to a program that reads the directory later.
-                    with suppress(OSError):
-                        os.unlink(_parts(entry.name)[-1], dir_fd=self._parent[1])
+            # Half a file looks like a whole one to a program that reads the directory later: it has no name yet.
+            if file is not None:
+                file.close()
 
-    def _data(self, entry: tarfile.TarInfo, file: int) -> Generator[int, bytes, None]:
+    def _data(self, entry: tarfile.TarInfo, file: Landing | None) -> Generator[int, bytes, None]:
         # Only files have data; in the header of a link or directory the size is ignored.
         left = entry.size if entry.type not in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE) else 0
         padding = -left % _BLOCK
-        if file >= 0:
+        if file is not None:
             self._count(left)
         while left:
             piece = yield min(left, _PIECE_BYTES)
             left -= len(piece)
-            while piece and file >= 0:
-                piece = piece[os.write(file, piece) :]
+            if file is not None:
+                file.write(piece)
         if padding:
             yield padding
 
@@ -156,21 +170,20 @@ class Unpacker:
             hint = "Raise max_bytes, or download less; what was written so far stays."
             raise PayloadTooLarge(f"the directory has more than {self._max_bytes} bytes of data", hint=hint)
 
-    def _made(self, entry: tarfile.TarInfo) -> int:
-        """Make the entry; returns the descriptor of a file to be written, -1 for all others."""
+    def _made(self, entry: tarfile.TarInfo) -> Landing | None:
+        """Make the entry; returns the file to be written, None for all others."""
         parts = _parts(entry.name)
         if not parts:
-            return -1
+            return None
         parent, name = self._directory(parts[:-1]), parts[-1]
-        made = -1
+        made = None
         if entry.type == tarfile.DIRTYPE:
             self._make_directory(parent, name, entry.mode)
         elif entry.type in _PLAIN:
-            _unlinked(parent, name)
-            made = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+            made = Landing(name, at=parent)
         elif entry.type == tarfile.SYMTYPE:
             _check_link(entry.linkname, len(parts) - 1)
-            _unlinked(parent, name)
+            _old_link_gone(parent, name)
             os.symlink(entry.linkname, name, dir_fd=parent)
         elif entry.type == tarfile.LNKTYPE:
             self._hard_link(entry.linkname, parts)
@@ -195,14 +208,18 @@ class Unpacker:
             raise _Refused("a link to the directory itself")
         source = os.dup(self._directory(origin[:-1]))
         try:
+            first = os.lstat(origin[-1], dir_fd=source)
             # A hard link to a symbolic link, in another directory, could lead outside.
-            if not stat.S_ISREG(os.lstat(origin[-1], dir_fd=source).st_mode):
+            if not stat.S_ISREG(first.st_mode):
                 raise _Refused("a link to something that is not a file")
             parent = self._directory(parts[:-1])
             if origin == parts:
                 raise _Refused("a link to itself")
-            _unlinked(parent, parts[-1])
-            os.link(origin[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+            old = there(parts[-1], parent)
+            if old is None:
+                os.link(origin[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+            elif not os.path.samestat(old, first):
+                _copied(source, origin[-1], parent, parts[-1])
         finally:
             os.close(source)
 
@@ -249,9 +266,27 @@ def _check_link(target: str, depth: int) -> None:
         raise _Refused(f"a link that may lead outside: {paths.shown(target)!r}")
 
 
-def _unlinked(parent: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=parent)
+def _old_link_gone(parent: int, name: str) -> None:
+    """Remove a symbolic link, in place of which another one comes."""
+    try:
+        found = os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISLNK(found.st_mode):
+        raise _Refused(f"{kind(found.st_mode)} is there")
+    os.unlink(name, dir_fd=parent)
+
+
+def _copied(source: int, origin: str, parent: int, name: str) -> None:
+    """Give a file that is there the content of another one: it stays the file that it is."""
+    with os.fdopen(os.open(origin, _FILE, dir_fd=source), "rb", buffering=0) as file:
+        status, landing = os.fstat(file.fileno()), Landing(name, at=parent)
+        try:
+            while data := file.read(_PIECE_BYTES):
+                landing.write(data)
+            landing.commit(status.st_mode, status.st_mtime)
+        finally:
+            landing.close()
 
 
 def _complete(entry: tarfile.TarInfo, extra: dict[str, str]) -> None:
