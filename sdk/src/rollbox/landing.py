@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rollbox.errors import InvalidArgument
+from rollbox.request import untilded
 
 _PIECE_BYTES = 2**20
 _LOOK_MS = 200
@@ -175,11 +176,11 @@ def beside(local: str | os.PathLike[str], name: str) -> Landing:
         InvalidArgument: nothing can be written there; nothing has happened.
         NoReader: as `Landing`.
     """
-    place = os.fspath(local)
-    folder = Path(place).is_dir()
-    if place.endswith("/") and not folder:
+    place = untilded("the local path", os.fspath(local))
+    into = Path(place).is_dir()
+    if place.endswith("/") and not into:
         raise InvalidArgument(f"the directory {place} does not exist here", hint="Make it first.")
-    target = Path(place) / name if folder else Path(place)
+    target = Path(place) / name if into else Path(place)
     with told(target):
         return Landing(str(target))
 
@@ -207,22 +208,35 @@ def failed(what: str, error: OSError) -> InvalidArgument:
     return made
 
 
+def folder(local: str | os.PathLike[str]) -> Path:
+    """Return the path of a local directory that is there, or can be made.
+
+    Raises:
+        InvalidArgument: something else is there.
+    """
+    found = Path(untilded("the local path", os.fspath(local)))
+    if found.exists() and not found.is_dir():
+        raise InvalidArgument(f"{found} cannot be written here: {kind(found.stat().st_mode)} is there", hint="")
+    return found
+
+
 def directory(local: Path) -> Path:
     """Return the path of a local directory.
 
     Raises:
         InvalidArgument: it is not a directory.
     """
+    untilded("the local path", str(local))
     if not local.is_dir():
         raise InvalidArgument(f"{local} is not a directory", hint="Use upload (`rollbox cp`) for a single file.")
     return local
 
 
 def kind(mode: int) -> str:
-    """Name the kind of a file that is none, from the mode of its status."""
+    """Name the kind of what is there, from the mode of its status."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link", stat.S_IFSOCK: "a socket"}
     kinds |= {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-    return kinds.get(stat.S_IFMT(mode), "no file")
+    return kinds.get(stat.S_IFMT(mode), "a file")
 
 
 def _mode(place: str, at: int | None) -> int:

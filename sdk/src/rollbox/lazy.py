@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Unpack
@@ -13,7 +13,7 @@ from rollbox.errors import Deleted, SandboxError, StartTimeout
 from rollbox.files import initial
 from rollbox.options import CreateOptions, CreateSpec
 from rollbox.process import Process
-from rollbox.request import ExecOptions, SpawnOptions
+from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
@@ -115,18 +115,18 @@ class LazySandbox:
                 self._attempts -= 1
             raise
 
-    async def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
+    async def exec(self, cmd: Command, **options: Unpack[ExecOptions]) -> ExecResult:
         """As `Sandbox.exec`; starts the sandbox."""
         return await (await self.sandbox()).exec(cmd, **options)
 
-    async def spawn(self, cmd: str | Sequence[str], **options: Unpack[SpawnOptions]) -> Process:
+    async def spawn(self, cmd: Command, **options: Unpack[SpawnOptions]) -> Process:
         """As `Sandbox.spawn`; starts the sandbox."""
         return await (await self.sandbox()).spawn(cmd, **options)
 
     async def shell(
         self,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,

@@ -15,7 +15,7 @@ from rollbox import request
 from rollbox.egress import Egress, wish_to_json
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
-from rollbox.request import InitialFiles, milliseconds
+from rollbox.request import Directory, InitialFiles, milliseconds
 
 _Value = TypeVar("_Value")
 # How a node gets an image: whole before the sandbox starts, or file by file while it runs.
@@ -40,7 +40,7 @@ class GroupOptions(ResourceOptions, total=False):
 
     env: Mapping[str, str] | None
     files: InitialFiles | None
-    cwd: str | None
+    cwd: Directory | None
     user: str | None
     labels: Mapping[str, str] | None
     ttl: float
@@ -140,7 +140,7 @@ class CommandSettings:
     """
 
     env: Mapping[str, str] | None = field(default=None, repr=False)
-    cwd: str | None = None
+    cwd: Directory | None = None
     user: str | None = None
 
     def __post_init__(self) -> None:

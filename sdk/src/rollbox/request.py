@@ -13,6 +13,12 @@ from rollbox.errors import InvalidArgument
 Keep: TypeAlias = Literal["head", "tail"]
 """Which part of an output that is longer than its limit is kept."""
 
+Command: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A string for the shell, or program and arguments; a path object is one argument."""
+
+Directory: TypeAlias = str | os.PathLike[str]
+"""The directory of a command, in the sandbox."""
+
 InitialFiles: TypeAlias = Mapping[str, bytes | str | os.PathLike[str]]
 """By absolute path: bytes, text (as UTF-8), or the path of a local file, whose mode is kept."""
 
@@ -37,7 +43,7 @@ WHOLE_STDIN_BYTES = 2**20
 class ExecOptions(TypedDict, total=False):
     """The options of `Sandbox.exec`, for code that passes them on; described there."""
 
-    cwd: str | None
+    cwd: Directory | None
     env: Mapping[str, str] | None
     user: str | None
     stdin: Stdin
@@ -53,7 +59,7 @@ class ExecOptions(TypedDict, total=False):
 class SpawnOptions(TypedDict, total=False):
     """The options of `Sandbox.spawn`, for code that passes them on; described there."""
 
-    cwd: str | None
+    cwd: Directory | None
     env: Mapping[str, str] | None
     user: str | None
     umask: int | None
@@ -67,10 +73,10 @@ class SpawnOptions(TypedDict, total=False):
 
 
 def exec_body(
-    cmd: str | Sequence[str],
+    cmd: Command,
     exec_id: str,
     *,
-    cwd: str | None,
+    cwd: Directory | None,
     env: Mapping[str, str] | None,
     user: str | None,
     stdin: Stdin,
@@ -105,13 +111,13 @@ def exec_body(
 
 
 def spawn_body(
-    cmd: str | Sequence[str],
+    cmd: Command,
     exec_id: str,
     *,
     stdin: bool,
     terminal: tuple[int, int] | None,
     output_waits: bool,
-    cwd: str | None,
+    cwd: Directory | None,
     env: Mapping[str, str] | None,
     user: str | None,
     umask: int | None,
@@ -138,12 +144,12 @@ def spawn_body(
     return {**body, "stdin_open": stdin, "output_waits": output_waits}
 
 
-def hint_when_not_found(cmd: str | Sequence[str]) -> str | None:
+def hint_when_not_found(cmd: Command) -> str | None:
     """Return a hint for a command that was not found; None when there is nothing to add to its name."""
     if isinstance(cmd, str):
         # A string is run by the shell, so the shell is what was not found.
         return "The image has no shell: pass the command as a list of arguments."
-    if len(cmd) == 1 and " " in cmd[0]:
+    if not isinstance(cmd, os.PathLike) and len(cmd) == 1 and " " in str(cmd[0]):
         return "A list is run without a shell: pass a string for a shell line, or one list item for each argument."
     return None
 
@@ -220,16 +226,18 @@ def commit_body(name: str | None, *, checkpoint: bool, ttl: float | None) -> dic
     return {} if ttl is None else {"ttl_ms": milliseconds("ttl", ttl)}
 
 
-def _command(cmd: str | Sequence[str]) -> dict[str, Any]:
+def _command(cmd: Command) -> dict[str, Any]:
     if isinstance(cmd, str):
         if not cmd.strip():
             raise InvalidArgument(f"the command {cmd!r} is empty")
         return {"command": text("command", cmd)}
+    if isinstance(cmd, os.PathLike):
+        cmd = [cmd]
     if isinstance(cmd, bytes | bytearray) or not isinstance(cmd, Sequence):
         raise InvalidArgument(f"the command {cmd!r} is neither a string (for the shell) nor a sequence of strings")
     if not cmd:
         raise InvalidArgument("the command is an empty sequence")
-    return {"argv": [text("an argument of the command", part) for part in cmd]}
+    return {"argv": [path_or_text("an argument of the command", part) for part in cmd]}
 
 
 def wait_s(wait: bool, wait_timeout: float | None) -> float:
@@ -245,7 +253,7 @@ def wait_s(wait: bool, wait_timeout: float | None) -> float:
     return 0.0
 
 
-def command_settings(env: Mapping[str, str] | None, cwd: str | None, user: str | None) -> dict[str, Any]:
+def command_settings(env: Mapping[str, str] | None, cwd: Directory | None, user: str | None) -> dict[str, Any]:
     """Write variables, directory and user, which creates and execs share.
 
     Raises:
@@ -259,7 +267,7 @@ def command_settings(env: Mapping[str, str] | None, cwd: str | None, user: str |
             text(f"env[{name!r}]", value)
         body["env"] = dict(env)
     if cwd is not None:
-        body["cwd"] = text("cwd", cwd)
+        body["cwd"] = untilded("cwd", path_or_text("cwd", cwd))
     if user is not None:
         body["user"] = text("user", user)
     return body
@@ -297,6 +305,23 @@ def text(name: str, value: str) -> str:
     if "\0" in value:
         raise InvalidArgument(f"{name} {value[:100]!r} holds a NUL character")
     return _encodable(name, value)
+
+
+def path_or_text(name: str, value: str | os.PathLike[str]) -> str:
+    """As `text`, for a path object too."""
+    return text(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def untilded(name: str, path: str) -> str:
+    """Return the path.
+
+    Raises:
+        InvalidArgument: it begins with `~`, which only a shell takes for a home: a file of this name would be made.
+    """
+    if path.startswith("~"):
+        hint = "Write the home itself, like /root (on this side: pathlib.Path.expanduser); ./~ is a file of this name."
+        raise InvalidArgument(f"{name} {path!r} begins with ~, which only a shell takes for a home", hint=hint)
+    return path
 
 
 def _encodable(name: str, value: str) -> str:

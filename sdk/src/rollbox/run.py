@@ -23,6 +23,7 @@ from rollbox.gateway import Gateway
 from rollbox.recording import current
 from rollbox.recording.recorder import Recorder
 from rollbox.report.run_report import RunReport
+from rollbox.request import untilded
 from rollbox.shared import GatewayOwner
 from rollbox.timeline import Timeline
 
@@ -67,7 +68,7 @@ class Run:
         if not isinstance(name, str) or not 1 <= len(name) <= _MOST_NAME or not name.isprintable():
             raise InvalidArgument(f"the name of a run {name!r} is not 1 to {_MOST_NAME} printable characters")
         self.name = name
-        self._save_to = None if save_to is None else Path(save_to)
+        self._save_to = None if save_to is None else Path(untilded("save_to", os.fspath(save_to)))
         self._show = show
         self._client = client
         self._recorder: Recorder | None = None

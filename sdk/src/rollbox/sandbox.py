@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack, overload
@@ -25,7 +25,7 @@ from rollbox.process.streamed_stdin import run_with_streamed_stdin
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, parse_memory
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.recording import current
-from rollbox.request import InitialFiles, Keep
+from rollbox.request import Command, Directory, InitialFiles, Keep
 from rollbox.result import ExecResult
 from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
@@ -69,7 +69,7 @@ class Sandbox:
         network: str | None = None,
         env: Mapping[str, str] | None = None,
         files: InitialFiles | None = None,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         user: str | None = None,
         labels: Mapping[str, str] | None = None,
         ttl: float = 3600,
@@ -201,9 +201,9 @@ class Sandbox:
 
     async def exec(
         self,
-        cmd: str | Sequence[str],
+        cmd: Command,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         stdin: request.Stdin = b"",
@@ -274,9 +274,9 @@ class Sandbox:
 
     async def spawn(
         self,
-        cmd: str | Sequence[str],
+        cmd: Command,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         umask: int | None = None,
@@ -336,7 +336,7 @@ class Sandbox:
     async def shell(
         self,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
@@ -660,7 +660,7 @@ class Sandbox:
 
 
 @contextlib.contextmanager
-def _hint_when_not_found(cmd: str | Sequence[str]) -> Iterator[None]:
+def _hint_when_not_found(cmd: Command) -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:

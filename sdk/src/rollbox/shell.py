@@ -13,6 +13,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
+from rollbox.request import Directory
 from rollbox.result import ExecResult
 from rollbox.shell_dialects import Dialect, Mark
 from rollbox.shell_reader import MarkedReader
@@ -38,7 +39,7 @@ class CommandRunner(Protocol):
         """The id of the sandbox."""
 
     async def spawn(
-        self, cmd: Sequence[str], *, cwd: str | None, env: Mapping[str, str] | None, user: str | None
+        self, cmd: Sequence[str], *, cwd: Directory | None, env: Mapping[str, str] | None, user: str | None
     ) -> Process:
         """Start a command, as `Sandbox.spawn` does.
 
@@ -53,7 +54,7 @@ class CommandRunner(Protocol):
         self,
         cmd: Sequence[str],
         *,
-        cwd: str | None,
+        cwd: Directory | None,
         user: str | None,
         timeout: float | None,  # noqa: ASYNC109
     ) -> ExecResult:
@@ -102,7 +103,7 @@ class Shell:
         sandbox: CommandRunner,
         run_cleanup: CleanupRunner,
         *,
-        cwd: str | None,
+        cwd: Directory | None,
         env: Mapping[str, str] | None,
         user: str | None,
         max_output_bytes: int,

@@ -65,6 +65,22 @@ def test_what_cannot_be_copied_says_what_to_do(root: Path, arguments: list[str],
     assert said in result.stderr
 
 
+def test_ls_is_sorted_like_a_tree(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b", "a.txt", "a/z", "a/b", "B"):
+        (root / "d" / name).parent.mkdir(exist_ok=True)
+        (root / "d" / name).touch()
+    # A kernel lists in any order.
+    monkeypatch.setattr("tests.support.fake_files.sorted", lambda found: list(reversed(found)), raising=False)
+    told = rollbox("ls", "sb-1:/d", "-R").stdout.split()
+    assert told == ["/d/B", "/d/a", "/d/a/b", "/d/a/z", "/d/a.txt", "/d/b", "/d/f"]
+
+
+def test_cp_keeps_the_time_of_a_file_that_comes_out(root: Path, tmp_path: Path) -> None:
+    os.utime(root / "d" / "f", (1_000_000_000.25, 1_000_000_000.25))
+    assert rollbox("cp", "sb-1:/d/f", str(tmp_path / "f")).exit_code == 0
+    assert (tmp_path / "f").stat().st_mtime == 1_000_000_000.25
+
+
 def test_ls_lists(root: Path) -> None:
     assert rollbox("ls", "sb-1:/d").stdout == "/d/f\n"
     assert rollbox("ls", "sb-1:/d/f", "-l").stdout.startswith("-rw-")

@@ -1,15 +1,17 @@
 """Invalid arguments fail before a request is sent, and the error names the argument."""
 
 from base64 import b64decode
+from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollbox import Sandbox
+from rollbox import Client, Run, Sandbox
 from rollbox.errors import InvalidArgument
-from rollbox.request import exec_body
+from rollbox.request import Command, Directory, exec_body, hint_when_not_found
 from tests.support.gateway_fake import FakeGateway
 
 
@@ -95,3 +97,48 @@ def test_a_plain_exec_sends_nothing_that_was_not_given() -> None:
 async def test_any_bytes_survive_as_stdin_and_stdout(data: bytes) -> None:
     body = plain("cat", stdin=data)
     assert b64decode(body["stdin"]) == data
+
+
+def _exec(cmd: Command, cwd: Directory | None = None) -> dict[str, Any]:
+    return exec_body(cmd, "1", cwd=cwd, env=None, user=None, stdin=b"", timeout=None)
+
+
+def test_path_objects_are_arguments_and_directories() -> None:
+    here = PurePosixPath("/repo")
+    assert _exec([here / "run", "-C", here])["argv"] == ["/repo/run", "-C", "/repo"]
+    assert _exec(here / "run me")["argv"] == ["/repo/run me"]
+    assert _exec("ls", here)["cwd"] == "/repo"
+    assert hint_when_not_found(here) is None
+    assert "one list item for each argument" in (hint_when_not_found([here / "ls -l"]) or "")
+
+
+@pytest.mark.parametrize("path", ["~", "~/x", "~root/x", b"~/x", PurePosixPath("~/x")])
+async def test_a_home_in_a_shells_notation_is_refused_on_both_sides(client: Client, path: Any) -> None:
+    files = (await client.create("python")).files
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: files.read(path),
+        lambda: files.write(path, b""),
+        lambda: files.mkdir(path),
+        lambda: files.move("/x", path),
+        lambda: files.upload_dir(".", path),
+        lambda: files.download(path, "x"),
+    ]
+    if not isinstance(path, bytes):
+        calls += [lambda: files.download("/x", path), lambda: files.download_dir("/x", path)]
+        calls += [lambda: files.upload(path, "/x"), lambda: files.upload_dir(path, "/x")]
+        with pytest.raises(InvalidArgument, match="only a shell"):
+            _exec("ls", path)
+        with pytest.raises(InvalidArgument, match="only a shell"):
+            Run("r", save_to=path)
+    for call in calls:
+        with pytest.raises(InvalidArgument, match="only a shell takes for a home") as caught:
+            await call()
+        assert "./~" in caught.value.hint
+
+
+async def test_a_file_whose_name_begins_so_has_a_notation(client: Client, fake: FakeGateway, tmp_path: Path) -> None:
+    fake.files.root = tmp_path
+    files = (await client.create("python")).files
+    await files.write("./~x", b"odd")
+    assert (tmp_path / "~x").read_bytes() == b"odd"
+    assert await files.read("/~x") == b"odd"

@@ -19,7 +19,7 @@ from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
 from rollbox.files.unpack import Unpacker
 from rollbox.gateway import Gateway, SandboxAccess
-from rollbox.landing import Landing, NoReader, beside, directory, told
+from rollbox.landing import Landing, NoReader, beside, directory, folder, told
 from rollbox.request import Readable, bits, count
 from rollbox.retry import Resumption
 from rollbox.transport import Body, Source, error_from_problem
@@ -142,12 +142,13 @@ class Files:
     async def list(
         self, path: SandboxPath, *, recursive: bool = False, limit: int = 10_000, user: str | None = None
     ) -> Listing:
-        """List a directory.
+        """List a directory, sorted by path.
 
         Args:
             path: of the directory.
             recursive: list everything below it.
-            limit: how many entries at most, up to 100,000; `.truncated` is set when there are more.
+            limit: how many entries at most, up to 100,000; `.truncated` is set when there are more, and it is the
+                sandbox's kernel that chooses which come.
             user: the user to list as.
 
         Raises:
@@ -157,7 +158,8 @@ class Files:
             raise InvalidArgument(f"limit {limit} is over {_MOST_ENTRIES}", hint="List single directories instead.")
         query = [*self._place(path, user), ("recursive", _flag(recursive)), ("limit", str(limit))]
         body = await self._call("GET", "directory", query)
-        return Listing([FileInfo.from_json(item) for item in body["entries"]], truncated=body["truncated"])
+        entries = sorted(map(FileInfo.from_json, body["entries"]), key=lambda entry: entry.path.split("/"))
+        return Listing(entries, truncated=body["truncated"])
 
     async def mkdir(
         self, path: SandboxPath, *, parents: bool = True, mode: int | None = None, user: str | None = None
@@ -399,14 +401,14 @@ class Files:
                 `details["reason"]` is "local".
         Cancel safety: what was written so far stays; of a file whose data have not all come, nothing.
         """
-        query = self._place(remote, user)
+        query, root = self._place(remote, user), folder(local)
 
         async def once() -> TransferReport:
             report = TransferReport()
             async with self._gateway.exchange(
                 self._access, "GET", "archive", query=query, headers=frames.ACCEPT
             ) as body:
-                await _unpacked(frames.Checked(body), Path(local), report, max_bytes, progress)
+                await _unpacked(frames.Checked(body), root, report, max_bytes, progress)
             return report
 
         return await self._gateway.repeated(once)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from rollbox.errors import InvalidArgument
+from rollbox.request import untilded
 
 SandboxPath: TypeAlias = str | bytes | os.PathLike[str]
 """A path in the sandbox, absolute or relative to its working directory. A name that is not UTF-8 is passed as bytes, or
@@ -22,7 +23,7 @@ def encoded(name: str, path: SandboxPath) -> bytes:
         path: text is encoded as UTF-8, with the surrogates that stand for other bytes.
 
     Raises:
-        InvalidArgument: it is empty, holds NUL, or is not a path.
+        InvalidArgument: it is empty, holds NUL, begins with `~`, or is not a path.
     """
     plain = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(plain, str | bytes):
@@ -31,6 +32,7 @@ def encoded(name: str, path: SandboxPath) -> bytes:
         raw = plain if isinstance(plain, bytes) else plain.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"{name} {plain!r} is not valid Unicode text; pass bytes") from error
+    untilded(name, decoded(raw))
     if not raw or b"\0" in raw:
         raise InvalidArgument(f"{name} {plain!r} is empty or holds a NUL byte")
     return raw

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from rollbox.errors import InvalidArgument
-from rollbox.request import Readable
+from rollbox.request import Readable, untilded
 from rollbox.transport import Source
 
 PIECE_BYTES = 2**20
@@ -105,6 +105,7 @@ def opened(path: Path) -> BinaryIO:
     Raises:
         InvalidArgument: it is missing, cannot be read, or is something else.
     """
+    untilded("the local path", str(path))
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

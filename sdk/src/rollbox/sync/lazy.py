@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Unpack
 
 import rollbox
 from rollbox.options import CreateOptions
-from rollbox.request import ExecOptions, SpawnOptions
+from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.inner import ClientOwner, inner_of
@@ -51,18 +51,18 @@ class LazySandbox:
         """As `rollbox.LazySandbox.sandbox`."""
         return Sandbox(run(self.inner.sandbox()))
 
-    def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
+    def exec(self, cmd: Command, **options: Unpack[ExecOptions]) -> ExecResult:
         """As `rollbox.LazySandbox.exec`."""
         return run(self.inner.exec(cmd, **options))
 
-    def spawn(self, cmd: str | Sequence[str], **options: Unpack[SpawnOptions]) -> Process:
+    def spawn(self, cmd: Command, **options: Unpack[SpawnOptions]) -> Process:
         """As `rollbox.LazySandbox.spawn`."""
         return Process(run(self.inner.spawn(cmd, **options)))
 
     def shell(
         self,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,

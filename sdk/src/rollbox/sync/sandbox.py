@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Literal, Unpack, overload
 
@@ -14,7 +14,7 @@ from rollbox.image import Checkpoint, CommittedImage
 from rollbox.options import CommitOptions, CreateOptions
 from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
-from rollbox.request import ExecOptions, SpawnOptions
+from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files
@@ -55,18 +55,18 @@ class Sandbox:
         """As `rollbox.Sandbox.list`."""
         return run(rollbox.Sandbox.list(labels, all=all, client=inner_of(client)))
 
-    def exec(self, cmd: str | Sequence[str], **options: Unpack[ExecOptions]) -> ExecResult:
+    def exec(self, cmd: Command, **options: Unpack[ExecOptions]) -> ExecResult:
         """As `rollbox.Sandbox.exec`; Ctrl-C kills the command on the server."""
         return run(self.inner.exec(cmd, **options))
 
-    def spawn(self, cmd: str | Sequence[str], **options: Unpack[SpawnOptions]) -> Process:
+    def spawn(self, cmd: Command, **options: Unpack[SpawnOptions]) -> Process:
         """As `rollbox.Sandbox.spawn`."""
         return Process(run(self.inner.spawn(cmd, **options)))
 
     def shell(
         self,
         *,
-        cwd: str | None = None,
+        cwd: Directory | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
