@@ -67,7 +67,9 @@
     for (const [id, one] of Object.entries(told)) {
       const last = before[id];
       const share = last && now > last.at ? (one.cpu_ms - last.cpu_ms) / (now - last.at) : null;
-      one.cpu = share === null ? `${(one.cpu_ms / 1000).toFixed(1)} s` : `${Math.max(0, Math.round(100 * share))} %`;
+      one.cpu_time = `${(one.cpu_ms / 1000).toFixed(1)} s in all`;
+      one.cpu = share === null ? one.cpu_time : `${Math.max(0, Math.round(100 * share))} %`;
+      one.cpu_share = share === null ? "" : one.cpu;
       before[id] = { cpu_ms: one.cpu_ms, at: now };
     }
     used = told;
