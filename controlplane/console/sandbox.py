@@ -20,6 +20,7 @@ PARTS: Final = {
     "copy": "the private registry copied the image",
     "convert": "the image was converted",
     "pull": "the image was pulled",
+    "unknown": "not known: the replica that began it has gone",
     "start": "the cluster's answer",
     "node": "on the node: scheduling, pull, containers",
     "boot": "from the sidecar's start to the first command",

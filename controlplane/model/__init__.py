@@ -3,12 +3,13 @@
 from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, is_whole, load_record, load_timeline, load_tombstone
-from controlplane.model.sandbox import UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
+from controlplane.model.sandbox import UNKNOWN_PHASE, UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
 from controlplane.model.spec import GROUP, Lease, Range, SandboxSpec, lease_fact, read_lease_fact
 
 __all__ = [
     "GROUP",
     "RESOURCES",
+    "UNKNOWN_PHASE",
     "UP",
     "EndCause",
     "Lease",

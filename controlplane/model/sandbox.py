@@ -15,6 +15,8 @@ Pulled = Literal["full", "lazy", ""]
 
 # What a start may wait for of which its timeline tells.
 PHASES: Final = frozenset({"copy", "convert", "pull"})
+# The time of a start of which no replica that is left says what it went into.
+UNKNOWN_PHASE: Final = "unknown"
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000

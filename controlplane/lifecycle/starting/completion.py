@@ -12,7 +12,8 @@ from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.starting.phases import Phases
-from controlplane.model import Sandbox, State
+from controlplane.lifecycle.starting.start_notes import StartNotes
+from controlplane.model import UNKNOWN_PHASE, Sandbox, State
 from controlplane.model.states import Change, Event
 from controlplane.telemetry import PushOutcome, Start
 
@@ -53,8 +54,16 @@ class Begun:
 class Completion:
     """Does the last step of a start; any replica can."""
 
-    def __init__(self, deps: Dependencies, store: RecoveringStore, ledger: Ledger, annotations: Annotations) -> None:
+    def __init__(
+        self,
+        deps: Dependencies,
+        store: RecoveringStore,
+        ledger: Ledger,
+        annotations: Annotations,
+        notes: StartNotes,
+    ) -> None:
         self._deps = deps
+        self._notes = notes
         self._store = store
         self._ledger = ledger
         self._annotations = annotations
@@ -75,11 +84,9 @@ class Completion:
             raise Problem(
                 "upstream_timeout", f"the start of {push.sandbox_id} is not awaited here yet", retry_after_ms=100
             )
-        phases = begun.phases if begun else Phases(self._deps.clock)
         address = await self._address(sandbox, push, begun)
-        if begun is not None:
-            phases.lap("ready_push")
-        phases.timings_ms["boot"] = push.boot_ms
+        phases = begun.phases if begun else await self._notes.phases(sandbox)
+        phases.pushed(push.boot_ms)
         self._deps.cluster.pushed(sandbox.id, address)
         try:
             await self._make_usable(sandbox, push, address)
@@ -134,7 +141,8 @@ class Completion:
         for phase, duration_ms in timings_ms.items():
             # Nobody asks why a pool's was slow, by its id.
             exemplar = sandbox.id if phase == "total" and start == "cold" else ""
-            self._deps.metrics.phase(phase, duration_ms, start, exemplar)
+            if phase != UNKNOWN_PHASE:
+                self._deps.metrics.phase(phase, duration_ms, start, exemplar)
         return "accepted"
 
     async def _fail(self, sandbox_id: str, problem: Problem) -> None:

@@ -14,6 +14,7 @@ from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.starting.completion import Begun, Completion, Push
 from controlplane.lifecycle.starting.phases import Phases
+from controlplane.lifecycle.starting.start_notes import StartNotes
 from controlplane.model import UP, State
 from controlplane.model.states import Event
 from controlplane.telemetry import PushOutcome
@@ -34,7 +35,8 @@ class Readiness:
         self._deps = deps
         self._store = store
         self._ledger = ledger
-        self._completion = Completion(deps, store, ledger, annotations)
+        self.notes = StartNotes(store, deps.clock)
+        self._completion = Completion(deps, store, ledger, annotations, self.notes)
         self._begun: dict[str, Begun] = {}
         self._busy: dict[str, _Busy] = {}
 
@@ -68,7 +70,7 @@ class Readiness:
         Raises:
             Problem: unauthenticated or permission_denied (forged), sandbox_not_found (unknown here), or the end's
                 cause when the push comes too late: the sidecar may stop retrying. upstream_timeout: it must retry.
-        Cost: one call to the store when this replica began the start, else two.
+        Cost: one call to the store when this replica began the start, else three.
         """
         outcome: PushOutcome = "error"
         try:

@@ -25,8 +25,6 @@ from controlplane.lifecycle.starting.start_queue import StartQueue
 from controlplane.model import Sandbox, SandboxSpec, State, dump_record
 from controlplane.model.states import Change, Event
 
-# The phases that only the replica which calls the cluster can time; another replica may accept the push.
-_OURS: Final = ("copy", "convert", "pull", "start")
 # Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
 _OF_IMAGES: Final = frozenset({"image_not_found", "image_pull_failed"})
 _NEVER_READY: Final = "start_timeout"
@@ -58,11 +56,11 @@ class Starter:
         self._ledger = ledger
         self._settlements = settlements
         self._readiness = readiness
+        self._notes = readiness.notes
         self._images = images
         self._lazily = lazily
         self._key = deps.key
         self._clock = deps.clock
-        self._metrics = deps.metrics
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
         self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
@@ -81,7 +79,8 @@ class Starter:
             Problem: the cluster's. The caller ends the sandbox with it. This call has no deadline of its own; the
                 caller cancels it.
         """
-        phases = Phases(self._clock)
+        begun = sandbox.state is State.STARTING
+        phases = await self._notes.phases(sandbox) if begun else Phases(self._clock, sandbox)
         if sandbox.state is State.REQUESTED:
             queued = await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.QUEUE, known=sandbox))
             if queued is None:
@@ -182,7 +181,7 @@ class Starter:
         def noted(record: Sandbox) -> Sandbox:
             return image_waited_for(record, self._clock.now_ms(), word)
 
-        phases.lap("queue")
+        phases.waited()
         self._awaited[sandbox.id] = awaited
         try:
             if sandbox.state is State.QUEUED and not await awaited.soon(NOTED_AFTER_S):
@@ -190,7 +189,7 @@ class Starter:
             return await awaited.digest()
         finally:
             del self._awaited[sandbox.id]
-            phases.lap(word)
+            phases.waited(word)
 
     async def _in_turn(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases) -> None:
         ticket, place = self.room.ticket(), self.queue.ticket()
@@ -204,7 +203,7 @@ class Starter:
                         if avoid is None or not has_room():
                             break  # others have taken it while this one waited for its slot
                         if mounts or not self._waits(sandbox, spec, pin, avoid):
-                            phases.lap("queue")
+                            phases.waited()
                             if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
                                 # The queue has used up the start timeout: the cluster could only fail it.
                                 raise self.overdue(sandbox)
@@ -248,16 +247,14 @@ class Starter:
             spec = sandbox.spec.model_copy(update={"image": pin.name})
             with self.elsewhere.under_way(sandbox.id, spec, boot):
                 answer = await self._cluster.start(sandbox.id, spec, boot)
-                phases.lap("start")
-                phases.timings_ms.update(answer.timings_ms)
+                first = phases.answered(answer)
                 started.set_result(answer)
+                if first:
+                    await self._notes.write(sandbox, phases)
                 if taken_on and (placement := self._cluster.placement(sandbox.id)) and placement.turned_away_by:
                     await self.elsewhere.again(placement)
                 judged.append(await self._fallback.watch(sandbox, pin, plain, boot, over))
-                settled = await asyncio.shield(over)
-            if "start" not in settled.timings_ms:
-                for phase in set(_OURS) & phases.timings_ms.keys():
-                    self._metrics.phase(phase, phases.timings_ms[phase], "pool" if sandbox.unclaimed else "cold")
+                await asyncio.shield(over)
 
     async def _begun(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Sandbox | None:
         """The record, with what it begins with; None: it has ended."""

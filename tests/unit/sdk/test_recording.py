@@ -86,7 +86,7 @@ def test_no_durations_give_zeros_and_odd_ones_do_no_harm() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(("queue", "copy", "pull", "start", "ready_push", "boot", "later")), st.floats(0, 1e6)
+        st.sampled_from(("queue", "copy", "pull", "start", "ready_push", "boot", "unknown", "later")), st.floats(0, 1e6)
     ),
     st.floats(0, 1e6),
 )
@@ -107,6 +107,24 @@ def test_pull_and_boot_are_taken_out_of_what_they_are_parts_of() -> None:
         "configure": 5,
         "call": 85,
     }
+
+
+@pytest.mark.parametrize(
+    ("timings", "parts"),
+    [
+        # What another replica has begun, and none has told of.
+        ({"queue": 10, "boot": 100, "total": 600}, {"queue": 10, "boot": 100, "unknown": 890}),
+        # Put on record again after a loss.
+        ({}, {"unknown": 1000}),
+        (
+            {"queue": 10, "unknown": 400, "boot": 100, "total": 510},
+            {"queue": 10, "unknown": 400, "boot": 100, "call": 490},
+        ),
+        ({"queue": 0, "start": 0, "ready_push": 0, "total": 0}, {"call": 1000}),
+    ],
+)
+def test_nothing_is_blamed_that_is_not_known(timings: dict[str, float], parts: dict[str, float]) -> None:
+    assert phases.of_start(timings, 1000) == parts
 
 
 def test_ends_are_those_of_the_contract() -> None:

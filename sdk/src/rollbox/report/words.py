@@ -10,6 +10,7 @@ WORDS = {
     "create.queue": "create: waits for room or its turn",
     "create.copy": "create: the private registry copies the image",
     "create.convert": "create: the image is converted",
+    "create.unknown": "create: not known (the control plane that began it has gone)",
     "create.pull": "create: the image is pulled",
     "create.start": "create: the cluster's answer",
     "create.node": "create: on the node (scheduling, pull, containers)",

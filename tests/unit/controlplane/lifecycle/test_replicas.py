@@ -78,9 +78,108 @@ async def test_a_push_completes_a_start_of_another_replica() -> None:
         created = await two.a.create(OWNER, ENV_SPEC)
         assert created.sandbox.state is State.RUNNING
         assert created.sandbox.address == f"http://10.0.0.1:7070/{created.sandbox.id}"
-        assert created.sandbox.timings_ms.keys() == {"queue", "boot", "configure", "total"}
         assert two.sidecars.configured[created.sandbox.address].env == {"SECRET": "hush"}
         assert await routes(two.a) == await routes(two.b) == [created.sandbox.id]
+
+
+WHOLE = {"queue", "start", "ready_push", "boot", "configure", "total"}
+
+
+async def test_a_start_whose_push_lands_elsewhere_has_all_its_phases() -> None:
+    async with pair(on_kubernetes(ready_s=3, start_s=2)) as two:
+        created = (await two.a.create(OWNER, SPEC)).sandbox
+        assert created.timings_ms == {
+            "queue": 0,
+            "start": 2_000,
+            "ready_push": 3_000,
+            "boot": 0,
+            "configure": 0,
+            "total": 5_000,
+        }
+        await asyncio.sleep(1)
+        for plane in (two.a, two.b):
+            assert (await plane.service.get(OWNER, created.id)).timings_ms == created.timings_ms
+        for phase in WHOLE:
+            counted = [
+                plane.deps.metrics.registry.get_sample_value(
+                    "rollbox_create_phase_seconds_count", {"phase": phase, "start": "cold"}
+                )
+                for plane in (two.a, two.b)
+            ]
+            assert sum(one or 0 for one in counted) == 1, (phase, counted)
+
+
+@pytest.mark.parametrize("by", ["a", "b"])
+async def test_a_push_before_the_cluster_has_answered(by: str) -> None:
+    async with pair(on_kubernetes(ready_s=None, start_s=10)) as two:
+        create = asyncio.create_task(two.a.create(OWNER, SPEC, "k"))
+        await asyncio.sleep(4)
+        sandbox = await recorded(two.a)
+        token = two.a.deps.key.readiness(sandbox).text
+        taking = {"a": two.a, "b": two.b}[by]
+        await taking.service.accept_push(token, Push(sandbox.id, "http://10.0.0.1:7070", "k", boot_ms=500))
+        known = (await create).sandbox.timings_ms
+        # Only the replica that asked the cluster knows that it has not answered.
+        told = {"start": 4_000, "ready_push": 0} if by == "a" else {"unknown": 3_500}
+        assert known == {"queue": 0, **told, "boot": 500, "configure": 0, "total": 4_000}
+
+
+async def test_what_the_cluster_has_answered_to_a_replica_that_died_is_known_to_the_next_one() -> None:
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(ready_s=None, start_s=2)
+    async with world(cluster, store=core.view("a")) as a:
+        await a.request(OWNER, SPEC, "k")
+        await asyncio.sleep(3)
+        async with world(cluster, store=core.view("b")) as b:
+            kill(a)
+            create = asyncio.create_task(b.create(OWNER, SPEC, "k"))
+            await asyncio.sleep(30)
+            assert b.service._core.starts.tasks  # it is taken on
+            await cluster.push_now(cluster.started[0])
+            known = (await create).sandbox.timings_ms
+    assert known.keys() == WHOLE
+    assert known["start"] == 2_000
+    assert known["queue"] + known["start"] + known["ready_push"] + known["configure"] == known["total"]
+
+
+async def test_what_only_a_replica_that_died_knew_of_a_start_is_named_unknown() -> None:
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(start_s=5)
+    async with world(cluster, store=core.view("a")) as a:
+        await a.request(OWNER, SPEC, "k")
+        await asyncio.sleep(1)
+        async with world(cluster, store=core.view("b")) as b:
+            kill(a)
+            known = (await b.create(OWNER, SPEC, "k")).sandbox.timings_ms
+    assert known.keys() == WHOLE | {"unknown"}
+    parts = {phase: took for phase, took in known.items() if phase not in ("boot", "total")}
+    assert parts["unknown"] > 0
+    assert sum(parts.values()) == known["total"]
+
+
+async def test_a_start_whose_replica_died_in_the_queue_was_in_the_queue_meanwhile() -> None:
+    core, cluster = SharedMemory(VirtualClock()), on_kubernetes(slots=0)
+    async with world(cluster, store=core.view("a")) as a:
+        await a.request(OWNER, SPEC, "k")
+        await asyncio.sleep(7)
+        async with world(cluster, store=core.view("b")) as b:
+            kill(a)
+            create = asyncio.create_task(b.create(OWNER, SPEC, "k"))
+            await asyncio.sleep(30)
+            cluster.slots = 8
+            known = (await create).sandbox.timings_ms
+    assert known.keys() == WHOLE
+    assert known["queue"] >= 37_000
+    assert known["queue"] + known["start"] + known["ready_push"] + known["configure"] == known["total"]
+
+
+async def test_a_store_without_the_note_of_a_start_leaves_a_phase_unknown_and_nothing_else() -> None:
+    async with pair(on_kubernetes(ready_s=3, start_s=2)) as two:
+        two.core.memory._notes.clear()
+        create = asyncio.create_task(two.a.create(OWNER, SPEC))
+        await asyncio.sleep(3)
+        assert [name for name in two.core.memory._notes if name.startswith("start:")]
+        two.core.memory._notes.clear()
+        known = (await create).sandbox.timings_ms
+        assert known == {"queue": 0, "unknown": 5_000, "boot": 0, "configure": 0, "total": 5_000}
 
 
 async def test_nothing_is_configured_where_there_is_nothing_to_say() -> None:
