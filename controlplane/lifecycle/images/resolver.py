@@ -27,6 +27,9 @@ MOST_AWAY: Final = 1024
 _Answer = str | Problem
 # Owner (empty: all are told the same) and reference.
 _Name = tuple[str, str]
+# Whose account a registry puts off, and which registry it is. No owner's name begins with a colon.
+_Place = tuple[str, str]
+_ALL: Final = ":all"
 
 
 class Resolver:
@@ -56,7 +59,7 @@ class Resolver:
         self._wait_s = None if wait_for_answer else WAIT_S
         self._answers: OrderedDict[_Name, tuple[_Answer, int]] = OrderedDict()
         self._asking: dict[_Name, asyncio.Task[_Answer]] = {}
-        self._away: OrderedDict[str, tuple[RegistryProblem, int]] = OrderedDict()
+        self._away: OrderedDict[_Place, tuple[RegistryProblem, int]] = OrderedDict()
         self._layers: OrderedDict[str, Mapping[str, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
 
@@ -98,7 +101,7 @@ class Resolver:
 
     async def _asked(self, reference: Reference, owner: str, wait_s: float | None) -> _Answer:
         name = (owner, str(reference))
-        away, until_ms = self._away.get(reference.registry, (None, 0))
+        away, until_ms = self._put_off_for(owner, reference.registry)
         if away is not None and away.outcome == "away" and wait_s is None and self._wait_s is not None:
             # What other starts did not wait for says nothing to one that does.
             away = None
@@ -112,12 +115,12 @@ class Resolver:
             task.add_done_callback(lambda _: self._asking.pop(name, None))
         if away is not None and wait_s is not None:
             # Another one finds out whether it is back, not this start.
-            self._put_off(away, AWAY_MS)
+            self._put_off(away, owner, AWAY_MS)
             return away
         done, _ = await asyncio.wait({task}, timeout=wait_s)
         if not done:
             slow = RegistryProblem("away", reference.registry, f"no answer within {WAIT_S:.0f} s")
-            self._put_off(slow, AWAY_MS)
+            self._put_off(slow, owner, AWAY_MS)
             return slow
         return task.result() if not task.cancelled() else RegistryProblem("away", reference.registry, "not asked")
 
@@ -129,7 +132,8 @@ class Resolver:
             self._note(answer, await self._registry.check(reference, answer, self._architectures(), owner))
         except RegistryProblem as problem:
             if problem.outcome in ("away", "limited"):
-                self._put_off(problem, AWAY_MS if problem.pause_s is None else max(1000, round(problem.pause_s * 1000)))
+                pause_ms = AWAY_MS if problem.pause_s is None else max(1000, round(problem.pause_s * 1000))
+                self._put_off(problem, owner, pause_ms)
                 return problem
             answer, kept_ms = problem, REFUSAL_MS
         except Problem as problem:
@@ -138,7 +142,8 @@ class Resolver:
             # Raised, it would end all that shares the group with it: the whole control plane.
             self._log.exception("image not resolved", image=str(reference))
             return Problem("internal", f"the control plane failed to resolve {reference}")
-        self._away.pop(reference.registry, None)
+        for whose in (_ALL, owner):
+            self._away.pop((whose, reference.registry), None)
         self._keep((owner, str(reference)), answer, kept_ms)
         return answer
 
@@ -154,9 +159,16 @@ class Resolver:
         if len(self._layers) > MOST_KEPT:
             self._layers.popitem(last=False)
 
-    def _put_off(self, problem: RegistryProblem, pause_ms: int) -> None:
-        if problem.registry not in self._away:
+    def _put_off_for(self, owner: str, registry: str) -> tuple[RegistryProblem | None, int]:
+        """Why an owner's questions do not reach a registry, and until when none is asked (Unix ms)."""
+        found = [one for whose in (_ALL, owner) if (one := self._away.get((whose, registry))) is not None]
+        return max(found, key=lambda one: one[1], default=(None, 0))
+
+    def _put_off(self, problem: RegistryProblem, owner: str, pause_ms: int) -> None:
+        # A registry limits an account, or all that ask without one.
+        place = (owner if problem.outcome == "limited" else _ALL, problem.registry)
+        if place not in self._away:
             self._log.warning("registry does not answer, images run by their names", detail=problem.detail)
-        self._away[problem.registry] = (problem, self._clock.now_ms() + pause_ms)
+        self._away[place] = (problem, self._clock.now_ms() + pause_ms)
         if len(self._away) > MOST_AWAY:
             self._away.popitem(last=False)
