@@ -24,13 +24,25 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """Credentials by the registries, or repositories of registries, that they are for."""
+    """Credentials by the registries, or repositories of registries, that they are for.
+
+    Attributes:
+        missing: why credentials are not in it that should be, for people; empty: none are missing.
+        others_missing: credentials of some owner were never read: nobody knows which images they are for.
+    """
 
     entries: Mapping[str, Credentials] = field(default_factory=dict)
+    missing: str = ""
+    others_missing: bool = False
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Self:
+    def of(cls, texts: Iterable[str], missing: str = "", *, others_missing: bool = False) -> Self:
         """Reads ``.dockerconfigjson`` texts; of two entries for one place the first holds.
+
+        Args:
+            texts: what they say.
+            missing: see the attribute.
+            others_missing: see the attribute.
 
         Raises:
             ValueError: one is malformed; the message repeats nothing of it.
@@ -39,7 +51,7 @@ class Keyring:
         for text in texts:
             for place, credentials in _read(text).items():
                 entries.setdefault(place, credentials)
-        return cls(entries)
+        return cls(entries, missing, others_missing)
 
     def find(self, reference: Reference) -> Credentials | None:
         """The credentials for an image: those for the longest part of its name; None: there are none.

@@ -52,7 +52,8 @@ class Authorizations:
             RegistryProblem: denied, there is no other value; away, broken, limited.
         """
         offered = {one.scheme: one for header in reversed([*headers]) for one in challenges(header)}
-        credentials = (await self._keyring(owner)).find(reference)
+        ring = await self._keyring(owner)
+        credentials = ring.find(reference)
         value, until_ms = None, None
         if (bearer := offered.get("bearer")) is not None:
             value, until_ms = await self._token(reference, bearer, credentials)
@@ -60,7 +61,8 @@ class Authorizations:
             value = _basic(credentials)
         if value is None or value == refused:
             whose = "without credentials" if credentials is None else f"to the user {credentials.username[:64]!r}"
-            raise RegistryProblem("denied", reference.registry, f"it does not give {reference} {whose}")
+            why = f". Not read: {ring.missing}" if credentials is None and ring.missing else ""
+            raise RegistryProblem("denied", reference.registry, f"it does not give {reference} {whose}{why}")
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
         self._kept[owner, reference.registry, reference.repository] = (value, until_ms)

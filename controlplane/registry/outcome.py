@@ -31,10 +31,11 @@ class RegistryProblem(Problem):
         self.registry = registry
         self.pause_s = pause_s
 
-    def again(self) -> Self:
-        """The same problem, to be raised once more."""
+    def again(self, more: str = "") -> Self:
+        """The same problem, to be raised once more; ``more``: what is added to its detail."""
         copy = type(self)(self.outcome, self.registry, "", self.pause_s)
-        copy.detail, copy.args = self.detail, self.args
+        copy.detail = self.detail + more
+        copy.args = (f"{self.code}: {copy.detail}",)
         return copy
 
 

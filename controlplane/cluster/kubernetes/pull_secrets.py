@@ -2,14 +2,15 @@
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Final, Protocol
 
 import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.client import Json
+from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 from controlplane.images import Keyring, Reference
 from controlplane.model.sandbox import POOL_OWNER
@@ -22,6 +23,20 @@ READ_WITHIN_S: Final = 5.0
 WAIT_S: Final = 1.0
 AT_ONCE: Final = 16
 _KEY: Final = ".dockerconfigjson"
+
+
+def text_of(secret: Json) -> str:
+    """The credentials in a Secret, as ``Keyring.of`` reads them.
+
+    Raises:
+        ValueError: it has none that can be read; the message repeats nothing of it.
+    """
+    try:
+        text = base64.b64decode(secret["data"][_KEY]).decode()
+        Keyring.of([text])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"it has no {_KEY} that can be read") from error
+    return text
 
 
 class Reader(Protocol):
@@ -51,7 +66,9 @@ class PullSecrets:
         self._names = names
         self._owned = owned
         self._clock = clock
+        self._namespace = namespace
         self._texts: dict[str, str] = {}
+        self._why: dict[str, str] = {}  # it was never read, by name
         self._rings: Mapping[str, Keyring] = {}
         self._own: Sequence[Keyring] = ()
         self._unread = False
@@ -98,6 +115,7 @@ class PullSecrets:
             for name, text in zip(distinct, await asyncio.gather(*map(self._read, distinct)), strict=True):
                 # One that cannot be read any more stands as it was: without it others' images would be anybody's.
                 self._texts[name] = text or self._texts.get(name, "")
+            self._unread = not all(self._texts[name] for names in self._owned.values() for name in names)
             own = {owner: self._ring(names) for owner, names in self._owned.items()}
             self._rings = {
                 "": self._ring(self._names),
@@ -105,22 +123,31 @@ class PullSecrets:
                 **{owner: self._ring((*names, *self._names)) for owner, names in self._owned.items()},
             }
             self._own = [*own.values()]
-            self._unread = not all(self._texts[name] for names in self._owned.values() for name in names)
             self._until_ms = self._clock.now_ms() + KEPT_MS
         finally:
             self._reading = None
 
     def _ring(self, names: Sequence[str]) -> Keyring:
-        return Keyring.of([self._texts[name] for name in names if self._texts[name]])
+        missing = [name for name in dict.fromkeys(names) if not self._texts[name]]
+        why = "; ".join(
+            f"image pull secret {name} in namespace {self._namespace}: {self._why[name]}" for name in missing
+        )
+        texts = [self._texts[name] for name in names if self._texts[name]]
+        return Keyring.of(texts, why, others_missing=self._unread)
 
     async def _read(self, name: str) -> str:
         try:
             async with self._places:
                 secret = await self._client.get(f"{self._path}/{name}", within_s=READ_WITHIN_S)
-            text = base64.b64decode(secret["data"][_KEY]).decode()
-            Keyring.of([text])
-        except (Problem, KeyError, TypeError, ValueError, binascii.Error) as error:
-            why = error.detail if isinstance(error, Problem) else f"it has no {_KEY} that can be read"
-            self._log.warning("image pull secret not read, registries are asked without it", secret=name, detail=why)
+            text = text_of(secret)
+        except (Problem, ValueError) as error:
+            why = error.detail if isinstance(error, Problem) else str(error)
+            if isinstance(error, Refused) and error.refusal.status == HTTPStatus.NOT_FOUND:
+                why = "there is none of this name"
+            owners = [owner for owner, names in self._owned.items() if name in names]
+            self._log.warning(
+                "image pull secret not read, registries are asked without it", secret=name, owners=owners, detail=why
+            )
+            self._why[name] = why
             return ""
         return text

@@ -28,6 +28,7 @@ class Release:
         platform_pull_secrets: the platform's image pull secrets, in its namespace.
         required_kernel: text that the kernel's name in a sandbox must contain; ``any``: it is not checked.
         api_keys: the Secret of the API keys, in the platform's namespace.
+        owner_pull_secrets: those that one owner's sandboxes alone have, in the same namespace, by owner.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Release:
     platform_pull_secrets: Sequence[str]
     required_kernel: str
     api_keys: str
+    owner_pull_secrets: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, deployment: Mapping[str, Any]) -> Self:
@@ -65,6 +67,7 @@ class Release:
             platform_pull_secrets=[str(one["name"]) for one in spec.get("imagePullSecrets") or ()],
             required_kernel=set_to.get("REQUIRED_KERNEL") or "gVisor",
             api_keys=next((_secret(one) for one in spec.get("volumes") or () if one["name"] == API_KEYS), ""),
+            owner_pull_secrets=json.loads(set_to.get("OWNER_PULL_SECRETS") or "{}"),
         )
 
 

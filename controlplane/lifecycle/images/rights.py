@@ -12,7 +12,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.images import Keyrings, Reference, Registry
+from controlplane.images import Keyrings, PrivateRegistry, Reference, Registry
 from controlplane.registry import RegistryProblem
 
 # For how long an answer holds: so late takes a right that was taken back effect.
@@ -37,9 +37,18 @@ class Rights:
         keyrings: who has credentials of its own.
         clock: the time of day.
         group: owns the questions, which several creates may wait for.
+        private: the installation's own registry, which no owner has credentials for; None: there is none.
     """
 
-    def __init__(self, registry: Registry, keyrings: Keyrings, clock: Clock, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        keyrings: Keyrings,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        private: PrivateRegistry | None = None,
+    ) -> None:
+        self._private = private
         self._registry = registry
         self._keyrings = keyrings
         self._clock = clock
@@ -57,7 +66,12 @@ class Rights:
             task.cancel()
 
     async def guarded(self, reference: Reference) -> bool:
-        """Whether not all owners may have this image alike."""
+        """Whether its registry says which owners may have this image.
+
+        Never of the installation's own: copies there have no name for users, and commits are their owners' by name.
+        """
+        if self._private is not None and self._private.holds(reference):
+            return False
         return await self._keyrings.guards(reference)
 
     async def check(self, owner: str, reference: Reference) -> None:
@@ -72,7 +86,7 @@ class Rights:
         key, now_ms = (owner, str(reference)), self._clock.now_ms()
         at_ms, granted = self._answers.get(key, (-GRANTED_MS, False))
         if now_ms < at_ms + (GRANTED_MS if granted else REFUSED_MS):
-            return self._judge(reference, granted=granted)
+            return await self._judge(owner, reference, granted=granted)
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = self._group.create_task(self._ask(key, reference), name=f"right to {reference}")
@@ -86,7 +100,7 @@ class Rights:
             raise answer.again()
         if isinstance(answer, Problem):
             raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
-        return self._judge(reference, granted=answer)
+        return await self._judge(owner, reference, granted=answer)
 
     async def _ask(self, key: _Key, reference: Reference) -> bool | Problem:
         place = (key[0], reference.name)
@@ -97,7 +111,7 @@ class Rights:
         except RegistryProblem as problem:
             if problem.outcome not in ("absent", "denied"):
                 proven = self._clock.now_ms() < self._proven.get(place, -AWAY_MS) + AWAY_MS
-                return True if proven else problem
+                return True if proven else await self._unasked(key[0], problem)
             granted = False
             self._proven.pop(place, None)
         except Problem as problem:
@@ -109,9 +123,18 @@ class Rights:
         _keep(self._answers, key, (self._clock.now_ms(), granted))
         return granted
 
-    def _judge(self, reference: Reference, *, granted: bool) -> None:
+    async def _judge(self, owner: str, reference: Reference, *, granted: bool) -> None:
         if not granted:
-            raise not_yours(reference)
+            ring = await self._keyrings.of(owner)
+            raise not_yours(reference, "" if ring.find(reference) is not None else ring.missing)
+
+    async def _unasked(self, owner: str, problem: RegistryProblem) -> RegistryProblem:
+        """A registry that does not answer; with why it had to be asked, where credentials are missing."""
+        ring = await self._keyrings.of(owner)
+        if not ring.others_missing:
+            return problem
+        why = ring.missing or "see `rollbox doctor --cluster` or the log of the control plane"
+        return problem.again(f". It was asked since an owner's image pull secret is not read ({why})")
 
 
 def _keep(kept: OrderedDict[_Key, T], key: _Key, value: T) -> None:
@@ -121,7 +144,14 @@ def _keep(kept: OrderedDict[_Key, T], key: _Key, value: T) -> None:
         kept.popitem(last=False)
 
 
-def not_yours(reference: Reference) -> Problem:
-    """The refusal of an image that is not there, or not for the owner who has named it."""
+def not_yours(reference: Reference, missing: str = "") -> Problem:
+    """The refusal of an image that is not there, or not for the owner who has named it.
+
+    Args:
+        reference: the image.
+        missing: why credentials of this owner are not used, for people; empty: none are missing.
+    """
     detail = f"registry {reference.registry}: it has no {reference}, or does not give it to you"
+    if missing:
+        detail = f"{detail}. Your credentials are not complete: {missing}"
     return Problem("image_not_found", detail, registry=reference.registry, option="image")

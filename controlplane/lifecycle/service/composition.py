@@ -128,7 +128,7 @@ class Core:
             serves=templates.serves,
             group=group,
             mirrored=_mirrored(deps, options, copies),
-            rights=_rights(deps, group),
+            rights=_rights(deps, options, group),
         )
         self.ownership = Ownership(deps.cluster, self.images)
         self.lazily = lazily = LazyStarts(
@@ -543,10 +543,10 @@ def _scaler(
     )
 
 
-def _rights(deps: Dependencies, group: asyncio.TaskGroup) -> Rights | None:
+def _rights(deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> Rights | None:
     if deps.registry is None or deps.keyrings is None:
         return None
-    return Rights(deps.registry, deps.keyrings, deps.clock, group)
+    return Rights(deps.registry, deps.keyrings, deps.clock, group, options.images.private)
 
 
 async def _unfinished(tasks: set[asyncio.Task[Any]], within_s: float) -> set[asyncio.Task[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from controlplane.cluster.kubernetes.release_checks import (
     inside,
     names,
     parts,
+    pull_secrets,
     releases,
     rights,
 )
@@ -237,6 +239,28 @@ def test_the_rights_that_are_asked_for_are_read_as_sentences() -> None:
     assert "create pods in r-sandboxes" in told
     assert "list leases.coordination.k8s.io in kube-node-lease" in told
     assert len(told) == len(set(told))
+
+
+async def test_image_pull_secrets_that_cannot_be_read_are_named_with_their_owners(
+    api: FakeKubernetes, kubeconfig: Path
+) -> None:
+    release = replace(RELEASE, pull_secrets=["all"], owner_pull_secrets={"alice": ["alices"], "bob": ["bobs"]})
+    text = base64.b64encode(b'{"auths": {}}').decode()
+    api.objects["/api/v1/namespaces/r-sandboxes/secrets"] = {
+        "all": {"metadata": {"name": "all"}, "data": {".dockerconfigjson": text}},
+        "bobs": {"metadata": {"name": "bobs"}, "data": {}},
+    }
+    async with KubernetesClient.connect(kubeconfig) as client:
+        (found,) = await pull_secrets.check(client, release)
+        assert not found.ok
+        assert found.detail == (
+            "in r-sandboxes: alices (owner alice): there is none of this name; "
+            "bobs (owner bob): it has no .dockerconfigjson that can be read"
+        )
+        assert "kubectl create secret docker-registry NAME -n r-sandboxes" in found.fix
+        (well,) = await pull_secrets.check(client, replace(release, owner_pull_secrets={}))
+        assert (well.ok, well.detail, well.fix) == (True, "the 1 that it names can be read", "")
+        assert await pull_secrets.check(client, replace(release, pull_secrets=[], owner_pull_secrets={})) == []
 
 
 def test_what_no_sandbox_may_reach_is_read_from_the_cluster_with_public_addresses() -> None:

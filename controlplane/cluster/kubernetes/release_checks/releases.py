@@ -13,7 +13,16 @@ from controlplane.cluster.kubernetes.check_pods import reached, running
 from controlplane.cluster.kubernetes.client import KubernetesClient
 from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, selector
 from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.release_checks import answers, clocks, egress, inside, names, parts, rights
+from controlplane.cluster.kubernetes.release_checks import (
+    answers,
+    clocks,
+    egress,
+    inside,
+    names,
+    parts,
+    pull_secrets,
+    rights,
+)
 from controlplane.cluster.kubernetes.releases import Release
 from controlplane.errors import Problem
 
@@ -32,8 +41,8 @@ async def check(
         deployments: of the control planes of these releases.
         reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what the releases name.
 
-    Cost: for each release three pods that start and end, with egress a fourth one and a sandbox, and 40 calls; up to
-    15 s for the clocks, beside them.
+    Cost: for each release three pods that start and end, with egress a fourth one and a sandbox, and 40 calls, with
+    one more for each image pull secret; up to 15 s for the clocks, beside them.
     """
     if not deployments:
         return []
@@ -48,6 +57,7 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str)
         name = release.name
         found += await _tried(f"parts of {name}", _parts(client, release))
         found += await _tried(f"rights of {name}", _one(rights.check(client, release, account)))
+        found += await _tried(f"image pull secrets of {name}", pull_secrets.check(client, release))
         found += await _tried(f"DNS of {name}", _names(client, release))
         found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))

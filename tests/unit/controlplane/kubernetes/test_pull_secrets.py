@@ -6,6 +6,7 @@ import json
 
 from controlplane.cluster.kubernetes.client import Json
 from controlplane.cluster.kubernetes.pull_secrets import KEPT_MS, WAIT_S, PullSecrets
+from controlplane.cluster.kubernetes.refusals import Refusal, Refused
 from controlplane.errors import Problem
 from controlplane.images import parse
 from tests.support.virtual_time import VirtualClock
@@ -31,7 +32,7 @@ class Secrets:
         folder, _, name = path.rpartition("/")
         assert folder == "/api/v1/namespaces/sandboxes/secrets"
         if name not in self.found:
-            raise Problem("internal", f"no {name}")
+            raise Refused(Refusal(404, "NotFound", f'secrets "{name}" not found'), f"secret {name}")
         return self.found[name]
 
 
@@ -55,6 +56,27 @@ async def test_a_secret_that_cannot_be_read_is_left_out() -> None:
     names = ["none", *(f"odd{n}" for n in range(len(odd))), "good"]
     keyring = await PullSecrets(secrets, "sandboxes", names, {}, VirtualClock()).of("")
     assert list(keyring.entries) == ["a.io"]
+
+
+async def test_a_secret_that_is_missing_is_named_to_those_whose_it_is() -> None:
+    secrets = Secrets(bobs=secret(**{"b.io": "bob"}), odd={"data": {}})
+    pull = PullSecrets(secrets, "sandboxes", ["odd"], {"alice": ["alices"], "bob": ["bobs"]}, VirtualClock())
+    odd = "image pull secret odd in namespace sandboxes: it has no .dockerconfigjson that can be read"
+    alices = "image pull secret alices in namespace sandboxes: there is none of this name"
+    told = {owner: await pull.of(owner) for owner in ("alice", "bob", "carol", "pool:p")}
+    assert {owner: ring.missing for owner, ring in told.items()} == {
+        "alice": f"{alices}; {odd}",
+        "bob": odd,
+        "carol": odd,
+        "pool:p": f"{odd}; {alices}",
+    }
+    assert all(ring.others_missing for ring in told.values())
+    assert told["bob"].find(parse("b.io/x")) is not None
+    secrets.found["alices"] = secret(**{"a.io": "alice"})
+    await asyncio.sleep(KEPT_MS / 1000)
+    mended = await pull.of("alice")
+    assert (mended.missing, mended.others_missing) == (odd, False)
+    assert not await pull.guards(parse("c.io/x"))
 
 
 async def test_an_api_server_that_is_away_delays_one_create_a_moment_and_changes_nothing() -> None:

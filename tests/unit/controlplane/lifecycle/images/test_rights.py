@@ -1,16 +1,18 @@
 """Whose image it is: an owner without credentials gets nobody else's, whatever node, pool or registry has it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.images import Credentials, ImageOptions, PrivateRegistry, Reference
+from controlplane.images import Credentials, Found, ImageOptions, Keyring, PrivateRegistry, Reference
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.images.rights import AWAY_MS, GRANTED_MS
 from controlplane.model import SandboxSpec, State
+from controlplane.registry import RegistryProblem
 from controlplane.store import Store
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
@@ -116,6 +118,76 @@ async def test_a_warm_sandbox_is_its_owners_only() -> None:
         assert await running.deps.store.warm(PRIVATE.template_hash()) == 2
         assert (await refused(running, "bob")).code == "image_not_found"
         assert (await running.create(OWNER, PRIVATE)).sandbox.warm
+
+
+SECRET = "image pull secret team-registry in namespace sandboxes: there is none of this name"
+
+
+class Unread(FakeKeyrings):
+    """Keyrings of an installation in which the secret of one owner was never read."""
+
+    async def of(self, owner: str) -> Keyring:
+        return replace(await super().of(owner), missing=SECRET if owner == OWNER else "", others_missing=True)
+
+    async def guards(self, reference: Reference) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def unread(
+    registry: FakeRegistry, mirror: FakeMirror, cluster: FakeCluster | None = None
+) -> AsyncIterator[World]:
+    private = PrivateRegistry("registry.internal:5000")
+    options = Options(starts_in_flight=64, images=ImageOptions("auto", private=private))
+    async with world(cluster, options=options, registry=registry, mirror=mirror, keyrings=Unread()) as running:
+        yield running
+
+
+async def test_an_owners_missing_secret_stops_no_conversion_and_no_others_create() -> None:
+    registry, mirror = FakeRegistry(), FakeMirror()
+    mirror.there["commits/bob/tools", "1"] = Found(digest("tools"), "")
+    cluster = FakeCluster(commits="registry.internal:5000/commits", lazy_images="registry.internal:5000/estargz/")
+    async with unread(registry, mirror, cluster) as running:
+        await running.create("bob", PUBLIC)
+        await running.create("bob", SandboxSpec(image="registry.internal:5000/commits/bob/tools:1"))
+        lazy = (await running.create("bob", SandboxSpec(image="python:3", pull="lazy"))).sandbox
+        assert lazy.image_pulled == "lazy"
+    # The installation's own registry is asked by nobody but the mirror and the nodes.
+    assert not [name for name in registry.asked if name.startswith("registry.internal")]
+
+
+async def test_the_owner_of_a_missing_secret_is_told_its_name_and_others_are_not() -> None:
+    registry = FakeRegistry(allowed=set())
+    async with unread(registry, FakeMirror()) as running:
+        own, others = await refused(running, OWNER), await refused(running, "bob")
+        assert (own.code, others.code) == ("image_not_found", "image_not_found")
+        assert own.detail == f"{others.detail}. Your credentials are not complete: {SECRET}"
+
+
+async def test_a_registry_that_is_away_is_told_with_why_it_had_to_be_asked() -> None:
+    registry = FakeRegistry()
+    async with unread(registry, FakeMirror()) as running:
+        registry.outcome = "away"
+        own, others = await refused(running, OWNER), await refused(running, "bob")
+        assert SECRET in own.detail
+        assert SECRET not in others.detail
+        assert "since an owner's image pull secret is not read (see `rollbox doctor --cluster`" in others.detail
+
+
+async def test_an_account_that_its_registry_limits_puts_no_other_owner_off() -> None:
+    class Limiting(FakeRegistry):
+        async def check(
+            self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+        ) -> Mapping[str, int]:
+            if owner == OWNER:
+                raise RegistryProblem("limited", reference.registry, "it limits how often it is asked", 3600.0)
+            return await super().check(reference, digest, architectures, owner)
+
+    registry, cluster = Limiting(), FakeCluster()
+    async with plane(registry, FakeMirror(), cluster) as running:
+        assert (await refused(running, OWNER)).code == "image_pull_failed"
+        other = (await running.create("bob", SandboxSpec(image="registry.example.com/alice/tools:1"))).sandbox
+        assert other.image_digest == digest("a")
 
 
 async def test_a_preflight_tells_nobody_of_others_images() -> None:
