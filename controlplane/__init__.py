@@ -3,3 +3,5 @@
 Layers; a higher one may import only lower ones:
 ``embedded > api > lifecycle > cluster | store | telemetry > settings | model | reach > clock | errors > wire``.
 """
+
+__version__ = "0.1.0"

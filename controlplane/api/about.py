@@ -1,9 +1,8 @@
 """The route ``/v1/info``: describes this installation."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 from fastapi import APIRouter
 
+from controlplane import __version__
 from controlplane.api.context import App, Owner
 from controlplane.api.schemas import EngineBody, InfoBody
 
@@ -15,7 +14,7 @@ async def info(context: App, owner: Owner) -> InfoBody:
     """Backend, isolation in force, network and limits."""
     what = context.service.description
     return InfoBody(
-        version=product_version(),
+        version=__version__,
         backend=what.backend,
         engine=EngineBody(name=what.engine_name, version=what.engine_version),
         isolation=what.isolation,
@@ -23,11 +22,3 @@ async def info(context: App, owner: Owner) -> InfoBody:
         network=what.network,
         limits=dict(context.limits),
     )
-
-
-def product_version() -> str:
-    """The version of the installed distribution, or ``0.0.0+source`` when run from a source tree."""
-    try:
-        return version("rollbox")
-    except PackageNotFoundError:
-        return "0.0.0+source"

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeVar
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from controlplane.api.about import product_version
+from controlplane import __version__
 from controlplane.api.context import App, Context, Owner
 from controlplane.console import POLICY, Asked, Overview, Pages, SandboxStory
 from controlplane.console.overview import PER_PAGE
@@ -50,7 +50,7 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
         asyncio.gather(looking, service.quota_use(owner), _others(context, owner), _pools(context))
     )
     view = Overview.of(
-        (owner, product_version()),
+        (owner, __version__),
         asked,
         found,
         use,
@@ -69,7 +69,7 @@ async def sandbox(sandbox_id: str, context: App, owner: Owner, pages: PagesOfCon
     service = context.service
     one = await _within(service.get(owner, sandbox_id))
     told = await _told(context, one)
-    view = SandboxStory.of((owner, product_version()), one, told, context.deps.clock.now_ms())
+    view = SandboxStory.of((owner, __version__), one, told, context.deps.clock.now_ms())
     return HTMLResponse(pages.sandbox(view), headers=dict(POLICY))
 
 

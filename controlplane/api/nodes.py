@@ -56,7 +56,7 @@ class NodeBody(BaseModel):
         state: draining: it is emptied; not_ready: its kubelet or the cluster says so; cordoned: nothing new comes
             there; ready.
         why: of a state that is not ready.
-        max_pods: how many pods it takes at most; null: not known.
+        max_pods: how many pods of sandboxes it takes at most: its slots, or fewer; null: not known.
         claimed: sandboxes that run for their owners.
         warm: sandboxes of pools that nobody has claimed.
         starting: sandboxes that are not ready yet.

@@ -33,7 +33,7 @@ class NodeState:
         cordoned: whether nothing new is put there.
         trouble: why it is not ready; empty: it is.
         drain: None: it is not emptied.
-        max_pods: how many pods it takes at most; 0: not known.
+        max_pods: how many pods of sandboxes it takes at most; 0: not known.
     """
 
     name: str

@@ -20,7 +20,7 @@ from controlplane.cluster.kubernetes.drain_marks import (
     own_fields,
     own_value,
 )
-from controlplane.cluster.kubernetes.node_room import SILENT
+from controlplane.cluster.kubernetes.node_room import SILENT, at_most
 from controlplane.cluster.kubernetes.nodes import Fleet, Node
 from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.kubernetes.scaling_marks import LEAVING
@@ -128,7 +128,7 @@ class Draining:
         ready = node.ready == "True" and not silent
         trouble = SILENT if silent and node.ready == "True" else "" if ready else node.why_not_ready
         drain = self._drains.get(node.name)
-        return NodeState(node.name, ready, not node.schedulable, trouble, drain, node.pods)
+        return NodeState(node.name, ready, not node.schedulable, trouble, drain, at_most(node))
 
     def draining(self) -> Mapping[str, Drain]:
         """See ``NodeDrains.draining``."""

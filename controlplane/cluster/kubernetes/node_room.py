@@ -86,6 +86,11 @@ def _room_of(node: Node, *, tolerated: bool, silent: bool) -> NodeRoom:
     return NodeRoom(node.name, amounts(held), node.labels, closed, _slots(node.labels.get(LABEL_SLOTS, "")))
 
 
+def at_most(node: Node) -> int:
+    """How many sandboxes a node takes: its slots, or the pods of its kubelet where these are fewer."""
+    return min(_slots(node.labels.get(LABEL_SLOTS, "")), node.pods or ANY_PODS)
+
+
 def _slots(label: str) -> int:
     """How many sandboxes a node takes, by its label; a label that is no such number counts as none."""
     return int(label) if label.isascii() and label.isdigit() and len(label) < MOST_DIGITS else DEFAULT_SLOTS

@@ -32,7 +32,8 @@ class Node:
     Attributes:
         state: "ready", "cordoned" (nothing new comes there), "draining" (it is emptied) or "not_ready".
         why: of a state that is not ready.
-        max_pods: how many pods it takes at most; None: not known.
+        max_pods: how many sandboxes it takes at most: its slots, or its kubelet's pods where these are fewer; None: not
+            known.
         claimed: sandboxes that run for their owners.
         warm: sandboxes of pools that nobody has claimed.
         starting: sandboxes that are not ready yet.

@@ -10,6 +10,7 @@ from controlplane.clock import SystemClock
 from controlplane.cluster import NodeDrains
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, SPARE_S
+from controlplane.cluster.kubernetes.node_room import LABEL_SLOTS
 from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.errors import Problem
 from tests.contract.kubernetes.conftest import Opener
@@ -59,6 +60,22 @@ async def test_an_operator_drains_a_node_and_takes_it_back(api: FakeKubernetes, 
         assert not spec_of(api).get("unschedulable")
         await until(lambda: same(dict(drains(cluster).draining()), {}))
         await drains(cluster).undrain("n1")
+
+
+@pytest.mark.parametrize(
+    ("label", "pods", "most"),
+    [(None, 300, 256), ("40", 300, 40), ("400", 300, 300), ("many", 300, 256), (None, 110, 110)],
+)
+async def test_a_node_takes_as_many_sandboxes_as_it_has_slots_and_pods(
+    api: FakeKubernetes, opener: Opener, label: str | None, pods: int, most: int
+) -> None:
+    asked = node()
+    asked["metadata"].setdefault("labels", {}).update({} if label is None else {LABEL_SLOTS: label})
+    asked["status"].setdefault("allocatable", {})["pods"] = str(pods)
+    await api.put(NODES, asked)
+    async with opener() as cluster:
+        (state,) = drains(cluster).nodes()
+        assert state.max_pods == most
 
 
 async def test_a_cordon_that_was_there_before_stays(api: FakeKubernetes, opener: Opener) -> None:
