@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -21,11 +21,25 @@ from typing import Any, Generic, Self, TypeVar
 from rollbox._problem import SandboxError
 from rollbox.ahead import ImagesAhead
 from rollbox.breaker import is_open
-from rollbox.errors import InvalidArgument
+from rollbox.errors import ExecDeadline, InvalidArgument
 from rollbox.recording import current
-from rollbox.request import count
+from rollbox.request import count, milliseconds
 from rollbox.shared import GatewayOwner
 
+# So many outcomes without another one are no chance.
+_SAME_MISTAKES = 30
+# What a program gets wrong for every sample alike. Not what a model may do in each of its sandboxes.
+_MISTAKES = frozenset(
+    (
+        "checkpoint_expired",
+        "checkpoint_not_found",
+        "image_not_found",
+        "invalid_argument",
+        "not_found",
+        "unauthenticated",
+        "unsupported",
+    )
+)
 Sample = TypeVar("Sample")
 Value = TypeVar("Value")
 
@@ -37,12 +51,14 @@ class Outcome(Generic[Sample, Value]):
     Attributes:
         sample: what the rollout was called with.
         value: what it returned; None when it failed.
-        error: the SandboxError that it raised; None when it returned.
+        error: the SandboxError that it raised, or that its time was over; None when it returned.
+        timed_out: a limit of time has ended it, the batch's or one of its own. It is masked: nobody knows for what.
     """
 
     sample: Sample
     value: Value | None = None
     error: SandboxError | None = None
+    timed_out: bool = False
 
     @property
     def masked(self) -> bool:
@@ -59,10 +75,11 @@ class Batch(Generic[Sample, Value]):
 
     def __init__(
         self,
-        samples: Iterable[Sample],
+        samples: Iterable[Sample] | AsyncIterable[Sample],
         rollout: Callable[[Sample], Coroutine[Any, Any, Value]],
         *,
         in_flight: int,
+        timeout: float | None = None,
         image: Callable[[Sample], str | None] | None = None,
         image_nodes: int | None = 1,
         client: GatewayOwner | None = None,
@@ -70,10 +87,13 @@ class Batch(Generic[Sample, Value]):
         """Check the arguments; no rollout starts yet.
 
         Args:
-            samples: taken one by one as slots become free; may be endless.
-            rollout: called with each sample. A SandboxError that it raises is an outcome; any other exception is a
-                bug of the program: it cancels all rollouts, and the `async with` raises it in an ExceptionGroup.
+            samples: taken one by one as slots become free; may be endless, or asynchronous: what it waits for holds up
+                no rollout.
+            rollout: called with each sample. A SandboxError that it raises is an outcome, and so is the TimeoutError of
+                an `asyncio.timeout` in it; any other exception is a bug of the program: it cancels all rollouts, and
+                the `async with` raises it in an ExceptionGroup.
             in_flight: how many run at a time.
+            timeout: seconds that a rollout may take; then it is cancelled, with an outcome that has `timed_out`.
             image: the image that a sample's rollout starts from, None for none. With it `in_flight` samples are taken
                 ahead of their turn, and their images pulled meanwhile; what fails is left to the create.
             image_nodes: on how many nodes each of these images is to be before its rollouts begin, which then prefer
@@ -81,17 +101,27 @@ class Batch(Generic[Sample, Value]):
             client: the client for that; None is the shared one of this event loop.
 
         Raises:
-            InvalidArgument: `in_flight` or `image_nodes` is not at least 1.
+            InvalidArgument: `in_flight` or `image_nodes` is not at least 1, `timeout` is no number of seconds, or
+                `image` is given for asynchronous samples, which cannot be looked at ahead.
         """
         if image_nodes is not None:
             count("image_nodes", image_nodes)
+        self._coming: AsyncIterator[Sample] | None = None
+        if isinstance(samples, AsyncIterable):
+            if image is not None:
+                raise InvalidArgument("image looks ahead at samples, which asynchronous ones do not allow", hint="")
+            self._coming, samples = aiter(samples), ()
         self._samples: Iterator[Sample] = iter(samples)
+        self._timeout_s = None if timeout is None else milliseconds("timeout", timeout) / 1000
         self._ahead = None
         if image is not None:
             self._samples = self._ahead = ImagesAhead(self._samples, image, in_flight, image_nodes, client)
         self._rollout = rollout
         self._in_flight = count("in_flight", in_flight)
         self._pulling: asyncio.Task[None] | None = None
+        self._taking: asyncio.Task[None] | None = None
+        self._mistakes = 0
+        self._mistake: SandboxError | None = None
         self._running: dict[asyncio.Task[None], Sample] = {}
         self._done: deque[Outcome[Sample, Value]] = deque()
         self._changed = asyncio.Event()
@@ -139,8 +169,9 @@ class Batch(Generic[Sample, Value]):
         for task in self._running:
             task.cancel()
         self._running.clear()
-        if self._pulling is not None:
-            self._pulling.cancel()
+        for helper in (self._pulling, self._taking):
+            if helper is not None:
+                helper.cancel()
         # An error of the block is raised unchanged; the task group would wrap it in an ExceptionGroup.
         cancelled = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(kind if cancelled else None, error if cancelled else None, trace)
@@ -153,7 +184,8 @@ class Batch(Generic[Sample, Value]):
 
         Raises:
             SandboxError: the platform is out and the circuit breaker refuses creates; raised after the outcomes of all
-                rollouts that were in flight. `not_begun` has the refused samples.
+                rollouts that were in flight. `not_begun` has the refused samples. Or the first thirty outcomes have
+                failed by the same mistake of the program, such as an image that there is not.
         """
         if self._group is None:
             raise InvalidArgument("a batch is iterated within its `async with`")
@@ -161,20 +193,36 @@ class Batch(Generic[Sample, Value]):
             self._fill()
             if self._done:
                 return self._done.popleft()
-            if not self._running:
+            if not self._running and self._taking is None:
                 raise self._outage or StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
 
     def _fill(self) -> None:
         while self._group is not None and self._has_place():
+            if self._coming is not None:
+                self._taking = self._taking or self._group.create_task(self._take(self._coming), name="next sample")
+                return
             try:
                 sample = next(self._samples)
             except StopIteration:
                 self._exhausted = True
                 return
-            task = self._group.create_task(self._run(sample))
-            self._running[task] = sample
+            self._begin(sample)
+
+    def _begin(self, sample: Sample) -> None:
+        if self._group is not None:
+            self._running[self._group.create_task(self._run(sample))] = sample
+
+    async def _take(self, coming: AsyncIterator[Sample]) -> None:
+        try:
+            self._begin(await anext(coming))
+        except StopAsyncIteration:
+            self._exhausted = True
+        finally:
+            self._taking = None
+            self._changed.set()
+        self._fill()
 
     def _has_place(self) -> bool:
         if self._exhausted or self._outage is not None:
@@ -184,9 +232,12 @@ class Batch(Generic[Sample, Value]):
     async def _run(self, sample: Sample) -> None:
         outcome: Outcome[Sample, Value]
         try:
-            outcome = Outcome(sample, value=await self._rollout(sample))
+            async with asyncio.timeout(self._timeout_s):
+                outcome = Outcome(sample, value=await self._rollout(sample))
         except SandboxError as error:
             outcome = Outcome(sample, error=error)
+        except TimeoutError as error:
+            outcome = Outcome(sample, error=self._too_long(error), timed_out=True)
         except asyncio.CancelledError:
             # A rollout that `cancel` stopped has no slot any more; this one awaited something that was cancelled.
             if self._leave():
@@ -208,13 +259,44 @@ class Batch(Generic[Sample, Value]):
             self.not_begun.append(sample)
         else:
             self._done.append(outcome)
+            self._judge(outcome.error)
         self._fill()
         self._changed.set()
+
+    def _too_long(self, error: TimeoutError) -> SandboxError:
+        limit = "a limit of its own" if self._timeout_s is None else f"its limit of {self._timeout_s:g} s"
+        made = ExecDeadline(f"the rollout has passed {limit}", hint="Allow more time, or look what it waited for.")
+        # It may have waited for the platform as well as for its own commands.
+        made.mask_sample = True
+        made.__cause__ = error
+        return made
+
+    def _judge(self, error: SandboxError | None) -> None:
+        """Stop where the first outcomes have all failed by one mistake, which the rest would repeat."""
+        if self._mistakes < 0:
+            return
+        first = self._mistake or error
+        if error is None or first is None or not _is_mistake(error) or _told(error) != _told(first):
+            self._mistakes = -1
+            return
+        self._mistake, self._mistakes = first, self._mistakes + 1
+        if self._mistakes >= _SAME_MISTAKES:
+            detail = f"the first {_SAME_MISTAKES} rollouts have failed alike, so no more are begun: {error.detail}"
+            self._outage = self._outage or type(error)(detail, hint=error.hint, details=error.details)
 
     def _leave(self) -> bool:
         """Free the slot of the calling rollout; returns whether it had one."""
         task = asyncio.current_task()
         return task is not None and self._running.pop(task, None) is not None
+
+
+def _is_mistake(error: SandboxError) -> bool:
+    # With a reason it is about one call in a sandbox: a command that is not there, a name that is too long.
+    return error.code in _MISTAKES and "reason" not in error.details
+
+
+def _told(error: SandboxError) -> tuple[str, str]:
+    return error.code, error.detail.replace(error.sandbox_id or "\0", "")
 
 
 def _note(outcome: str, count: int = 1) -> None:

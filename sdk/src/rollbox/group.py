@@ -69,7 +69,7 @@ class SandboxGroup(Generic[Member]):
     @classmethod
     async def create(
         cls,
-        image: str,
+        image: str | None = None,
         *,
         n: int,
         name: str | None = None,
@@ -115,7 +115,7 @@ class SandboxGroup(Generic[Member]):
     @classmethod
     def lazy(
         cls,
-        image: str,
+        image: str | None = None,
         *,
         n: int,
         name: str | None = None,
@@ -125,7 +125,7 @@ class SandboxGroup(Generic[Member]):
         """Make a group whose sandboxes start one by one, each with its first use; nothing is sent now.
 
         Args:
-            image: name of a container image.
+            image: name of a container image; None: `checkpoint` is given.
             n: how many sandboxes, 1 to 1024.
             name: of the group, 1 to 100 of A-Za-z0-9._-; None makes one up.
             client: as in `Sandbox.create`.
@@ -140,8 +140,7 @@ class SandboxGroup(Generic[Member]):
         for sample in samples:
             labels = {**(options.get("labels") or {}), GROUP_LABEL: made_name, SAMPLE_LABEL: str(sample)}
             key = f"{made_name}/{sample}"
-            # All of a group start from one image, which a checkpoint is named as too.
-            wish: CreateOptions = {**options, "labels": labels, "idempotency_key": key, "checkpoint": None}
+            wish: CreateOptions = {**options, "labels": labels, "idempotency_key": key}
             members[sample] = LazySandbox(image, client=client, **wish)
         return SandboxGroup(made_name, members, {}, None, leased=False)
 

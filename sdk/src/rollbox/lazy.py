@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, overload
 
+from rollbox import request
 from rollbox.deadline import LEAST_S, Deadline
+from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.errors import Deleted, SandboxError, StartTimeout
-from rollbox.files import initial
-from rollbox.options import CreateOptions, CreateSpec
-from rollbox.process import Process
+from rollbox.files import Files, initial
+from rollbox.image import Checkpoint, CommittedImage
+from rollbox.options import CommitOptions, CreateOptions, CreateSpec
+from rollbox.ports import Ports
+from rollbox.process import Process, Processes
+from rollbox.quantity import Size
+from rollbox.record import SandboxRecord
 from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
+from rollbox.starting import starting
+from rollbox.usage import Usage
+
+if TYPE_CHECKING:
+    from rollbox.git_scrub import ScrubReport
+
+_T = TypeVar("_T")
 
 
 class LazySandbox:
@@ -26,9 +39,12 @@ class LazySandbox:
 
     As an asynchronous context manager it deletes the sandbox, if there is one. Calls may run concurrently: the first
     one creates the sandbox, the others wait for it. Until then there is only this object: no request, no asyncio task.
+    It has all that a `Sandbox` has.
     """
 
-    def __init__(self, image: str, *, client: GatewayOwner | None = None, **options: Unpack[CreateOptions]) -> None:
+    def __init__(
+        self, image: str | None = None, *, client: GatewayOwner | None = None, **options: Unpack[CreateOptions]
+    ) -> None:
         """Check the arguments; nothing is sent.
 
         Args:
@@ -50,6 +66,7 @@ class LazySandbox:
         self._sandbox: Sandbox | None = None
         self._detached = False
         self._deleted = False
+        self._on_draining: Callable[[float], object] | None = None
 
     @property
     def started(self) -> bool:
@@ -67,7 +84,7 @@ class LazySandbox:
         return dict(self._spec.labels or {}) if self._sandbox is None else self._sandbox.labels
 
     async def sandbox(self) -> Sandbox:
-        """Return the sandbox, which is created if needed, for all methods that this class lacks (files, ports, ...).
+        """Return the sandbox, which is created if needed.
 
         Calls that wait for a create which another call has begun share its result, also a failure.
 
@@ -87,6 +104,7 @@ class LazySandbox:
                 raise self._failure
             if self._sandbox is None:
                 self._sandbox = await self._created(deadline)
+                self._sandbox.on_draining(self._on_draining)
                 if self._detached:
                     await self._sandbox.detach()
             return self._sandbox
@@ -134,6 +152,108 @@ class LazySandbox:
         """As `Sandbox.shell`; starts the sandbox."""
         made = await self.sandbox()
         return await made.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
+
+    @property
+    def processes(self) -> Processes:
+        """As `Sandbox.processes`; its first call starts the sandbox."""
+        return starting(Processes, self._of(lambda made: made.processes))
+
+    @property
+    def files(self) -> Files:
+        """As `Sandbox.files`; its first call starts the sandbox."""
+        return starting(Files, self._of(lambda made: made.files))
+
+    @property
+    def ports(self) -> Ports:
+        """As `Sandbox.ports`; its first call starts the sandbox."""
+        return starting(Ports, self._of(lambda made: made.ports))
+
+    def _of(self, part: Callable[[Sandbox], _T]) -> Callable[[], Awaitable[_T]]:
+        async def opened() -> _T:
+            return part(await self.sandbox())
+
+        return opened
+
+    async def egress(self, policy: Egress | None = None, *, timeout: float = 10) -> EgressState:  # noqa: ASYNC109
+        """As `Sandbox.egress`; starts the sandbox."""
+        return await (await self.sandbox()).egress(policy, timeout=timeout)
+
+    async def egress_log(self) -> EgressLog:
+        """As `Sandbox.egress_log`; empty before it has started."""
+        return [] if self._sandbox is None else await self._sandbox.egress_log()
+
+    async def usage(self) -> Usage:
+        """As `Sandbox.usage`; starts the sandbox."""
+        return await (await self.sandbox()).usage()
+
+    @overload
+    async def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...
+
+    @overload
+    async def commit(
+        self, *, checkpoint: Literal[True], ttl: float | None = None, **options: Unpack[CommitOptions]
+    ) -> Checkpoint: ...
+
+    async def commit(
+        self,
+        name: str | None = None,
+        *,
+        checkpoint: bool = False,
+        ttl: float | None = None,
+        max_bytes: Size | None = None,
+        scrub_git: Mapping[str, str] | None = None,
+        timeout: float = 120,  # noqa: ASYNC109
+        idempotency_key: str | None = None,
+    ) -> CommittedImage:
+        """As `Sandbox.commit`; starts the sandbox."""
+        options: CommitOptions = {
+            "max_bytes": max_bytes,
+            "scrub_git": scrub_git,
+            "timeout": timeout,
+            "idempotency_key": idempotency_key,
+        }
+        request.commit_body(name, checkpoint=checkpoint, ttl=ttl)
+        made = await self.sandbox()
+        return await (
+            made.commit(checkpoint=True, ttl=ttl, **options) if checkpoint else made.commit(str(name), **options)
+        )
+
+    async def scrub_git(
+        self,
+        path: str,
+        *,
+        at: str = "HEAD",
+        user: str | None = None,
+        remove_alternates: bool = False,
+        timeout: float = 300,  # noqa: ASYNC109
+    ) -> ScrubReport:
+        """As `Sandbox.scrub_git`; starts the sandbox."""
+        made = await self.sandbox()
+        return await made.scrub_git(path, at=at, user=user, remove_alternates=remove_alternates, timeout=timeout)
+
+    async def extend(self, ttl: float) -> SandboxRecord:
+        """As `Sandbox.extend`; starts the sandbox."""
+        return await (await self.sandbox()).extend(ttl)
+
+    async def refresh(self) -> SandboxRecord:
+        """As `Sandbox.refresh`; starts the sandbox."""
+        return await (await self.sandbox()).refresh()
+
+    @property
+    def record(self) -> SandboxRecord | None:
+        """As `Sandbox.record`; None before it has started."""
+        return None if self._sandbox is None else self._sandbox.record
+
+    @property
+    def draining_at(self) -> float | None:
+        """As `Sandbox.draining_at`; None before it has started."""
+        return None if self._sandbox is None else self._sandbox.draining_at
+
+    def on_draining(self, call: Callable[[float], object] | None) -> None:
+        """As `Sandbox.on_draining`, also for a sandbox that starts later."""
+        self._on_draining = call
+        if self._sandbox is not None:
+            self._sandbox.on_draining(call)
 
     async def detach(self) -> str | None:
         """Leave the sandbox running when the `async with` ends; returns its id, None before it has started."""

@@ -48,12 +48,12 @@ class GroupOptions(ResourceOptions, total=False):
     lease: float | None
     egress: Egress | None
     start_timeout: float
+    checkpoint: str | None
 
 
 class CreateOptions(GroupOptions, total=False):
     """The options of `Sandbox.create`, for code that passes them on; described there."""
 
-    checkpoint: str | None
     idempotency_key: str | None
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from rollbox import Batch, BreakerPolicy, Client, Outcome, RetryPolicy, SandboxError
-from rollbox.errors import Internal, InvalidArgument, OomKilled, SandboxLost
+from rollbox.errors import FileNotFound, ImageNotFound, Internal, InvalidArgument, OomKilled, SandboxLost
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -237,3 +238,95 @@ async def test_an_outage_is_one_error_after_what_was_in_flight(fake: FakeGateway
     assert [outcome.masked for outcome in outcomes] == [False, True, True, True]
     assert batch.not_begun == [4]
     assert fake.count("POST", "/v1/sandboxes") == 4
+
+
+def test_a_rollout_that_takes_too_long_is_an_outcome_and_the_others_go_on() -> None:
+    async def run() -> None:
+        gauge = Gauge()
+        async with Batch([1.0, 1000.0, 2.0], gauge.rollout, in_flight=2, timeout=60) as batch:
+            outcomes = {outcome.sample: outcome async for outcome in batch}
+        late = outcomes[1000.0]
+        assert [outcomes[sample].value for sample in (1.0, 2.0)] == [1.0, 2.0]
+        assert (late.timed_out, late.masked, late.error and late.error.code) == (True, True, "exec_deadline")
+        assert "limit of 60 s" in str(late.error)
+        assert gauge.now == 0
+
+    virtually(run)
+
+
+def test_a_limit_within_a_rollout_ends_that_rollout_alone() -> None:
+    async def rollout(sample: int) -> int:
+        async with asyncio.timeout(10):
+            await asyncio.sleep(sample)
+        return sample
+
+    async def run() -> None:
+        async with Batch([1, 100, 2], rollout, in_flight=1) as batch:
+            outcomes = [(outcome.sample, outcome.value, outcome.timed_out) async for outcome in batch]
+        assert outcomes == [(1, 1, False), (100, None, True), (2, 2, False)]
+
+    virtually(run)
+
+
+def test_samples_that_come_by_and_by_hold_up_no_rollout() -> None:
+    async def supply() -> AsyncIterator[float]:
+        for sample in (5.0, 5.0, 1.0):
+            yield sample
+        await asyncio.sleep(100)
+        yield 2.0
+
+    async def run() -> None:
+        gauge, loop = Gauge(), asyncio.get_running_loop()
+        began, came = loop.time(), []
+        async with Batch(supply(), gauge.rollout, in_flight=2) as batch:
+            async for outcome in batch:
+                came.append((outcome.value, loop.time() - began))
+        assert came == [(5.0, 5.0), (5.0, 5.0), (1.0, 6.0), (2.0, 107.0)]
+        assert gauge.most == 2
+
+    virtually(run)
+
+
+def test_a_batch_that_is_left_takes_no_more_samples() -> None:
+    taken: list[int] = []
+
+    async def supply() -> AsyncIterator[int]:
+        for sample in itertools.count():
+            taken.append(sample)
+            yield sample
+            await asyncio.sleep(10)
+
+    async def run() -> None:
+        async with Batch(supply(), Gauge().rollout, in_flight=4) as batch:
+            assert (await anext(batch)).value == 0
+        assert taken == [0]
+
+    virtually(run)
+    with pytest.raises(InvalidArgument, match="ahead"):
+        Batch(supply(), Gauge().rollout, in_flight=1, image=lambda _: "python")
+
+
+@pytest.mark.parametrize(
+    ("raised", "stops"),
+    [
+        (lambda n: ImageNotFound(f"there is no image pyton (sb-{n})", sandbox_id=f"sb-{n}"), True),
+        (lambda n: InvalidArgument("memory 'lots' is no size"), True),
+        (lambda n: InvalidArgument("there is no command nosuch", details={"reason": "command_not_found"}), False),
+        (lambda n: FileNotFound("/answer does not exist"), False),
+        (lambda n: ImageNotFound(f"there is no image image-{n}"), False),
+        (lambda n: OomKilled("over") if n == 7 else InvalidArgument("the same"), False),
+    ],
+)
+async def test_a_mistake_that_fails_everything_alike_is_said_once(
+    raised: Callable[[int], SandboxError], stops: bool
+) -> None:
+    async def rollout(sample: int) -> None:
+        raise raised(sample)
+
+    seen: list[int] = []
+    stop = pytest.raises(type(raised(0)), match="^the first 30 rollouts have failed alike, so no more are begun: ")
+    async with Batch(range(200), rollout, in_flight=4) as batch:
+        with stop if stops else nullcontext():
+            async for outcome in batch:
+                seen.append(outcome.sample)
+    assert (30 <= len(seen) < 40) if stops else len(seen) == 200

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from rollbox import Client, LazySandbox, sync
+from rollbox import Client, Files, LazySandbox, Sandbox, SandboxGroup, sync
 from rollbox.errors import Deleted, Internal, InvalidArgument, StartTimeout
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.unit.sdk.conftest import Clock
@@ -152,3 +153,54 @@ def test_the_sync_face(apart: FakeGateway) -> None:
         assert sandbox.exec("cat", stdin="a").stdout == "a"
         assert sandbox.sandbox().id == sandbox.id
     assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
+
+
+async def test_it_has_what_a_sandbox_has() -> None:
+    missing = {name for name in vars(Sandbox) if not name.startswith("_")} - set(vars(LazySandbox))
+    assert missing == {"create", "connect", "list"}
+
+
+async def test_files_start_it_with_their_first_call(client: Client, fake: FakeGateway, tmp_path: Path) -> None:
+    fake.files.root = tmp_path
+    lazy = LazySandbox("python", client=client)
+    files, ports = lazy.files, lazy.ports
+    assert (lazy.started, lazy.record, lazy.draining_at, await lazy.egress_log()) == (False, None, None, [])
+    assert isinstance(files, Files)
+    changes = files.watch("/")
+    with pytest.raises(InvalidArgument, match="port"):
+        await ports.expose(0)
+    await files.write("/f", b"data")
+    assert (lazy.id, await files.read("/f"), await lazy.processes.list()) == ("sb-1", b"data", [])
+    assert b"".join([part async for part in lazy.files.open_read("/f")]) == b"data"
+    assert (await anext(changes)).change == "watching"
+    await changes.aclose()
+    assert len(fake.sandboxes) == 1
+    await lazy.delete()
+    late = LazySandbox("python", client=client)
+    await late.delete()
+    with pytest.raises(Deleted):
+        await late.files.read("/f")
+
+
+def test_the_sync_face_has_them_too(apart: FakeGateway, tmp_path: Path) -> None:
+    apart.files.root = tmp_path
+    with sync.LazySandbox("python") as lazy:
+        lazy.files.write("/f", b"data")
+        assert (lazy.files.read("/f"), lazy.started) == (b"data", True)
+
+
+async def test_a_checkpoint_is_named_as_for_a_sandbox(client: Client, fake: FakeGateway) -> None:
+    async with LazySandbox(checkpoint="cp-1", client=client) as lazy:
+        await lazy.exec("true")
+    async with SandboxGroup.lazy(checkpoint="cp-2", n=2, client=client) as group:
+        await group[1].exec("true")
+    async with await SandboxGroup.create(checkpoint="cp-3", n=1, client=client):
+        pass
+    assert [body.get("sandbox", body)["image"] for body in fake.bodies if "sandbox" in body or "image" in body] == [
+        "cp-1",
+        "cp-2",
+        "cp-3",
+    ]
+    for wrong in ({}, {"image": "python", "checkpoint": "cp-1"}):
+        with pytest.raises(InvalidArgument, match="image or from a checkpoint"):
+            LazySandbox(client=client, **wrong)  # type: ignore[arg-type]

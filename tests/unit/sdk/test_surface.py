@@ -3,6 +3,8 @@
 import inspect
 
 import rollbox
+import rollbox.ports
+import rollbox.sync.ports
 from rollbox import errors, sync
 
 
@@ -129,15 +131,63 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
                 assert value.__doc__, f"{name}.{member}"
 
 
-def test_the_sync_face_has_the_same_methods() -> None:
-    closing_names = {"Client": {"aclose", "gateway"}, "Process": {"aclose"}, "Shell": {"aclose", "start"}}
-    plumbing = {"arrived", "finish", "full", "needs_refetch"}
-    streams = ("Process", "Processes", "OutputStream", "StdinWriter", "Shell", "Files")
-    for name in ("Sandbox", "LazySandbox", "SandboxGroup", "Client", *streams):
-        closing = closing_names.get(name, plumbing if name == "OutputStream" else set[str]())
-        ours = {member for member in vars(getattr(sync, name)) if not member.startswith("_")}
-        theirs = {member for member in vars(getattr(rollbox, name)) if not member.startswith("_")}
-        assert theirs - closing <= ours, name
+# `Batch` cannot be without cancellation; what `prefetch` and `convert` return is awaited within them here.
+NOT_IN_SYNC = {"Batch", "Outcome", "Conversion", "Prefetch", "aclose", "__version__"}
+# What the asynchronous class alone has: its closing has another name, and plumbing of the SDK itself.
+ONLY_ASYNC = {
+    "Client": {"aclose", "gateway"},
+    "Process": {"aclose"},
+    "Shell": {"aclose", "start"},
+    "OutputStream": {"arrived", "finish", "full", "needs_refetch", "tail"},
+    "Run": {"begin", "end"},
+    "Ports": set[str](),
+    "PortStream": {"aclose"},
+    "PortDatagrams": {"aclose"},
+}
+
+
+def public(kind: type) -> dict[str, object]:
+    return {name: getattr(kind, name) for base in kind.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
+
+
+def parameters(method: object) -> list[str]:
+    return [*inspect.signature(method).parameters] if callable(method) else []
+
+
+def test_the_sync_face_has_the_same_names() -> None:
+    assert set(rollbox.__all__) - set(sync.__all__) == NOT_IN_SYNC
+    assert set(sync.__all__) - set(rollbox.__all__) == {"shutdown"}
+    assert sync.__all__ == sorted(sync.__all__)
+
+
+def shared_names() -> list[str]:
+    return sorted((set(sync.__all__) & set(rollbox.__all__)) - {"errors"})
+
+
+def test_what_the_sync_face_shares_is_not_to_be_awaited() -> None:
+    assert sync.errors is errors
+    for name in shared_names():
+        kind = getattr(sync, name)
+        if kind is getattr(rollbox, name) and inspect.isclass(kind):
+            awaited = {one for one, member in public(kind).items() if inspect.iscoroutinefunction(member)}
+            # `Client.health` makes it by `of`.
+            assert awaited <= ({"of"} if name == "Health" else set()), name
+
+
+def test_the_sync_face_has_the_same_methods_with_the_same_parameters() -> None:
+    classes = {name: (getattr(rollbox, name), getattr(sync, name)) for name in shared_names()}
+    classes |= {name: (getattr(rollbox.ports, name), getattr(sync.ports, name)) for name in ("Ports", "PortStream")}
+    classes["PortDatagrams"] = (rollbox.ports.PortDatagrams, sync.ports.PortDatagrams)
+    for name, (theirs, ours) in classes.items():
+        if theirs is ours or not inspect.isclass(ours):
+            continue
+        there, here = public(theirs), public(ours)
+        assert set(there) - ONLY_ASYNC.get(name, set()) <= set(here), name
+        for method in (set(there) & set(here)) - ONLY_ASYNC.get(name, set()):
+            if "options" not in parameters(here[method]):
+                # These two tell their progress to a function, since what they return there is iterated over.
+                added = ["progress"] if name == "Client" and method in ("prefetch", "convert") else []
+                assert parameters(here[method]) == parameters(there[method]) + added, f"{name}.{method}"
 
 
 def test_options_of_commands_are_those_of_the_methods() -> None:

@@ -1,5 +1,7 @@
 """The blocking API, `rollbox.sync`."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -9,6 +11,7 @@ import pytest
 from rollbox import sync
 from rollbox.errors import ExecFailed, SandboxNotFound
 from tests.support.eventually import LIMIT_S
+from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
 
 
@@ -77,3 +80,56 @@ def test_it_starts_again_after_a_shutdown(apart: FakeGateway) -> None:
     sync.shutdown()
     sync.shutdown()
     assert sync.Sandbox.list() == []
+
+
+def test_an_iteration_goes_on_after_ctrl_c_and_after_a_limit(
+    apart: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Future[object], timeout: float | None = None) -> object:
+        raise KeyboardInterrupt
+
+    with sync.Sandbox.create("python") as sandbox, sandbox.spawn(["cat"]) as process:
+        lines = process.stdout.lines()
+        process.stdin.write("one\n")
+        assert next(lines) == "one"
+        with monkeypatch.context() as patch:
+            patch.setattr(Future, "result", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(lines)
+        process.stdin.write("two\n")
+        assert next(lines) == "two"
+        with monkeypatch.context() as patch:
+            patch.setattr("rollbox.process.streams.milliseconds", lambda name, value: 0)
+            with pytest.raises(TimeoutError):
+                lines.next(timeout=60)
+        process.stdin.write("three\n")
+        assert lines.next(timeout=60) == "three"
+        process.stdin.write_eof()
+        assert [*lines] == []
+
+
+AT_EXIT = {
+    "an iteration over lines": "process = sandbox.spawn('x'); left = process.stdout.lines(); print(next(left))",
+    "an iteration over changes": "left = sandbox.files.watch('/'); print(next(left).change)",
+    "an object that deletes": """
+class Deletes:
+    def __del__(self):
+        sandbox.delete()
+left = Deletes()
+left.itself = left
+print('made')
+""",
+    "a function of atexit": "import atexit; atexit.register(lambda: print(sandbox.exec('true').ok))",
+}
+
+
+@pytest.mark.parametrize("what", AT_EXIT)
+def test_the_end_of_a_program_does_not_wait(apart: FakeGateway, what: str) -> None:
+    apart.processes.scripts["x"] = Script(b"one\ntwo\n", hold=True)
+    code = f"from rollbox import sync\nsandbox = sync.Sandbox.create('python')\n{AT_EXIT[what]}"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    told = {"an iteration over lines": "one", "an iteration over changes": "watching", "an object that deletes": "made"}
+    assert (ran.returncode, ran.stdout.strip()) == (0, told.get(what, "True"))
+    # What cannot be done any more is said, with the way out, where Python lets an object say anything.
+    assert ("the interpreter ends" in ran.stderr) == (what == "an object that deletes")
+    assert "never awaited" not in ran.stderr

@@ -20,6 +20,7 @@ from rollbox.files.transfer import Progress
 from rollbox.files.unpack import Unpacker
 from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.landing import Landing, NoReader, beside, directory, folder, told
+from rollbox.reading import Reading
 from rollbox.request import Readable, bits, count
 from rollbox.retry import Resumption
 from rollbox.transport import Body, Source, error_from_problem
@@ -52,15 +53,15 @@ class Files:
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
     ) -> bytes:
         """Return the bytes of a file, in memory; `open_read` is for large ones. As `Files.open_read`."""
-        return b"".join([part async for part in self.open_read(path, offset=offset, length=length, user=user)])
+        return b"".join([part async for part, _ in self._parts(path, offset, length, user)])
 
     async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", user: str | None = None) -> str:
         """Return the text of a file; UnicodeDecodeError when its bytes are not valid in the encoding."""
         return (await self.read(path, user=user)).decode(encoding)
 
-    async def open_read(
+    def open_read(
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> Reading[bytes]:
         """Iterate over the bytes of a file as they arrive, in constant memory.
 
         A broken connection is resumed at the same offset, for up to 60 s; size and digest are checked at the end.
@@ -74,9 +75,14 @@ class Files:
         Raises:
             Conflict: the connection broke, and the file had changed when it was resumed.
             Internal: size or digest of the received data are not those of the sent data.
+        Cancel safety: a cancelled step loses nothing, the next one goes on.
         """
-        async for part, _ in self._parts(path, offset, length, user):
-            yield part
+
+        async def parts() -> AsyncGenerator[bytes, None]:
+            async for part, _ in self._parts(path, offset, length, user):
+                yield part
+
+        return Reading(parts())
 
     async def write(
         self,
@@ -232,25 +238,28 @@ class Files:
         body = await self._call("DELETE", "file", [*self._place(path, user), *flags], idempotent=missing_ok)
         return int(body["removed"])
 
-    async def watch(
-        self, path: SandboxPath, *, recursive: bool = False, user: str | None = None
-    ) -> AsyncGenerator[FileChange, None]:
+    def watch(self, path: SandboxPath, *, recursive: bool = False, user: str | None = None) -> Reading[FileChange]:
         """Iterate over changes below a path, without end.
 
         The first item is `watching`: every later change is reported. After a broken connection come `overflowed`
-        (changes may be lost) and `watching` again. Leave it with `contextlib.aclosing`, or by cancelling its task.
+        (changes may be lost) and `watching` again. Leave it with `contextlib.aclosing`, or by cancelling its task. A
+        cancelled step loses nothing: `asyncio.timeout` around one limits the wait.
         """
         query = [*self._place(path, user), ("recursive", _flag(recursive))]
-        resumption = Resumption(self._gateway.retries, _RESUME_BUDGET_S)
-        while True:
-            try:
-                async with self._gateway.exchange(self._access, "GET", "watch", query=query) as body:
-                    async for change in _changes(body):
-                        resumption.progress()
-                        yield change
-            except SandboxError as error:
-                await resumption.after(error)
-            yield FileChange("overflowed")
+
+        async def changes() -> AsyncGenerator[FileChange, None]:
+            resumption = Resumption(self._gateway.retries, _RESUME_BUDGET_S)
+            while True:
+                try:
+                    async with self._gateway.exchange(self._access, "GET", "watch", query=query) as body:
+                        async for change in _changes(body):
+                            resumption.progress()
+                            yield change
+                except SandboxError as error:
+                    await resumption.after(error)
+                yield FileChange("overflowed")
+
+        return Reading(changes())
 
     async def upload(
         self,

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -225,7 +226,7 @@ class Connection:
             case "stdin_closed":
                 self._stdin.refused = error_from_problem(body["problem"], {}).detail
             case "result":
-                self.result = ExecResult.from_json(body, self._access.sandbox_id)
+                self.result = self._with_tails(ExecResult.from_json(body, self._access.sandbox_id))
                 self.streams[frames.STDOUT].finish(self.result.stdout_total_bytes)
                 self.streams[frames.STDERR].finish(self.result.stderr_total_bytes)
                 self.on_end()
@@ -238,6 +239,16 @@ class Connection:
             case _:
                 # A message type of a later version, which this one may ignore: the contract only adds types.
                 pass
+
+    def _with_tails(self, result: ExecResult) -> ExecResult:
+        stdout, stderr = (stream.tail() for stream in self.streams.values())
+        return replace(
+            result,
+            stdout_bytes=stdout,
+            stderr_bytes=stderr,
+            stdout_truncated=result.stdout_total_bytes > len(stdout),
+            stderr_truncated=result.stderr_total_bytes > len(stderr),
+        )
 
     async def _attach(self) -> None:
         offsets = (self.streams[frames.STDOUT].received, self.streams[frames.STDERR].received)

@@ -10,7 +10,7 @@ from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process import frames
 from rollbox.process.connection import Connection
 from rollbox.process.stdin import StdinWriter
-from rollbox.process.streams import OutputStream
+from rollbox.process.streams import OutputStream, limited
 from rollbox.request import count
 from rollbox.result import ExecResult
 
@@ -53,15 +53,22 @@ class Process:
         """Whether this program has received its result."""
         return self._connection.result is not None
 
-    async def wait(self) -> ExecResult:
-        """Wait for the end and return how it ended; its outputs are in the streams, not in the result.
+    async def wait(self, *, timeout: float | None = None) -> ExecResult:  # noqa: ASYNC109
+        """Wait for the end and return how it ended, with the last 64 KiB of each output, whether it was read or not.
+
+        All of them are in the streams. After `attach` the result has what came since.
+
+        Args:
+            timeout: seconds to wait; None: without limit.
 
         Raises:
+            TimeoutError: it still runs.
             StreamInterrupted: no gateway answered for 60 s; the command may still run.
             SandboxLost, TtlExpired, ...: the sandbox has ended.
         Cancel safety: the command goes on.
         """
-        return await self._connection.ended()
+        async with limited(timeout):
+            return await self._connection.ended()
 
     async def read_both(self) -> tuple[bytes, bytes]:
         """Return all of stdout and stderr, in memory; read one after the other, they would block the command."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from rollbox import files as awaited
 from rollbox.files import FileChange, FileInfo, Listing, TransferReport
 from rollbox.files.paths import SandboxPath
 from rollbox.files.transfer import Progress
 from rollbox.request import Readable
-from rollbox.sync.loop_thread import iterate, run
+from rollbox.sync.loop_thread import Iteration, run
 
 
 class Files:
@@ -30,9 +29,9 @@ class Files:
 
     def open_read(
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, user: str | None = None
-    ) -> Iterator[bytes]:
+    ) -> Iteration[bytes]:
         """As `rollbox.Files.open_read`: an iterator of bytes."""
-        return iterate(self.inner.open_read(path, offset=offset, length=length, user=user))
+        return Iteration(self.inner.open_read(path, offset=offset, length=length, user=user))
 
     def write(
         self,
@@ -97,9 +96,9 @@ class Files:
         """As `rollbox.Files.remove`."""
         return run(self.inner.remove(path, recursive=recursive, missing_ok=missing_ok, user=user))
 
-    def watch(self, path: SandboxPath, *, recursive: bool = False, user: str | None = None) -> Iterator[FileChange]:
+    def watch(self, path: SandboxPath, *, recursive: bool = False, user: str | None = None) -> Iteration[FileChange]:
         """As `rollbox.Files.watch`: an iterator."""
-        return iterate(self.inner.watch(path, recursive=recursive, user=user))
+        return Iteration(self.inner.watch(path, recursive=recursive, user=user))
 
     def upload(
         self,

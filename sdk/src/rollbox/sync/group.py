@@ -32,7 +32,7 @@ class SandboxGroup(Generic[Member]):
     @classmethod
     def create(
         cls,
-        image: str,
+        image: str | None = None,
         *,
         n: int,
         name: str | None = None,
@@ -49,7 +49,7 @@ class SandboxGroup(Generic[Member]):
     @classmethod
     def lazy(
         cls,
-        image: str,
+        image: str | None = None,
         *,
         n: int,
         name: str | None = None,

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack, overload
 
 import rollbox
-from rollbox.options import CreateOptions
+from rollbox import request
+from rollbox.egress import Egress, EgressLog, EgressState
+from rollbox.git_scrub import ScrubReport
+from rollbox.image import Checkpoint, CommittedImage
+from rollbox.options import CommitOptions, CreateOptions
+from rollbox.quantity import Size
+from rollbox.record import SandboxRecord
 from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
+from rollbox.sync.files import Files
 from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.loop_thread import run
-from rollbox.sync.process import Process
+from rollbox.sync.ports import Ports
+from rollbox.sync.process import Process, Processes
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell
+from rollbox.usage import Usage
 
 
 class LazySandbox:
     """As `rollbox.LazySandbox`; a context manager that deletes what it has started."""
 
-    def __init__(self, image: str, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]) -> None:
+    def __init__(
+        self, image: str | None = None, *, client: ClientOwner | None = None, **options: Unpack[CreateOptions]
+    ) -> None:
         """As `rollbox.LazySandbox`."""
         self.inner = rollbox.LazySandbox(image, client=inner_of(client), **options)
 
@@ -69,6 +80,98 @@ class LazySandbox:
     ) -> Shell:
         """As `rollbox.LazySandbox.shell`."""
         return Shell(run(self.inner.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)))
+
+    @property
+    def processes(self) -> Processes:
+        """As `rollbox.LazySandbox.processes`."""
+        return Processes(self.inner.processes)
+
+    @property
+    def files(self) -> Files:
+        """As `rollbox.LazySandbox.files`."""
+        return Files(self.inner.files)
+
+    @property
+    def ports(self) -> Ports:
+        """As `rollbox.LazySandbox.ports`."""
+        return Ports(self.inner.ports)
+
+    def egress(self, policy: Egress | None = None, *, timeout: float = 10) -> EgressState:
+        """As `rollbox.LazySandbox.egress`."""
+        return run(self.inner.egress(policy, timeout=timeout))
+
+    def egress_log(self) -> EgressLog:
+        """As `rollbox.LazySandbox.egress_log`."""
+        return run(self.inner.egress_log())
+
+    def usage(self) -> Usage:
+        """As `rollbox.LazySandbox.usage`."""
+        return run(self.inner.usage())
+
+    @overload
+    def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...
+
+    @overload
+    def commit(
+        self, *, checkpoint: Literal[True], ttl: float | None = None, **options: Unpack[CommitOptions]
+    ) -> Checkpoint: ...
+
+    def commit(
+        self,
+        name: str | None = None,
+        *,
+        checkpoint: bool = False,
+        ttl: float | None = None,
+        max_bytes: Size | None = None,
+        scrub_git: Mapping[str, str] | None = None,
+        timeout: float = 120,
+        idempotency_key: str | None = None,
+    ) -> CommittedImage:
+        """As `rollbox.LazySandbox.commit`."""
+        options: CommitOptions = {
+            "max_bytes": max_bytes,
+            "scrub_git": scrub_git,
+            "timeout": timeout,
+            "idempotency_key": idempotency_key,
+        }
+        if checkpoint and name is None:
+            return run(self.inner.commit(checkpoint=True, ttl=ttl, **options))
+        request.commit_body(name, checkpoint=checkpoint, ttl=ttl)
+        return run(self.inner.commit(str(name), **options))
+
+    def scrub_git(
+        self,
+        path: str,
+        *,
+        at: str = "HEAD",
+        user: str | None = None,
+        remove_alternates: bool = False,
+        timeout: float = 300,
+    ) -> ScrubReport:
+        """As `rollbox.LazySandbox.scrub_git`."""
+        return run(self.inner.scrub_git(path, at=at, user=user, remove_alternates=remove_alternates, timeout=timeout))
+
+    def extend(self, ttl: float) -> SandboxRecord:
+        """As `rollbox.LazySandbox.extend`."""
+        return run(self.inner.extend(ttl))
+
+    @property
+    def record(self) -> SandboxRecord | None:
+        """As `rollbox.LazySandbox.record`."""
+        return self.inner.record
+
+    @property
+    def draining_at(self) -> float | None:
+        """As `rollbox.LazySandbox.draining_at`."""
+        return self.inner.draining_at
+
+    def on_draining(self, call: Callable[[float], object] | None) -> None:
+        """As `rollbox.LazySandbox.on_draining`; the function is called on the thread of the event loop."""
+        self.inner.on_draining(call)
+
+    def refresh(self) -> SandboxRecord:
+        """As `rollbox.LazySandbox.refresh`."""
+        return run(self.inner.refresh())
 
     def detach(self) -> str | None:
         """As `rollbox.LazySandbox.detach`."""

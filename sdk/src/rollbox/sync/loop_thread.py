@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from rollbox.errors import InvalidArgument
+from rollbox.process.streams import limited
 
 _T = TypeVar("_T")
 # A call that Ctrl-C cancels still sends its cleanup request, which takes 2 s at most.
@@ -25,9 +27,15 @@ class _LoopThread:
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), name="rollbox-sync", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._served, name="rollbox-sync", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise _over() from error
         self._started.wait()
+
+    def _served(self) -> None:
+        asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -55,6 +63,15 @@ class _LoopThread:
             ended.wait(_CLEANUP_LIMIT_S)
             raise
 
+    def leave(self, call: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine on the loop without waiting for it."""
+        try:
+            if self._loop is not None:
+                asyncio.run_coroutine_threadsafe(call, self._loop)
+        except RuntimeError:
+            # It has been closed meanwhile, and what was open on it too.
+            call.close()
+
     def stop(self) -> None:
         """End the loop, which closes what is still open on it, and the thread."""
         if self._loop is not None and self.pid == os.getpid():
@@ -71,10 +88,18 @@ class _SharedLoopThread:
 
     def current(self) -> _LoopThread:
         with self._lock:
+            # The thread has stopped with the interpreter, which starts no other one.
+            if sys.is_finalizing():
+                raise _over()
             # A forked child has the object but not the thread.
             if self._started is None or self._started.pid != os.getpid():
                 self._started = _LoopThread()
             return self._started
+
+    def running(self) -> _LoopThread | None:
+        """The thread of this process, if it runs."""
+        here = self._started is not None and self._started.pid == os.getpid() and not sys.is_finalizing()
+        return self._started if here else None
 
     def close(self) -> None:
         with self._lock:
@@ -87,28 +112,83 @@ _shared = _SharedLoopThread()
 
 
 def run(call: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the loop in the background and return what it returns; Ctrl-C cancels it there."""
-    return _shared.current().run(call)
+    """Run a coroutine on the loop in the background and return what it returns; Ctrl-C cancels it there.
 
-
-def iterate(source: AsyncIterator[_T]) -> Iterator[_T]:
-    """Iterate over an asynchronous iterator on the background loop; leaving the iteration closes it there too."""
+    Raises:
+        InvalidArgument: the interpreter ends, and runs no threads any more.
+    """
     try:
-        while True:
-            yield run(_next(source))
-    except StopAsyncIteration:
-        return
-    finally:
-        if isinstance(source, AsyncGenerator):
-            run(_closed(source))
+        shared = _shared.current()
+    except BaseException:
+        call.close()
+        raise
+    return shared.run(call)
 
 
-async def _next(source: AsyncIterator[_T]) -> _T:
-    return await anext(source)
+@runtime_checkable
+class _Closable(Protocol):
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 
-async def _closed(source: AsyncGenerator[Any, None]) -> None:
-    await source.aclose()
+class Iteration(Generic[_T]):
+    """Iterates over an asynchronous iterator on the background loop. Ctrl-C or a limit ends a step, not the iteration.
+
+    As a context manager it closes the iterator there at the end. One that is dropped is closed behind the program's
+    back, and one that is left over at the interpreter's end is left alone: its loop has closed it.
+    """
+
+    def __init__(self, source: AsyncIterator[_T]) -> None:
+        self._source = source
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _T:
+        return self.next()
+
+    def next(self, *, timeout: float | None = None) -> _T:
+        """Return the next item.
+
+        Args:
+            timeout: seconds to wait; None: without limit.
+
+        Raises:
+            StopIteration: at the end, and at each later step.
+            TimeoutError: none came in time; nothing is lost.
+        """
+        if found := run(self._step(timeout)):
+            return found[0]
+        raise StopIteration
+
+    async def _step(self, timeout: float | None) -> tuple[_T, ...]:  # noqa: ASYNC109
+        try:
+            async with limited(timeout):
+                return (await anext(self._source),)
+        except StopAsyncIteration:
+            return ()
+
+    def close(self) -> None:
+        """Close the iterator. Idempotent."""
+        if isinstance(self._source, _Closable):
+            run(self._source.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        shared = _shared.running()
+        if shared is not None and isinstance(self._source, _Closable):
+            shared.leave(self._source.aclose())
+
+
+def _over() -> InvalidArgument:
+    hint = "Call it before: in a `with`, or from a function that `atexit` has."
+    return InvalidArgument(
+        "rollbox.sync is called while the interpreter ends, which runs no threads any more", hint=hint
+    )
 
 
 @atexit.register

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import TracebackType
 
 from rollbox import process as awaited
 from rollbox.process import ExecSummary, Gap
 from rollbox.result import ExecResult
-from rollbox.sync.loop_thread import iterate, run
+from rollbox.sync.loop_thread import Iteration, run
 
 
 class OutputStream:
@@ -18,24 +17,28 @@ class OutputStream:
         """Use `Process.stdout` or `Process.stderr` instead."""
         self.inner = inner
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iterate(self.inner)
+    def __iter__(self) -> Iteration[bytes]:
+        return Iteration(self.inner)
 
-    def next_bytes(self) -> bytes:
+    def next_bytes(self, *, timeout: float | None = None) -> bytes:
         """As `rollbox.OutputStream.next_bytes`."""
-        return run(self.inner.next_bytes())
+        return run(self.inner.next_bytes(timeout=timeout))
 
-    def read(self) -> bytes:
+    def read(self, *, timeout: float | None = None) -> bytes:
         """As `rollbox.OutputStream.read`."""
-        return run(self.inner.read())
+        return run(self.inner.read(timeout=timeout))
 
-    def text(self) -> Iterator[str]:
+    def readline(self, *, timeout: float | None = None) -> str | None:
+        """As `rollbox.OutputStream.readline`."""
+        return run(self.inner.readline(timeout=timeout))
+
+    def text(self) -> Iteration[str]:
         """As `rollbox.OutputStream.text`."""
-        return iterate(self.inner.text())
+        return Iteration(self.inner.text())
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iteration[str]:
         """As `rollbox.OutputStream.lines`."""
-        return iterate(self.inner.lines())
+        return Iteration(self.inner.lines())
 
     @property
     def gaps(self) -> list[Gap]:
@@ -98,9 +101,9 @@ class Process:
         """As `rollbox.Process.ended`."""
         return self.inner.ended
 
-    def wait(self) -> ExecResult:
+    def wait(self, *, timeout: float | None = None) -> ExecResult:
         """As `rollbox.Process.wait`."""
-        return run(self.inner.wait())
+        return run(self.inner.wait(timeout=timeout))
 
     def read_both(self) -> tuple[bytes, bytes]:
         """As `rollbox.Process.read_both`."""
