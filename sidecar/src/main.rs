@@ -54,6 +54,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let config = SpawnerConfig {
         target_command: settings.target_command.clone(),
         start_timeout: settings.start_timeout,
+        cpu_millicores: settings.limits.cpu_millicores,
         processes: settings.limits.pids,
         file_worker: files::worker::run,
         proxy_port: settings.egress.map(|egress| egress.port),

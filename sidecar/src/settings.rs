@@ -38,6 +38,8 @@ impl Endpoint {
 /// The limits that the sandbox was given; 0: no limit, or none that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
+    /// Of processor time, in thousandths of a core.
+    pub cpu_millicores: u32,
     /// Of memory, without the allowance for the sidecar itself.
     pub memory_bytes: u64,
     /// Of the root file system.
@@ -78,7 +80,8 @@ pub struct Settings {
     pub orphan_grace: Duration,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
-    /// The limits that usage is reported against; under gVisor the one for processes is also enforced here.
+    /// The limits that usage is reported against; that of processors is told to programs, and under gVisor the one for
+    /// processes is also enforced here.
     pub limits: Limits,
     /// None where egress is not installed.
     pub egress: Option<Egress>,
@@ -137,6 +140,7 @@ impl Settings {
             orphan_grace: source.duration_ms("ORPHAN_GRACE_MS", 30_000)?,
             start_timeout: source.duration_ms("START_TIMEOUT_MS", 60_000)?,
             limits: Limits {
+                cpu_millicores: source.limit("CPU_LIMIT_MILLICORES")?,
                 memory_bytes: source.limit("MEMORY_LIMIT_BYTES")?,
                 disk_bytes: source.limit("DISK_LIMIT_BYTES")?,
                 pids: source.limit("PIDS_LIMIT")?,

@@ -7,8 +7,8 @@
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
 //! - `namespaces`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
-//! - `serve`: the main loop; `plan`, `proxies`, `identity`, `terminal`, `clone`, `stall`, `unreported`: start a command;
-//!   `lineage`, `sweep`: kill one.
+//! - `serve`: the main loop; `plan`, `proxies`, `processors`, `identity`, `terminal`, `clone`, `stall`, `unreported`:
+//!   start a command; `lineage`, `sweep`: kill one.
 
 mod channel;
 mod clone;
@@ -19,6 +19,7 @@ pub mod link;
 mod namespaces;
 mod plan;
 mod proc_mount;
+mod processors;
 mod proxies;
 mod seccomp;
 mod serve;
@@ -57,6 +58,8 @@ pub struct SpawnerConfig {
     pub target_command: String,
     /// How long the target may take to appear.
     pub start_timeout: Duration,
+    /// The limit that commands' variables tell them, in thousandths of a core; 0: none is known.
+    pub cpu_millicores: u32,
     /// Processes and threads of commands at most; 0: no limit. Enforced here only where nothing outside can
     /// ([`setup`]).
     pub processes: u32,
@@ -134,6 +137,7 @@ fn serve(
     mut target: Target,
     target_found_us: u64,
 ) -> Result<(), Problem> {
+    processors::add(&mut target.environ, config.cpu_millicores, processors::here());
     if let Some(port) = config.proxy_port {
         proxies::add(&mut target.environ, port, &config.packages);
     }

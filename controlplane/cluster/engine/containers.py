@@ -176,6 +176,7 @@ def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host
         ("READY_TOKEN", boot.ready_token),
         ("TOKEN_PUBLIC_KEY", boot.token_public_key),
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
+        ("CPU_LIMIT_MILLICORES", str(spec.cpu_millicores.limit)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("PIDS_LIMIT", str(_pids(spec))),
         *host.egress,

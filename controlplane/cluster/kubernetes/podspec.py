@@ -206,6 +206,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
         ("READY_TOKEN", boot.ready_token),
         ("TOKEN_PUBLIC_KEY", boot.token_public_key),
         ("START_TIMEOUT_MS", str(spec.start_timeout_ms)),
+        ("CPU_LIMIT_MILLICORES", str(spec.cpu_millicores.limit)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("DISK_LIMIT_BYTES", str(resources.disk_bytes(spec))),
         ("PIDS_LIMIT", str(spec.pids_limit or defaults.pids_limit or 0)),
