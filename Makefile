@@ -17,7 +17,7 @@ EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
 .PHONY: help setup venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
-	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
+	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,7 +83,7 @@ bench: setup ## benchmarks on the engine; records in build/bench, and a table
 bench-relay: ## what the relay costs execs and connections, and its memory; as root
 	$(CARGO) bench --locked $(WORKSPACE) --package sidecar --bench relay
 
-figures: venv ## write docs/figures.md and the README's table from the records in build/bench
+figures: venv ## write docs/figures.md, the README's table and those of the page "Under gVisor" from the records in build/bench
 	$(BIN)/python -m tests.bench.figures
 
 bench-lifecycle: venv build redis ## benchmarks of creates, groups and the SDK at scale: real control planes, gateway and Redis, a simulated cluster
@@ -128,6 +128,9 @@ e2e-core: venv build engine ## the core tests on the real cluster: install, helm
 
 demo-cluster: build cluster images ## install the chart, grade HumanEval in gVisor pods; report in build/demo-cluster
 	$(BIN)/python -m tests.support.demo --cluster
+
+bench-gvisor: build engine cluster images ## what work costs in gVisor against an engine, and which sizes programs see; records in build/bench
+	$(BIN)/python -m tests.bench.gvisor
 
 bench-cluster: build cluster images ## benchmarks on the cluster, compared with kubectl exec; records in build/bench
 	$(BIN)/python -m tests.bench.cluster

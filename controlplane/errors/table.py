@@ -301,7 +301,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The command passed its timeout and was killed with all its processes.",
-        hint="Raise timeout, or treat it as the result of the code; the partial output is in the result.",
+        hint="Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors.",
     ),
     "exec_failed": Entry(
         http=410,
@@ -310,7 +310,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The command ended with a non-zero exit code or a signal.",
-        hint="Read stderr of the result; leave check off to get the result instead of this error.",
+        hint="Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them.",
     ),
     "exec_cancelled": Entry(
         http=410,

@@ -1,6 +1,6 @@
 """The page of all figures, and the few of the README, from the records of `make bench` and its like.
 
-python -m tests.bench.figures    # writes docs/figures.md and the README's table
+python -m tests.bench.figures    # writes docs/figures.md, the README's table and those of docs/guide/gvisor.md
 """
 
 from __future__ import annotations
@@ -13,24 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.declared import Declared, all_declared, declared
+from tests.bench.gvisor.page import filled
 from tests.bench.record import BUILD
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE, README = ROOT / "docs" / "figures.md", ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide" / "gvisor.md"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-VERBS = {"cluster_": "make bench-cluster", "lifecycle_": "make bench-lifecycle", "": "make bench"}
+VERBS = {
+    "cluster_": "make bench-cluster",
+    "lifecycle_": "make bench-lifecycle",
+    "gvisor_": "make bench-gvisor",
+    "": "make bench",
+}
 INTRODUCTION = """# Figures
 
-`make figures` writes this page from what `make bench`, `make bench-lifecycle` and `make bench-cluster` have measured
-(`build/bench`); a scenario that was not measured again keeps its section. A value is the median of the runs; its range
-is that of the runs and of the rounds within them, where there are several. How one run comes to it is declared in
-`tests/bench/figures.toml` before it is measured, and so is its target. Each baseline is of the same run; a ratio says
-how many times better than it.
+`make figures` writes this page from what `make bench`, `make bench-lifecycle`, `make bench-cluster` and `make
+bench-gvisor` have measured (`build/bench`); a scenario that was not measured again keeps its section. A value is the
+median of the runs; its range is that of the runs and of the rounds within them, where there are several. How one run
+comes to it is declared in `tests/bench/figures.toml` before it is measured, and so is its target. Each baseline is of
+the same run; a ratio says how many times better than it.
 
 - `make bench`: an engine on the machine that measures; client, gateway, control plane and sandboxes are on it.
 - `make bench-cluster`: the chart on one node of a real Kubernetes with gVisor, everything on that node: API server,
   control plane, gateways, sandboxes and the client that measures. With `make cluster`, the network is Cilium and the
   kubelet's CFS period is 10 ms.
+- `make bench-gvisor`: the same image under runc and in gVisor, in turn, on the same machine.
 - `make bench-lifecycle`: gateway, control plane, Redis and SDK are real; the cluster and its sidecars are played, so
   that what is measured is what the platform adds.
 """
@@ -191,6 +199,7 @@ def main() -> int:
     PAGE.write_text(page(scenarios, PAGE.read_text() if PAGE.is_file() else ""))
     readme = README.read_text()
     README.write_text(in_readme(readme, headlines(scenarios, readme)))
+    GUIDE.write_text(filled(GUIDE.read_text(), scenarios))
     print(f"{PAGE.relative_to(ROOT)} and the table of {README.name} say what {len(scenarios)} scenarios have measured")
     return 0
 

@@ -310,23 +310,23 @@ class EgressUnreachable(SandboxError):
 
 
 class ExecDeadline(SandboxError):
-    """The command passed its timeout and was killed with all its processes. Raise timeout, or treat it as the result of the code; the partial output is in the result."""
+    """The command passed its timeout and was killed with all its processes. Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."""
 
     code = "exec_deadline"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Raise timeout, or treat it as the result of the code; the partial output is in the result."
+    hint = "Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."
 
 
 class ExecFailed(SandboxError):
-    """The command ended with a non-zero exit code or a signal. Read stderr of the result; leave check off to get the result instead of this error."""
+    """The command ended with a non-zero exit code or a signal. Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."""
 
     code = "exec_failed"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Read stderr of the result; leave check off to get the result instead of this error."
+    hint = "Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."
 
 
 class ExecCancelled(SandboxError):

@@ -703,10 +703,10 @@ impl Code {
                 "The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."
             }
             Self::ExecDeadline => {
-                "Raise timeout, or treat it as the result of the code; the partial output is in the result."
+                "Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."
             }
             Self::ExecFailed => {
-                "Read stderr of the result; leave check off to get the result instead of this error."
+                "Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."
             }
             Self::ExecCancelled => {
                 "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Builds an image with the runtimes whose sizes and speed are measured, and prints its name: build.sh [REGISTRY]. It is in
+# the local engine, and with the folder of a registry there too. What is there already is not made again. Debian has
+# everything but a program in Go, which this machine's compiler makes.
+set -euo pipefail
+cd "$(dirname "$0")/../../../.."
+here=tests/bench/gvisor/image
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
+suite=trixie
+tag=$(cat $here/packages.txt $here/build.sh | sha256sum | cut -c1-12)
+image=localhost/rollbox/runtimes:$tag
+work=$cache/runtimes-$tag.part
+
+if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
+  engine=docker
+else
+  engine=podman
+fi
+
+base() {
+  local options=() path
+  command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
+  # Java's package wants the folders of manuals.
+  for path in doc locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
+  mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, $here/packages.txt)" $suite "$work/image.tar"
+}
+
+processors() {
+  printf '%s\n' 'package main' 'import ("fmt"; "runtime")' 'func main() { fmt.Println(runtime.GOMAXPROCS(0)) }' > "$work/main.go"
+  mkdir -p "$work/root/usr/local/bin"
+  CGO_ENABLED=0 go build -ldflags '-s -w' -o "$work/root/usr/local/bin/go-processors" "$work/main.go"
+}
+
+# As images/build.sh does it.
+pushed() {
+  local there=$1/runtimes:$tag insecure=()
+  case $engine:$1 in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
+  if ! $engine manifest inspect ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null 2>&1; then
+    $engine tag "$image" "$there"
+    $engine push --quiet ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null
+  fi
+  echo "$there"
+}
+
+main() {
+  mkdir -p "$cache"
+  exec 9>"$cache/runtimes.lock"
+  flock 9
+  if ! $engine image inspect "$image" >/dev/null 2>&1; then
+    echo "== Image $image" >&2
+    rm -rf "$work"
+    mkdir -p "$work"
+    for part in base processors; do $part >&2; done
+    tar --append --file "$work/image.tar" --directory "$work/root" --owner 0 --group 0 ./usr/local/bin/go-processors
+    $engine import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+      --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
+    rm -rf "$work"
+  fi
+  if [ $# = 0 ]; then echo "$image"; else pushed "$1"; fi
+}
+
+main "$@"
