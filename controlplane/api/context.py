@@ -59,14 +59,31 @@ async def _operator(request: Request, _: Annotated[object, Depends(_scheme)]) ->
     context = await context_of(request)
     owner = context.keys.owner(request.headers.get("authorization"))
     if owner not in context.operators:
-        names = ", ".join(sorted(context.operators)) or "nobody"
-        detail = f"{owner} is no operator here ({PREFIX}OPERATORS names {names}): this changes what holds for others"
-        raise Problem("permission_denied", detail, owner=owner)
+        raise _no_operator(context, owner)
     return owner
+
+
+async def _reader(name: str, request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
+    context = await context_of(request)
+    owner = context.keys.owner(request.headers.get("authorization"))
+    if owner != name and owner not in context.operators:
+        raise _no_operator(context, owner)
+    return owner
+
+
+def _no_operator(context: Context, owner: str) -> Problem:
+    names = ", ".join(sorted(context.operators)) or "nobody"
+    detail = (
+        f"{owner} is no operator here ({PREFIX}OPERATORS names {names}): what holds for others is for an operator's "
+        "key, and which owners are operators is controlplane.operators of the chart"
+    )
+    return Problem("permission_denied", detail, owner=owner)
 
 
 App = Annotated[Context, Depends(context_of)]
 Service = Annotated[Sandboxes, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
+# Of a route with an owner's name: that owner, or an operator.
+OwnerOrOperator = Annotated[str, Depends(_reader)]
 # An owner that may change settings of other owners.
 Operator = Annotated[str, Depends(_operator)]

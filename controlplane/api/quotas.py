@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from controlplane.api.context import App, Operator, Owner
+from controlplane.api.context import App, Operator, Owner, OwnerOrOperator
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import Place
 from controlplane.lifecycle.admission.quotas import (
@@ -152,8 +152,8 @@ async def find(context: App, operator: Operator) -> QuotaList:
     return QuotaList(quotas=[QuotaBody.of(await service.quota_use(owner)) for owner in sorted(service.quotas.declared)])
 
 
-@router.get("/quotas/{name}", summary="One owner's quota (operators)")
-async def get(name: Name, context: App, operator: Operator) -> QuotaBody:
+@router.get("/quotas/{name}", summary="One owner's quota, for itself and for operators")
+async def get(name: Name, context: App, reader: OwnerOrOperator) -> QuotaBody:
     """Also of an owner without a quota of its own: what holds for it."""
     return QuotaBody.of(await context.service.quota_use(name))
 

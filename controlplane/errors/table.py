@@ -94,7 +94,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The credential is valid but does not allow this.",
-        hint="Use the token of this sandbox, or the key of its owner.",
+        hint="The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key.",
     ),
     "sandbox_not_found": Entry(
         http=404,

@@ -25,7 +25,7 @@ async def test_what_the_page_of_backups_saves_is_what_it_names(stack: Installed)
     names = {one["metadata"]["name"] for one in secrets["items"]}
     kept = {f"{stack.release}-{one}" for one in ("api-keys", "signing-key", "settings-key")}
     assert kept <= names
-    assert {one["kind"] for one in objects["items"]} <= {"SandboxPool", "SandboxQuota"}
+    assert {one["kind"] for one in objects["items"]} <= {"SandboxPool", "SandboxQuota", "EgressPreset"}
     assert values
 
 

@@ -84,7 +84,7 @@ def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
         raise Problem("deleted", f"key {key} was deleted before its create arrived", idempotency_key=key)
     if isinstance(answer, Full):
         used, limit = answer.used, answer.limit
-        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB})"
+        detail = f"{used} of at most {limit} sandboxes are in use here: {TOTAL_KNOB}"
         raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=TOTAL_KNOB)
     if answer.sandbox.fingerprint != wish.fingerprint:
         raise _differs(answer.sandbox, wish)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from controlplane.cluster import Cluster
 from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem
+from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.pools.declared import Declared, declared, fault
 from controlplane.model import Overcommit
 from controlplane.model.pool import POOL_NAME, PoolChange, PoolSpec
@@ -125,5 +126,5 @@ class PoolDeclarations:
         most = self._max_sandboxes
         if most and spec.max_warm > most:
             detail = f"max_warm {spec.max_warm} is more than the {most} sandboxes that there may be in all"
-            knob = "ROLLBOX_CONTROLPLANE_MAX_SANDBOXES"
-            raise Problem("invalid_argument", f"{detail} ({knob})", field="max_warm", limit=most, knob=knob)
+            detail = f"{detail}: {TOTAL_KNOB}"
+            raise Problem("invalid_argument", detail, field="max_warm", limit=most, knob=TOTAL_KNOB)

@@ -133,7 +133,7 @@ class Client:
                 report.failed[sandbox_id] = error
 
     async def quota(self, owner: str | None = None) -> Quota:
-        """Return limits, use and waiting creates of your quota; operators may ask for another owner's."""
+        """Return limits, use and waiting creates of your quota, or of an owner's: yours; of others for operators."""
         path = ("quota",) if owner is None else ("quotas", _named("owner", owner))
         return Quota.from_json(await self.gateway.call_api("GET", *path))
 

@@ -80,13 +80,13 @@ class Unauthenticated(SandboxError):
 
 
 class PermissionDenied(SandboxError):
-    """The credential is valid but does not allow this. Use the token of this sandbox, or the key of its owner."""
+    """The credential is valid but does not allow this. The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."""
 
     code = "permission_denied"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "Use the token of this sandbox, or the key of its owner."
+    hint = "The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."
 
 
 class SandboxNotFound(SandboxError):

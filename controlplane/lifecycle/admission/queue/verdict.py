@@ -9,7 +9,7 @@ from controlplane.model import RESOURCES, Limits, Quota, Sandbox, SandboxSpec, U
 from controlplane.store import Full
 
 TOTAL: Final = "total"
-TOTAL_KNOB: Final = "ROLLBOX_CONTROLPLANE_MAX_SANDBOXES"
+TOTAL_KNOB: Final = "controlplane.maxSandboxes of the chart (rollbox up: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES)"
 # The retry-after of a refusal whose wait cannot be estimated.
 RETRY_MS: Final = 1_000
 LONGEST_RETRY_MS: Final = 60_000

@@ -17,7 +17,8 @@ use crate::policy::{Blocked, Host, PACKAGES, Policy, Refusal, Target};
 use crate::sandbox::Protocol;
 
 /// What changes that there is no package cache.
-const NO_CACHE: &str = "use the index itself; operators: egress.packages.enabled of the chart";
+const NO_CACHE: &str = "use the index itself; operators: egress.packages.enabled of the chart (rollbox up: \
+                        ROLLBOX_EGRESS_PACKAGES_URL)";
 
 /// Timeout of a look-up, with all its repetitions.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(5);

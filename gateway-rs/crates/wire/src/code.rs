@@ -655,7 +655,9 @@ impl Code {
             Self::Unauthenticated => {
                 "Set ROLLBOX_API_KEY to a valid key; for an expired sandbox token call Sandbox.connect(id) again."
             }
-            Self::PermissionDenied => "Use the token of this sandbox, or the key of its owner.",
+            Self::PermissionDenied => {
+                "The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."
+            }
             Self::SandboxNotFound => {
                 "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores."
             }

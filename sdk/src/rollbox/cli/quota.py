@@ -58,7 +58,7 @@ def list_(watch: Watch = False, json: Json = False) -> None:
 
 @app.command()
 def show(owner: Owner, json: Json = False) -> None:
-    """Show the quota that applies to one owner (operators)."""
+    """Show the quota that applies to one owner: yours, or as an operator another one's."""
     _print(output.run(lambda client: client.quota(owner), what="fetching the quota", as_json=json), json=json)
 
 

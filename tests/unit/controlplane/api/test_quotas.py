@@ -55,7 +55,18 @@ async def test_only_operators_change_and_see_what_holds_for_others(plane: World,
     answer = await plane.api(method, path, body={} if method == "PUT" else None, key=OTHER_KEY)
     assert (answer.status, answer.code) == (403, "permission_denied")
     assert "bob is no operator here (ROLLBOX_CONTROLPLANE_OPERATORS names alice)" in answer.json["detail"]
+    assert "operator's key" in answer.json["hint"]
     assert (await plane.api("GET", "/v1/quota", key=OTHER_KEY)).status == 200
+
+
+async def test_an_owner_reads_its_own_quota_by_its_name_and_no_others(plane: World) -> None:
+    told = await put(plane, "bob", sandboxes=4)
+    own = await plane.api("GET", "/v1/quotas/bob", key=OTHER_KEY)
+    assert (own.status, own.json["limits"], own.json["owner"]) == (200, told["limits"], "bob")
+    for name in ("alice", "*", "bob2"):
+        answer = await plane.api("GET", f"/v1/quotas/{name}", key=OTHER_KEY)
+        assert (answer.status, answer.code) == (403, "permission_denied")
+    assert (await plane.api("GET", "/v1/quotas/bob", key="no-such-key")).status == 401
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,10 @@ const SWITCH: &str = "await sandbox.egress(POLICY), or rollbox egress set SANDBO
 const SERVER: &str = "the policy allows it: look at the name and its server, and try again";
 const PLATFORM: &str = "the policy allows it: try again; operators: rollbox doctor";
 const QUOTA: &str = "operators: rollbox quota set OWNER --egress-...";
-const REPLICA: &str = "operators: egress.limits.connections of the chart, or more replicas";
-const EXCEPTION: &str = "none for users; operators: ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS";
+const REPLICA: &str = "operators: egress.limits.connections of the chart, or more replicas (rollbox up: \
+                       ROLLBOX_EGRESS_MAX_CONNECTIONS)";
+const EXCEPTION: &str = "none for users; operators: egress.allowedPrivateCidrs of the chart (rollbox up: \
+                         ROLLBOX_EGRESS_ALLOWED_PRIVATE_CIDRS)";
 
 impl Policy {
     /// Takes in a policy of the feed.

@@ -12,7 +12,8 @@ use super::state::Sandbox;
 use crate::policy::{Host, Refusal, Target, Tls};
 
 /// What changes how long a connection may be idle.
-const IDLE: &str = "send something now and then; operators: egress.limits.idleSeconds of the chart";
+const IDLE: &str = "send something now and then; operators: egress.limits.idleSeconds of the chart (rollbox up: \
+                    ROLLBOX_EGRESS_IDLE_MS)";
 
 /// The right to an open connection: on record from its begin to its drop, and cut by a switch that does not allow it.
 #[derive(Debug)]
