@@ -125,7 +125,8 @@ async def _told(context: Context, one: Sandbox) -> Told:
     try:
         return Told(refusal, pulling, await service.looks.commands(one))
     except Problem as problem:
-        return Told(refusal, pulling, None, f"Its commands are not known now: {problem.code}: {problem.detail}")
+        trouble = f"Its commands are not known now: {problem.code}: {problem.detail}"
+        return Told(refusal, pulling, None, trouble, await service.looks.silence(one))
 
 
 def _single(request: Request) -> dict[str, str]:

@@ -129,6 +129,7 @@ def _image_options(images: ImageSettings) -> ImageOptions:
         budget=StoreLimit() if store is None else store.budget,
         recorded_bytes=images.registry.recorded_bytes,
         past_full=images.registry.past_full,
+        plain=images.plain_registries,
     )
 
 

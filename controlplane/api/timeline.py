@@ -57,7 +57,14 @@ class TimelineBody(BaseModel):
 
     @classmethod
     def of(
-        cls, sandbox: Sandbox, place: Description, requests: str, refusal: Problem | None = None, pulling: str = ""
+        cls,
+        sandbox: Sandbox,
+        place: Description,
+        requests: str,
+        refusal: Problem | None = None,
+        *,
+        pulling: str = "",
+        silence: str = "",
     ) -> Self:
         """From the record.
 
@@ -67,6 +74,7 @@ class TimelineBody(BaseModel):
             requests: what it has set aside, in words.
             refusal: the reason if no node takes the sandbox.
             pulling: what its node pulls, for people; empty: nothing.
+            silence: that it does not answer, for people; empty: it does.
         """
         entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
         spec = sandbox.spec
@@ -75,7 +83,7 @@ class TimelineBody(BaseModel):
             state=sandbox.state,
             image=spec.image,
             labels=spec.labels,
-            summary=summary(sandbox, refusal, pulling),
+            summary=summary(sandbox, refusal, pulling, silence),
             end=None if sandbox.end is None else EndBody.of(sandbox.end),
             advice="" if entry is None else entry.hint,
             retry=None if entry is None else entry.retry,
@@ -98,5 +106,6 @@ async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineB
     """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
     requests = service.filled(sandbox.spec)[1]
-    pulling = await service.pulling(sandbox)
-    return TimelineBody.of(sandbox, service.description, requests, service.refusal(sandbox), pulling)
+    pulling, silence = await service.pulling(sandbox), await service.looks.silence(sandbox)
+    refusal = service.refusal(sandbox)
+    return TimelineBody.of(sandbox, service.description, requests, refusal, pulling=pulling, silence=silence)

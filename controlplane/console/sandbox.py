@@ -72,12 +72,14 @@ class Told:
         pulling: what its node pulls.
         commands: newest first; None: they are not known.
         commands_trouble: why they are not.
+        silence: that it does not answer.
     """
 
     refusal: Problem | None = None
     pulling: str = ""
     commands: Sequence[Command] | None = None
     commands_trouble: str = ""
+    silence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class SandboxStory:
             version=who[1],
             now_ms=now_ms,
             row=SandboxRow.of(one, now_ms),
-            summary=summary(one, told.refusal, told.pulling),
+            summary=summary(one, told.refusal, told.pulling, told.silence),
             advice="" if entry is None else entry.hint,
             masked=entry is not None and entry.mask_sample and one.end is not None and one.end.cause != "deleted",
             facts=_facts(one, now_ms),

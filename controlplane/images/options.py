@@ -27,6 +27,7 @@ class ImageOptions:
         recorded_bytes: the most that the recorded copies of an owner may have there; 0: no limit; with its collector
             alone.
         past_full: where it is full, nodes pull an image that all owners may have from where it is.
+        plain: registries that control plane and mirror ask by http, at loopback addresses too.
     """
 
     digests: Mode = "never"
@@ -35,6 +36,7 @@ class ImageOptions:
     budget: StoreLimit = field(default_factory=StoreLimit)
     recorded_bytes: int = 0
     past_full: bool = True
+    plain: Collection[str] = ()
 
 
 class Registry(Protocol):

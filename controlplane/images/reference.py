@@ -19,6 +19,7 @@ _LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _REGISTRY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:]+\])(?::(?P<port>[0-9]{{1,5}}))?")
 _COMPONENT: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_LOOPBACK: Final = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Reference:
     def name(self) -> str:
         """Registry and repository."""
         return f"{self.registry}/{self.repository}"
+
+    @property
+    def on_nodes_alone(self) -> bool:
+        """Whether its registry is each machine's own, by a loopback address: no other machine means the same by it."""
+        return _LOOPBACK.match(self.registry) is not None
 
     def at(self, digest: str) -> "Reference":
         """The same image, pinned to this digest; the tag stays, for people."""

@@ -15,6 +15,7 @@ from controlplane.reach.ways import Way, loaded
 from rollbox import Sandbox
 from rollbox.egress_check import Found, Place
 from rollbox.egress_check.sandboxed import Inside
+from rollbox.errors import ImagePullFailed
 from tests.support.helm import CHART, named, render
 
 PODS: Final = "/api/v1/namespaces/rollbox-sandboxes/pods"
@@ -134,6 +135,20 @@ def test_a_sandbox_runs_a_command_and_another_one_tries_what_it_reaches(
     assert addresses["agent port of another sandbox"] == "10.1.0.3:7070"
     assert addresses["gateway"] == "127.0.0.2:80"
     assert addresses[READY] == "127.0.0.3:8082"
+
+
+def test_a_sandbox_that_does_not_start_is_a_sentence_with_what_to_do(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def create(image: str, ttl: float) -> PlayedSandbox:
+        raise ImagePullFailed(f"registry localhost:5000: it cannot be reached: {image}")
+
+    monkeypatch.setattr(PlayedSandbox, "create", create)
+    assert hook.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith("rollbox test: image_pull_failed: registry localhost:5000: it cannot be reached")
+    assert "check the registry" in told
+    assert told.count("\n") == 1
 
 
 def test_sandboxes_that_get_out_fail_it_unless_the_risk_is_accepted(

@@ -93,7 +93,9 @@ class PullSecrets:
         if not self._owned:
             return False
         await self._fresh()
-        return self._unread or any(ring.find(reference) is not None for ring in self._own)
+        # With an owner's credentials none but the mirror pulls, which reaches nothing that only nodes reach.
+        unknown = self._unread and not reference.on_nodes_alone
+        return unknown or any(ring.find(reference) is not None for ring in self._own)
 
     async def _fresh(self) -> None:
         """Waits for the first reading; for a later one a moment, and only in the call that has begun it."""

@@ -1,6 +1,6 @@
 """``Mirrored``: what a start is given in place of an image's own name where there is a private registry."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from controlplane.errors import Problem
@@ -16,9 +16,18 @@ class Mirrored:
         mirror: knows what it has.
         copies: has images copied into it.
         keyrings: the credentials with which an image is copied.
+        plain: registries that the mirror asks at loopback addresses too.
     """
 
-    def __init__(self, private: PrivateRegistry, mirror: Mirror, copies: Copies, keyrings: Keyrings) -> None:
+    def __init__(
+        self,
+        private: PrivateRegistry,
+        mirror: Mirror,
+        copies: Copies,
+        keyrings: Keyrings,
+        plain: Collection[str] = (),
+    ) -> None:
+        self._plain = frozenset(plain)
         self._private = private
         self._mirror = mirror
         self._copies = copies
@@ -37,9 +46,17 @@ class Mirrored:
         return self._copies.there(_source(name, resolved=resolved))
 
     def wants(self, name: str) -> bool:
-        """Whether an image has to be copied before it is started: its name has a digest, and is not of here already."""
+        """Whether an image has to be copied before it is started: its name has a digest, and is not of here already.
+
+        What only nodes reach is pulled from where it is: the mirror asks no loopback address of its own.
+        """
         reference = parse(name)
-        return bool(reference.digest) and not self._private.holds(reference)
+        unreachable = reference.on_nodes_alone and reference.registry not in self._plain
+        return bool(reference.digest) and not self._private.holds(reference) and not unreachable
+
+    def holds(self, reference: Reference) -> bool:
+        """Whether a name is of the private registry itself."""
+        return self._private.holds(reference)
 
     def copy_of(self, name: str, digest: str, form: Form = "plain") -> str:
         """The name by which nodes pull the copy of an image."""

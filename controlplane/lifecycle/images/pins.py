@@ -34,8 +34,6 @@ UNPINNED_MS: Final = 5_000
 MOST_PINS: Final = 32_768
 # Of a start whose image is not copied, in its record.
 PAST_FULL: Final = "the private registry is full, so its node pulls it from where it is"
-# Stands for a digest where only the rest of a name is looked at.
-_ANY: Final = f"sha256:{'0' * 64}"
 _UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 # `group`, owner, its name, image; or `template` and its hash.
@@ -311,7 +309,7 @@ class Images:
 
     async def _resolved(self, resolver: Resolver, owner: str, name: str, *, patient: bool = False) -> Pin:
         reference = parse(name)
-        if self._mirrored is not None and not self._mirrored.wants(str(reference.at(reference.digest or _ANY))):
+        if self._mirrored is not None and self._mirrored.holds(reference):
             return _pinned(name, await self._mirrored.committed(reference))
         if digest := await self._machines.digest(name):
             self._metrics.image_pinned("here")

@@ -90,16 +90,20 @@ def _text(sandbox: Sandbox, moment: Moment) -> str:
     return text
 
 
-def summary(sandbox: Sandbox, refusal: Problem | None = None, pulling: str = "") -> str:
+def summary(sandbox: Sandbox, refusal: Problem | None = None, pulling: str = "", silence: str = "") -> str:
     """The state of a sandbox, or why it ended, in one sentence.
 
     Args:
         sandbox: the record.
         refusal: why it fits on no node.
         pulling: what its node pulls, for people; empty: nothing, or that is not known.
+        silence: that it does not answer now, for people; empty: it does, or was not asked.
     """
     if sandbox.end is not None:
         return f"It ended: {sandbox.end.detail.rstrip('.')}."
+    if sandbox.state is State.RUNNING and silence:
+        lasts = "If that lasts it ends as sandbox_lost: after a minute, or five where its node has no other sandbox"
+        return f"It does not answer ({silence.rstrip('.')}), and its node reports no end of it. {lasts}."
     if sandbox.state is State.RUNNING:
         return "It runs." if sandbox.draining_at_ms is None else "It runs, and its node is drained: it ends soon."
     if refusal is not None:

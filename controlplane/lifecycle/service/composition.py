@@ -473,7 +473,7 @@ def _mirrored(deps: Dependencies, options: Options, copies: Copies | None) -> Mi
     private = options.images.private
     if private is None or copies is None or deps.mirror is None or deps.keyrings is None:
         return None
-    return Mirrored(private, deps.mirror, copies, deps.keyrings)
+    return Mirrored(private, deps.mirror, copies, deps.keyrings, options.images.plain)
 
 
 def _conversions(

@@ -98,6 +98,19 @@ class Looks:
             detail = f"its sidecar was not asked within {USED_WITHIN_S:.0f} s"
             raise Problem("upstream_timeout", detail, retry_after_ms=1000) from error
 
+    async def silence(self, sandbox: Sandbox) -> str:
+        """That one which is on record as running does not answer, for people; empty: it does, or was not asked."""
+        if sandbox.state is not State.RUNNING or self._free.locked():
+            return ""
+        try:
+            async with self._free, asyncio.timeout(USED_WITHIN_S):
+                await self._sidecars.health(sandbox.address or "", self._key.token(sandbox).text)
+        except Problem as problem:
+            return problem.detail
+        except TimeoutError:
+            return f"no answer within {USED_WITHIN_S:.0f} s"
+        return ""
+
     def ends(self, owner: str) -> Sequence[EndedIn]:
         """When the owner's sandboxes ended in the last day, and by which causes."""
         return self._end_times.of(owner, self._clock.now_ms())

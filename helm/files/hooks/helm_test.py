@@ -9,6 +9,7 @@ import sys
 from controlplane.reach import attempts
 from controlplane.reach.attempts import Seen
 from controlplane.reach.ways import KUBELET_PORT, READY, Way, dumped
+from rollbox import SandboxError
 from rollbox.client import Client
 from rollbox.egress_check import Found, Place, check
 from rollbox.egress_check.tries import place
@@ -113,6 +114,9 @@ def main() -> int:
         sys.stdout.write(f"{egress()}\n")
     except (HookError, ApiError, OSError) as error:
         sys.stderr.write(f"rollbox test: {error}\n")
+        return 1
+    except SandboxError as error:
+        sys.stderr.write(f"rollbox test: {error.code}: {error}\n")
         return 1
     return 0
 

@@ -72,6 +72,8 @@ async def test_a_secret_that_is_missing_is_named_to_those_whose_it_is() -> None:
     }
     assert all(ring.others_missing for ring in told.values())
     assert told["bob"].find(parse("b.io/x")) is not None
+    assert await pull.guards(parse("c.io/x"))
+    assert not await pull.guards(parse("localhost:5000/x"))
     secrets.found["alices"] = secret(**{"a.io": "alice"})
     await asyncio.sleep(KEPT_MS / 1000)
     mended = await pull.of("alice")

@@ -142,3 +142,19 @@ async def test_nobody_is_asked_when_it_is_switched_off() -> None:
         await plane.create(OWNER, SPEC)
         await asyncio.sleep(100)
     assert sidecars.asked == 0
+
+
+async def test_one_that_does_not_answer_is_told_so_while_it_is_on_record_as_running() -> None:
+    async with running(FakeSidecars(), 2) as (plane, (silent, answering)):
+        plane.sidecars.dead.add(silent.address or "")
+        told = {}
+        for one in (silent, answering):
+            answer = await plane.api("GET", f"/v1/sandboxes/{one.id}/timeline")
+            told[one.id] = (answer.json["state"], answer.json["summary"])
+        assert told[answering.id] == ("running", "It runs.")
+        state, summary = told[silent.id]
+        assert state == "running"
+        assert summary.startswith("It does not answer (")
+        assert "it ends as sandbox_lost: after a minute, or five where its node has no other sandbox." in summary
+        page = await plane.api("GET", f"/v1/console/sandboxes/{silent.id}")
+        assert "It does not answer (" in page.body.decode()

@@ -156,6 +156,15 @@ async def test_an_owners_missing_secret_stops_no_conversion_and_no_others_create
     assert not [name for name in registry.asked if name.startswith("registry.internal")]
 
 
+@pytest.mark.parametrize("named", ["localhost:5000/rollbox/python:1", "127.0.0.1:5000/a@" + digest("a"), "[::1]/a:1"])
+async def test_what_only_nodes_reach_is_pulled_from_where_it_is(named: str) -> None:
+    registry, mirror = FakeRegistry(outcome="away"), FakeMirror()
+    async with plane(registry, mirror) as running:
+        sandbox = (await running.create(OWNER, SandboxSpec(image=named))).sandbox
+        assert running.cluster.held[sandbox.id].spec.image == named
+    assert mirror.asked == []
+
+
 async def test_the_owner_of_a_missing_secret_is_told_its_name_and_others_are_not() -> None:
     registry = FakeRegistry(allowed=set())
     async with unread(registry, FakeMirror()) as running:
