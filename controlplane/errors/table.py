@@ -247,7 +247,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The kernel killed the workload because it passed its memory limit.",
-        hint="Give the sandbox more memory, or treat it as the result of the code.",
+        hint="Give the sandbox more memory, or treat it as the result of the code. Files in /dev/shm count as memory; those in /tmp are on the disk.",
     ),
     "disk_full": Entry(
         http=410,
@@ -274,7 +274,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="There is no room for the data in the sandbox.",
-        hint="Remove files, or create the sandbox with a larger disk (or memory, where files live in it).",
+        hint="Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that.",
     ),
     "port_unreachable": Entry(
         http=502,

@@ -56,6 +56,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         start_timeout: settings.start_timeout,
         cpu_millicores: settings.limits.cpu_millicores,
         processes: settings.limits.pids,
+        memory_bytes: settings.limits.memory_bytes,
         file_worker: files::worker::run,
         proxy_port: settings.egress.map(|egress| egress.port),
         packages: settings.packages.clone(),

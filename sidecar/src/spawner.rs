@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
-//! - `namespaces`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
+//! - `namespaces`, `memory_mounts`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
 //! - `serve`: the main loop; `plan`, `proxies`, `processors`, `identity`, `terminal`, `clone`, `stall`, `unreported`:
 //!   start a command; `lineage`, `sweep`: kill one.
 
@@ -16,6 +16,7 @@ pub mod frame;
 mod identity;
 mod lineage;
 pub mod link;
+mod memory_mounts;
 mod namespaces;
 mod plan;
 mod proc_mount;
@@ -63,6 +64,8 @@ pub struct SpawnerConfig {
     /// Processes and threads of commands at most; 0: no limit. Enforced here only where nothing outside can
     /// ([`setup`]).
     pub processes: u32,
+    /// The sandbox's memory, which is the size of `/dev/shm`; 0: that stays as the runtime has made it.
+    pub memory_bytes: u64,
     /// What a forked process does that is a file worker.
     pub file_worker: extern "C" fn(),
     /// The port of the proxy on the sandbox's loopback, which commands' variables name; none where there is no proxy.
@@ -141,8 +144,8 @@ fn serve(
     if let Some(port) = config.proxy_port {
         proxies::add(&mut target.environ, port, &config.packages);
     }
-    let setup =
-        setup::set_up(target, config.processes).map_err(|err| failed("set up the sandbox's init", &err))?;
+    let setup = setup::set_up(target, config.processes, config.memory_bytes)
+        .map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = setup.kernel.clone();
     let mut spawner =
         Spawner::new(setup, config.file_worker).map_err(|err| failed("watch for ended processes", &err))?;

@@ -33,6 +33,8 @@ pub struct Target {
     pub status: Status,
     /// Resource limits.
     pub limits: Vec<Limit>,
+    /// The mounts that it sees, in the form of `/proc/PID/mountinfo`.
+    pub mounts: String,
 }
 
 /// Waits until the target's main process exists and reads it.
@@ -83,6 +85,7 @@ fn read(pid: i32) -> io::Result<Target> {
         cwd: fs::read_link(Path::new(&file("cwd")))?.as_os_str().as_bytes().to_vec(),
         status: status::parse(&status).ok_or_else(|| malformed("status"))?,
         limits: limits::parse(&fs::read_to_string(file("limits"))?),
+        mounts: fs::read_to_string(file("mountinfo"))?,
     })
 }
 
@@ -130,6 +133,7 @@ mod tests {
         let target = read(std::process::id().cast_signed()).unwrap();
         assert!(!target.limits.is_empty());
         assert!(target.cwd.starts_with(b"/"));
+        assert!(target.mounts.contains(" / "));
     }
 
     #[test]

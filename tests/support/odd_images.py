@@ -49,6 +49,32 @@ def archive(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def folders(modes: Mapping[str, int]) -> bytes:
+    """A layer of folders with these modes."""
+    return _layer(*(_entry(path, tarfile.DIRTYPE, mode) for path, mode in modes.items()))
+
+
+def linked(path: str, target: str) -> bytes:
+    """A layer of one symbolic link."""
+    entry = _entry(path, tarfile.SYMTYPE, 0o777)
+    entry.linkname = target
+    return _layer(entry)
+
+
+def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path)
+    entry.type, entry.mode = kind, mode
+    return entry
+
+
+def _layer(*entries: tarfile.TarInfo) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for entry in entries:
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
 def program() -> bytes:
     """A layer of one static program, which ends with 0 when it is asked to probe: no shell, no users, no folders."""
     return archive({PROGRAM.removeprefix("/"): required("target").resolve().read_bytes()})

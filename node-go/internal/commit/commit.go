@@ -109,8 +109,12 @@ func (c *Commits) Commit(ctx context.Context, asked *wire.CommitRequest, told fu
 		return nil, err
 	}
 	size, err := layer.Size()
+	var skipped []string
+	for _, volume := range container.Volumes {
+		skipped = append(skipped, volume+": a volume that the image declares")
+	}
 	return &wire.Committed{
-		Digest: digest, SizeBytes: uint64(size), Skipped: one.report.Skipped, SkippedMore: one.report.More,
+		Digest: digest, SizeBytes: uint64(size), Skipped: append(skipped, one.report.Skipped...), SkippedMore: one.report.More,
 		StillUs: uint64(one.still.Microseconds()),
 	}, err
 }

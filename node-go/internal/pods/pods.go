@@ -90,8 +90,8 @@ func (f *Finder) Running(ctx context.Context) ([]*cri.PodSandbox, error) {
 // Container is one that runs.
 type Container struct {
 	Pod, ID string
-	// Mounts are the paths in it at which something is mounted.
-	Mounts []string
+	// Mounts are the paths in it at which something is mounted; of these, Volumes are those that its image declares.
+	Mounts, Volumes []string
 }
 
 // Container returns the running container of a sandbox that has a name. Its sidecar may say that it is ready a moment before
@@ -133,8 +133,8 @@ func (f *Finder) container(ctx context.Context, sandbox, name string) (*Containe
 			}
 			switch one.GetState() {
 			case cri.ContainerState_CONTAINER_RUNNING:
-				mounts, err := f.mounts(ctx, one.GetId())
-				return &Container{pod.GetId(), one.GetId(), mounts}, false, err
+				mounts, volumes, err := f.mounts(ctx, one.GetId())
+				return &Container{pod.GetId(), one.GetId(), mounts, volumes}, false, err
 			case cri.ContainerState_CONTAINER_CREATED:
 				begins = true
 			}
@@ -143,24 +143,29 @@ func (f *Finder) container(ctx context.Context, sandbox, name string) (*Containe
 	return nil, begins, problem.New(problem.SandboxLost, "%s has no container %s that runs", sandbox, name)
 }
 
-func (f *Finder) mounts(ctx context.Context, container string) ([]string, error) {
+func (f *Finder) mounts(ctx context.Context, container string) (mounts, volumes []string, err error) {
 	status, err := f.Runtime.Containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: container, Verbose: true})
 	if err != nil {
-		return nil, containerd.Failed("look at the container "+container, err)
+		return nil, nil, containerd.Failed("look at the container "+container, err)
 	}
 	var read struct {
 		Spec *struct {
 			Mounts []struct {
 				Destination string `json:"destination"`
+				Source      string `json:"source"`
 			} `json:"mounts"`
 		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &read); err != nil || read.Spec == nil {
-		return nil, problem.New(problem.Unsupported, "the runtime does not tell what is mounted in a container, as containerd does")
+		return nil, nil, problem.New(problem.Unsupported, "the runtime does not tell what is mounted in a container, as containerd does")
 	}
-	var found []string
 	for _, one := range read.Spec.Mounts {
-		found = append(found, strings.TrimSuffix(one.Destination, "/"))
+		place := strings.TrimSuffix(one.Destination, "/")
+		mounts = append(mounts, place)
+		// Where containerd makes a folder for each.
+		if strings.Contains(one.Source, "/containers/"+container+"/volumes/") {
+			volumes = append(volumes, place)
+		}
 	}
-	return found, nil
+	return mounts, volumes, nil
 }

@@ -250,13 +250,13 @@ class IdleExpired(SandboxError):
 
 
 class OomKilled(SandboxError):
-    """The kernel killed the workload because it passed its memory limit. Give the sandbox more memory, or treat it as the result of the code."""
+    """The kernel killed the workload because it passed its memory limit. Give the sandbox more memory, or treat it as the result of the code. Files in /dev/shm count as memory; those in /tmp are on the disk."""
 
     code = "oom_killed"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Give the sandbox more memory, or treat it as the result of the code."
+    hint = "Give the sandbox more memory, or treat it as the result of the code. Files in /dev/shm count as memory; those in /tmp are on the disk."
 
 
 class DiskFull(SandboxError):
@@ -280,13 +280,13 @@ class PidsExhausted(SandboxError):
 
 
 class NoSpace(SandboxError):
-    """There is no room for the data in the sandbox. Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."""
+    """There is no room for the data in the sandbox. Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."""
 
     code = "no_space"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."
+    hint = "Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."
 
 
 class PortUnreachable(SandboxError):

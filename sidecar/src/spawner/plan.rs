@@ -181,6 +181,7 @@ mod tests {
             cwd: b"/srv".to_vec(),
             status: Status { uid: 0, gid: 0, ..Status::default() },
             limits: Vec::new(),
+            mounts: String::new(),
         }
     }
 

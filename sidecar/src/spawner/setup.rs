@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
-use super::{clone, proc_mount, seccomp};
+use super::{clone, memory_mounts, proc_mount, seccomp};
 use crate::sys;
 use crate::target::Target;
 use crate::target::limits::{self, Limit};
@@ -47,9 +47,11 @@ pub(super) struct Setup {
 /// Sets up the init, in this order: mounts while they are possible, then the properties that commands inherit, last the
 /// seccomp filter, which denies mounts to this process too.
 ///
+/// `memory_bytes` is the size of `/dev/shm` (0: as the runtime has made it).
+///
 /// The limit `processes` for commands is enforced under gVisor (0: no limit). The control group that an engine limits
 /// does not see inside that kernel, where a fork bomb takes the whole sandbox's memory and leaves this process no time.
-pub(super) fn set_up(target: Target, processes: u32) -> io::Result<Setup> {
+pub(super) fn set_up(target: Target, processes: u32, memory_bytes: u64) -> io::Result<Setup> {
     prctl::set_name(c"rollbox-spawner")?;
     // Commands see this process as PID 1. They must not ptrace it or read its files in `/proc`, whatever capabilities
     // they have.
@@ -57,6 +59,8 @@ pub(super) fn set_up(target: Target, processes: u32) -> io::Result<Setup> {
     guard_limits();
     SigSet::all().thread_block()?;
     sys::default_signals();
+    let gvisor = proc_mount::is_gvisor();
+    memory_mounts::settle(&target, memory_bytes, gvisor)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     proc_mount::replace()?;
     let own = own_status()?;
@@ -64,7 +68,6 @@ pub(super) fn set_up(target: Target, processes: u32) -> io::Result<Setup> {
     let inheritable = target.status.inheritable & own.permitted;
     hand_down(&own, target.status.bounding, inheritable)?;
     inherit_from(&target.status)?;
-    let gvisor = proc_mount::is_gvisor();
     let init = if gvisor { InitSignals::Exposed } else { InitSignals::Shielded };
     sys::install_filter(&seccomp::program(init))?;
     let mut wanted = target.limits.clone();

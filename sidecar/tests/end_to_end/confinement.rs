@@ -40,6 +40,28 @@ async fn namespaces_are_the_targets_but_for_pids_and_mounts() {
 }
 
 #[tokio::test]
+async fn shared_memory_is_as_large_as_the_memory_and_all_of_the_target_see_it() {
+    let sandbox = Sandbox::start_with(&[("MEMORY_LIMIT_BYTES", "16777216")]).await;
+    let told = sandbox.sh("stat --file-system --format='%b %S' /dev/shm; stat --format=%a /dev/shm").await;
+    assert_eq!(told, "4096 4096\n1777\n");
+    let mounted = sandbox.sh("grep ' /dev/shm ' /proc/self/mountinfo | tail -n 1").await;
+    assert!(mounted.contains("nosuid,nodev,noexec"), "{mounted}");
+    let full = "head -c 20M /dev/zero > /dev/shm/full; stat --format=%s /dev/shm/full; rm /dev/shm/full";
+    assert_eq!(sandbox.sh(full).await, "16777216\n");
+    sandbox.sh("echo x > /dev/shm/seen").await;
+    let seen_by_the_target = format!("/proc/{}/root/dev/shm/seen", target_pid(&sandbox));
+    assert_eq!(std::fs::read_to_string(seen_by_the_target).unwrap(), "x\n");
+}
+
+#[tokio::test]
+async fn without_a_limit_shared_memory_is_as_it_was() {
+    let sandbox = Sandbox::start().await;
+    let size = "stat --file-system --format=%b /dev/shm";
+    let outside = std::process::Command::new("sh").args(["-c", size]).output().unwrap().stdout;
+    assert_eq!(sandbox.sh(size).await.into_bytes(), outside);
+}
+
+#[tokio::test]
 async fn only_the_init_and_the_command_itself_are_to_be_seen() {
     let sandbox = Sandbox::start().await;
     let names = sandbox.sh("for p in /proc/[0-9]*; do read -r name < $p/comm && echo $name; done").await;

@@ -690,13 +690,15 @@ impl Code {
                 "Create it with a larger ttl, or call extend() in time. To score slow code, give exec a timeout."
             }
             Self::IdleExpired => "Create it with a larger idle timeout, or use it in time.",
-            Self::OomKilled => "Give the sandbox more memory, or treat it as the result of the code.",
+            Self::OomKilled => {
+                "Give the sandbox more memory, or treat it as the result of the code. Files in /dev/shm count as memory; those in /tmp are on the disk."
+            }
             Self::DiskFull => "Give the sandbox more disk, or treat it as the result of the code.",
             Self::PidsExhausted => {
                 "Kill processes of the sandbox or delete it; treat it as the result of the code."
             }
             Self::NoSpace => {
-                "Remove files, or create the sandbox with a larger disk (or memory, where files live in it)."
+                "Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."
             }
             Self::PortUnreachable => {
                 "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."

@@ -1,0 +1,141 @@
+//! What commands find at `/tmp` and `/dev/shm`: files on disk, and files in as much memory as the sandbox has.
+//!
+//! A runtime decides both by itself. gVisor's mounts a file system in memory over an image's empty `/tmp`, for half of
+//! what the *host* has: such files end the sandbox, and are in no image that is made of it. `/dev/shm` has 64 MiB on an
+//! engine, and in gVisor again half of the host's memory.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::target::Target;
+
+const TMP: &str = "/tmp";
+const SHM: &str = "/dev/shm";
+const FOR_ALL: u32 = 0o1777;
+
+/// A line of the mounts, as far as it matters here.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount<'a> {
+    at: &'a str,
+    kind: &'a str,
+    /// Those of its file system.
+    options: &'a str,
+}
+
+/// Sets both up. The caller is in the target's own mount namespace, so that all see the same: the target's main process,
+/// and with it gVisor's kernel when it reads files for a commit.
+///
+/// # Errors
+/// A mount cannot be changed; the message names it.
+pub(super) fn settle(target: &Target, memory_bytes: u64, gvisor: bool) -> io::Result<()> {
+    let mounts = &target.mounts;
+    let made_for_mount = gvisor && uncover_tmp(target).map_err(|err| named(TMP, &err))?;
+    // Programs expect it, and where an image lacks it gVisor's runtime has made one that only root may write to.
+    if made_for_mount || fs::create_dir(TMP).is_ok() {
+        fs::set_permissions(TMP, Permissions::from_mode(FOR_ALL)).map_err(|err| named(TMP, &err))?;
+    }
+    if memory_bytes > 0 {
+        size_shm(topmost(mounts, SHM).as_ref(), memory_bytes).map_err(|err| named(SHM, &err))?;
+    }
+    Ok(())
+}
+
+/// Detaches what gVisor's runtime has mounted, if it has; whether the folder below it was made for that.
+fn uncover_tmp(target: &Target) -> io::Result<bool> {
+    // Where the image has a link there, the mount is where that leads to.
+    let Ok(place) = fs::canonicalize(TMP) else { return Ok(false) };
+    let found = place.to_str().and_then(|place| topmost(&target.mounts, place));
+    if !found.is_some_and(|found| is_of_gvisor(&found)) {
+        return Ok(false);
+    }
+    let mounted = fs::metadata(&place)?;
+    umount2(&place, MntFlags::MNT_DETACH)?;
+    let below = fs::metadata(&place)?;
+    // Where the image lacks its working directory, it was made in what is gone now.
+    fs::create_dir_all(Path::new(OsStr::from_bytes(&target.cwd)))?;
+    let changed = |of: &fs::Metadata| (of.ctime(), of.ctime_nsec());
+    // An image is unpacked before its container is made; a missing mount point is made after what is mounted there.
+    Ok(changed(&below) >= changed(&mounted))
+}
+
+/// As large as the memory that its files count against: what is too much is refused before it ends the sandbox, as long
+/// as little else takes memory.
+fn size_shm(found: Option<&Mount<'_>>, bytes: u64) -> io::Result<()> {
+    match found {
+        // A volume of the image: it is on disk.
+        Some(mounted) if mounted.kind != "tmpfs" => return Ok(()),
+        Some(_) => {
+            // What cannot be detached is covered.
+            let _ = umount2(SHM, MntFlags::MNT_DETACH);
+        }
+        None => fs::create_dir_all(SHM)?,
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    Ok(mount(Some("shm"), SHM, Some("tmpfs"), flags, Some(format!("mode=1777,size={bytes}").as_str()))?)
+}
+
+/// Of its mounts this one alone has these options: what a pod or an image declares there has others, and stays.
+fn is_of_gvisor(mount: &Mount<'_>) -> bool {
+    mount.kind == "tmpfs" && mount.options == "rw,mode=01777"
+}
+
+fn topmost<'a>(mountinfo: &'a str, at: &str) -> Option<Mount<'a>> {
+    mountinfo.lines().rev().filter_map(parse).find(|mount| mount.at == at)
+}
+
+fn parse(line: &str) -> Option<Mount<'_>> {
+    let (mount, file_system) = line.split_once(" - ")?;
+    let mut file_system = file_system.split(' ');
+    Some(Mount { at: mount.split(' ').nth(4)?, kind: file_system.next()?, options: file_system.nth(1)? })
+}
+
+fn named(path: &str, err: &io::Error) -> io::Error {
+    io::Error::other(format!("{path}: {err}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_GVISOR: &str = "\
+6 5 0:27 / / rw - overlay none rw
+9 6 0:23 / /dev/shm rw,nosuid,nodev,noexec - tmpfs none rw
+14 6 0:30 / /tmp rw - tmpfs none rw,mode=01777
+";
+
+    #[test]
+    fn the_mount_over_an_empty_folder_is_known() {
+        let found = topmost(IN_GVISOR, TMP).unwrap();
+        assert_eq!(found, Mount { at: "/tmp", kind: "tmpfs", options: "rw,mode=01777" });
+        assert!(is_of_gvisor(&found));
+        assert_eq!(topmost(IN_GVISOR, "/"), Some(Mount { at: "/", kind: "overlay", options: "rw" }));
+        assert_eq!(topmost(IN_GVISOR, "/tmp/inner"), None);
+    }
+
+    #[test]
+    fn what_was_put_there_on_purpose_stays() {
+        for options in
+            ["rw", "rw,size=65536k,mode=01777", "rw,mode=1777", "ro,mode=01777", "rw,mode=01777,uid=5"]
+        {
+            assert!(!is_of_gvisor(&Mount { at: TMP, kind: "tmpfs", options }), "{options}");
+        }
+        assert!(!is_of_gvisor(&Mount { at: TMP, kind: "9p", options: "rw,mode=01777" }));
+    }
+
+    #[test]
+    fn of_two_mounts_at_one_place_the_later_is_seen() {
+        let both = format!("{IN_GVISOR}15 14 0:31 / /tmp rw - 9p none rw\n");
+        assert_eq!(topmost(&both, TMP).unwrap().kind, "9p");
+        assert_eq!(
+            parse("36 35 98:0 /inner /tmp rw master:1 shared:2 - ext4 /dev/root ro").unwrap().at,
+            "/tmp"
+        );
+        assert_eq!(parse("no mount"), None);
+    }
+}
