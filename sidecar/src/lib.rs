@@ -19,7 +19,7 @@
 //! - `problem`: problems as they are sent.
 //! - `bound`: which late settings the sandbox has; calls are refused until it has those that were promised.
 //! - `request`, `auth`, `server`: validation of requests, authentication, the gRPC service.
-//! - `usage`: the sandbox's resource usage.
+//! - `usage`: the sandbox's resource usage; `memory_files`: what of its memory files have.
 //! - `readiness`: the readiness push to the control plane; `run`: the sidecar's life, from start to shutdown.
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
@@ -29,6 +29,7 @@ pub mod files;
 pub mod install;
 pub mod leg;
 pub mod log;
+pub mod memory_files;
 pub mod oom;
 pub mod ports;
 pub mod problem;

@@ -13,6 +13,7 @@ use wire::{Code, Problem};
 
 use crate::auth::Auth;
 use crate::log;
+use crate::memory_files;
 use crate::oom::OomCounter;
 use crate::process::supervise::Context;
 use crate::readiness::{self, BootTimes};
@@ -149,8 +150,16 @@ async fn serve_until_told(
             None => std::future::pending().await,
         }
     };
+    let files = async {
+        // Elsewhere a command ends and not the sandbox, which can be asked.
+        if kernel.to_lowercase().contains("gvisor") && settings.limits.memory_bytes > 0 {
+            memory_files::watch(service.clone(), settings.limits.memory_bytes).await;
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = serve => Ok(()),
+        () = files => Ok(()),
         _ = spawner => Err(lost()),
         () = push => Ok(()),
         () = told => Ok(()),

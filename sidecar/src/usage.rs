@@ -11,13 +11,15 @@ use crate::settings::Limits;
 /// The sidecar and its spawner, which are in the group too.
 const OWN_TASKS: u32 = 2;
 
-/// Usage of one file system.
+/// Usage of the root file system, and of those in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Disk {
     /// Bytes in use.
     pub used_bytes: u64,
     /// Bytes in all; 0: not known.
     pub size_bytes: u64,
+    /// Bytes of files in memory.
+    pub in_memory_bytes: u64,
 }
 
 /// Current usage, with `disk` and the limits that the sandbox was given; 0 for what is not counted here.
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_disk_limit_that_was_given_stands_before_the_file_system_s_own() {
-        let disk = Disk { used_bytes: 5, size_bytes: 100 };
+        let disk = Disk { used_bytes: 5, size_bytes: 100, in_memory_bytes: 0 };
         assert_eq!(report(disk, Limits { disk_bytes: 50, ..Limits::default() }).disk_limit_bytes, 50);
         assert_eq!(report(disk, Limits::default()).disk_limit_bytes, 100);
     }

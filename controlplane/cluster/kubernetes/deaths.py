@@ -17,6 +17,7 @@ from controlplane.cluster.kubernetes.podspec import (
 )
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Code
+from controlplane.model.spec import MIB
 
 Pod = Mapping[str, Any]
 Verdict = tuple[Code, str]
@@ -29,6 +30,8 @@ _NEVER_RAN: Final = frozenset(
     {"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "PostStartHookError"}
 )
 # The sandbox exceeded its own limit, unlike "the node was low on ...", which another pod may have caused.
+# As sidecar/src/memory_files.rs writes it.
+_IN_MEMORY: Final = re.compile(r"^event=memory_files bytes=(\d+)$", re.M)
 _OWN_DISK: Final = re.compile(r"(storage|emptydir).*\bexceed|\bexceed.*(storage|disk)", re.I | re.S)
 _MISSING_HANDLER: Final = re.compile(r"no runtime for|runtime ?handler|RuntimeClass", re.I)
 _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matching manifest|specified platform", re.I)
@@ -161,8 +164,15 @@ def _memory(pod: Pod) -> Verdict | None:
     for role, ended in _terminated(pod):
         if ended.get("reason") == "OOMKilled":
             killed = f"the kernel killed the {role} (exit code {ended.get('exitCode')})"
-            return "oom_killed", f"it took more memory than its limit: {killed}"
+            return "oom_killed", f"it took more memory than its limit: {killed}{_files_in_memory(pod)}"
     return None
+
+
+def _files_in_memory(pod: Pod) -> str:
+    """What the sidecar said last of them: it looks once a second while something runs."""
+    told = [_IN_MEMORY.findall(str(ended.get("message"))) for role, ended in _terminated(pod) if role == SIDECAR]
+    found = [int(size_bytes) for lines in told for size_bytes in lines[-1:]]
+    return f"; {found[0] // MIB} MiB of it were files in /dev/shm when last looked at" if any(found) else ""
 
 
 def _evicted(pod: Pod) -> Verdict | None:

@@ -313,6 +313,19 @@ impl Service {
         Ok(usage::report(disk, self.shared.limits))
     }
 
+    /// What files in memory take.
+    ///
+    /// # Errors
+    /// The spawner is gone, or does not answer in time.
+    pub async fn memory_file_bytes(&self) -> Result<u64, Problem> {
+        Ok(in_time(self.shared.context.link.disk(), MEASURE_PATIENCE).await?.in_memory_bytes)
+    }
+
+    /// Whether a command runs, or a call is under way.
+    pub fn is_busy(&self) -> bool {
+        self.records().running() > 0 || self.shared.uses.quiet() == Duration::ZERO
+    }
+
     async fn report(&self) -> Result<HealthResponse, Problem> {
         in_time(self.shared.context.link.ping(), PING_PATIENCE).await?;
         Ok(HealthResponse {

@@ -188,7 +188,7 @@ pub enum Report {
         /// The nonce of the ping.
         nonce: u64,
     },
-    /// How full the root file system is.
+    /// How full the root file system is, and those in memory.
     Disk {
         /// The nonce of the order.
         nonce: u64,
@@ -300,7 +300,12 @@ impl Report {
             Self::Swept { id, left } => to.tag(5).u64(*id).u32(*left).done(),
             Self::Pong { nonce } => to.tag(6).u64(*nonce).done(),
             Self::Disk { nonce, disk } => {
-                to.tag(7).u64(*nonce).u64(disk.used_bytes).u64(disk.size_bytes).done();
+                to.tag(7)
+                    .u64(*nonce)
+                    .u64(disk.used_bytes)
+                    .u64(disk.size_bytes)
+                    .u64(disk.in_memory_bytes)
+                    .done();
             }
         }
         to.finish()
@@ -322,7 +327,7 @@ impl Report {
             6 => Self::Pong { nonce: from.u64()? },
             7 => Self::Disk {
                 nonce: from.u64()?,
-                disk: Disk { used_bytes: from.u64()?, size_bytes: from.u64()? },
+                disk: Disk { used_bytes: from.u64()?, size_bytes: from.u64()?, in_memory_bytes: from.u64()? },
             },
             _ => return Err(Malformed),
         };

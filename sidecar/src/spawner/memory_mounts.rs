@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
 use crate::target::Target;
 
@@ -78,6 +79,16 @@ fn size_shm(found: Option<&Mount<'_>>, bytes: u64) -> io::Result<()> {
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     Ok(mount(Some("shm"), SHM, Some("tmpfs"), flags, Some(format!("mode=1777,size={bytes}").as_str()))?)
+}
+
+/// What the files take that commands can have in memory: `/dev` is in memory too, and root may write there.
+pub(super) fn file_bytes() -> u64 {
+    let used = |place| {
+        let seen = statfs(place).ok().filter(|seen| seen.filesystem_type() == TMPFS_MAGIC)?;
+        let blocks = seen.blocks().saturating_sub(seen.blocks_free());
+        Some(blocks.saturating_mul(u64::try_from(seen.block_size()).ok()?))
+    };
+    [SHM, "/dev"].into_iter().filter_map(used).fold(0, u64::saturating_add)
 }
 
 /// Of its mounts this one alone has these options: what a pod or an image declares there has others, and stays.

@@ -20,6 +20,7 @@ use super::channel::Channel;
 use super::clone::{self, Child, Failure, Stack, Stage};
 use super::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use super::identity::Databases;
+use super::memory_mounts;
 use super::plan::{Plan, Refused};
 use super::setup::Setup;
 use super::sweep::{self, Marks, Sweep};
@@ -385,10 +386,12 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
     path(&plan.cwd).join(path(&attempt.path)).exists()
 }
 
-/// Usage of the root file system as commands see it.
+/// Usage of the file systems as commands see them.
 fn disk() -> Disk {
-    let Ok(seen) = statvfs("/") else { return Disk::default() };
+    let in_memory_bytes = memory_mounts::file_bytes();
+    let Ok(seen) = statvfs("/") else { return Disk { in_memory_bytes, ..Disk::default() } };
     let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
     let used = blocks.saturating_sub(seen.blocks_free());
-    Disk { used_bytes: used.saturating_mul(block_bytes), size_bytes: blocks.saturating_mul(block_bytes) }
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
+    Disk { used_bytes: bytes(used), size_bytes: bytes(blocks), in_memory_bytes }
 }

@@ -41,6 +41,7 @@ def pull(words: str) -> dict[str, Any]:
     return waiting("ErrImagePull", told)
 
 
+IN_MEMORY = f"event=ready\nevent=memory_files bytes=1\nevent=memory_files bytes={300 << 20}\nevent=other bytes=5\n"
 OOM = {"reason": "OOMKilled", "exitCode": 137}
 ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "oom, runc": (ended(("target", OOM)), "oom_killed", "the target"),
@@ -48,6 +49,14 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         ended(("sidecar", {"reason": "Error", "exitCode": 128}), ("target", {"reason": "OOMKilled", "exitCode": 128})),
         "oom_killed",
         "128",
+    ),
+    "oom, gVisor, with files in memory": (
+        ended(
+            ("sidecar", {"reason": "Error", "exitCode": 128, "message": IN_MEMORY}),
+            ("target", {"reason": "OOMKilled", "exitCode": 128}),
+        ),
+        "oom_killed",
+        "; 300 MiB of it were files in /dev/shm",
     ),
     "oom, then deleted": (ended(("target", OOM), about=DELETED), "oom_killed", "memory"),
     "own disk": (
