@@ -92,14 +92,17 @@ def api_keys(text: str) -> dict[str, str]:
     """``owner:key`` pairs, separated by commas or line breaks; returns key -> owner.
 
     Raises:
-        ValueError: it is not a list of such pairs, or a key is too short; the message is the rule.
+        ValueError: it is not a list of such pairs, a key is too short, or two owners have one key; the message is the
+            rule, and which pair breaks it.
     """
     keys: dict[str, str] = {}
-    for pair in filter(None, text.replace("\n", ",").split(",")):
+    for number, pair in enumerate(filter(None, text.replace("\n", ",").split(",")), start=1):
         owner, colon, key = pair.strip().partition(":")
         if not owner or not colon or len(key) < MIN_KEY_CHARS:
-            raise ValueError(f"must be owner:key,owner:key with keys of at least {MIN_KEY_CHARS} characters")
-        keys[key] = owner
+            rule = f"must be owner:key,owner:key with keys of at least {MIN_KEY_CHARS} characters"
+            raise ValueError(f"{rule}; pair {number} is not{f' (owner {owner})' if colon and owner else ''}")
+        if keys.setdefault(key, owner) != owner:
+            raise ValueError(f"must give each owner keys of its own; pair {number} gives {owner} a key of {keys[key]}")
     if not keys:
         raise ValueError("must be owner:key,owner:key with at least one pair")
     return keys

@@ -50,6 +50,8 @@ def test_what_is_left_out_lies_in_the_state_directory(environ: dict[str, str]) -
         ("READY", "unix:/" + "x" * 108, "a socket path has at most 107 bytes"),
         ("API_KEYS", "alice", r"API_KEYS is '\(hidden\)': must be owner:key"),
         ("API_KEYS", "alice:short", "keys of at least 16 characters"),
+        ("API_KEYS", f"alice:{'k' * 16}\nbob:short", r"16 characters; pair 2 is not \(owner bob\)"),
+        ("API_KEYS", f"alice:{'k' * 16},bob:{'k' * 16}", "pair 2 gives bob a key of alice"),
         ("SIGNING_KEY_FILE", "/does/not/exist", "must name a file that exists"),
         ("ENGINE_URL", "tcp://1.2.3.4:2375", "must be unix: and an absolute path"),
         ("STARTS_IN_FLIGHT", "0", "must be a whole number from 1 to 1024"),
