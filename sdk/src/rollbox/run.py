@@ -20,6 +20,7 @@ from rollbox import shared
 from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument
 from rollbox.gateway import Gateway
+from rollbox.landing import told
 from rollbox.recording import current
 from rollbox.recording.recorder import Recorder
 from rollbox.report.run_report import RunReport
@@ -94,10 +95,11 @@ class Run:
             all_threads: count also what other threads call; as `rollbox.sync.Run` does.
 
         Raises:
-            OSError: `save_to` cannot be made.
+            InvalidArgument: `save_to` cannot be made.
         """
         if self._save_to is not None:
-            self._save_to.mkdir(parents=True, exist_ok=True)
+            with told(self._save_to):
+                self._save_to.mkdir(parents=True, exist_ok=True)
         self._before = current.current()
         self._recorder = Recorder(self.name)
         current.enter(self._recorder, all_threads=all_threads)

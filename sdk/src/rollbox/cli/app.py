@@ -4,6 +4,7 @@ import gc
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -113,7 +114,7 @@ class _Imported(Mapping[str, Any]):
 
 
 class _Commands(_Group):
-    """Has all commands of `_COMMANDS`, and runs each so that a closed stdout ends it without a traceback."""
+    """Has all commands of `_COMMANDS`, and runs each so that a bad stdout ends it without a traceback."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(**{**attributes, "commands": _Imported()})
@@ -129,7 +130,7 @@ class _Commands(_Group):
             formatter.write_dl([(name, one.get_short_help_str(limit=_UNCUT)) for name, one in rows])
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        with output.exit_on_closed_stdout():
+        with output.exit_on_bad_stdout():
             return super().invoke(ctx)
 
 
@@ -178,8 +179,13 @@ def main() -> None:
     left at the end goes with the process. Both together are a fifth of the processor time of a command.
     """
     gc.set_threshold(_COLLECT_AFTER)
+    output.standard_streams()
     completion.prepare()
     try:
-        app()
+        # Help and the version are printed before any command is invoked.
+        with output.exit_on_bad_stdout():
+            app()
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
     finally:
         gc.freeze()

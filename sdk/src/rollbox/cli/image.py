@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as encoder
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,6 @@ def prefetch(
     json: Json = False,
 ) -> None:
     """Pull images to the nodes; with --json a line for each step. When all are done, a failure is the exit code."""
-    import json as encoder
 
     async def call(client: Client) -> PrefetchReport:
         pulling = client.prefetch(images, nodes=nodes)
@@ -118,8 +118,6 @@ def convert(
     json: Json = False,
 ) -> None:
     """Convert an image, so that nodes mount it while they fetch it; with --json a line for each step."""
-    import json as encoder
-
     options = _what_comes_first(first, record, record_timeout)
 
     async def call(client: Client) -> ConversionProgress:
@@ -243,10 +241,11 @@ def _places(given: Iterable[str]) -> dict[str, str]:
 
 
 def _told(made: CommittedImage, name: str, *, as_json: bool) -> None:
+    told = encoder.dumps(made.to_json(), indent=2) if as_json else name
+    if not output.made(told, f"{name} was made, and its name could not be printed"):
+        raise typer.Exit(output.EXIT_BY_FAULT["caller"])
     if as_json:
-        output.data(made.to_json())
         return
-    typer.echo(name)
     for one in made.skipped:
         output.message(f"skipped: {one}")
 

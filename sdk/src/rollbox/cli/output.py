@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar, cast
 
 import typer
 
@@ -42,6 +43,7 @@ EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _SPINNER_AFTER_S = 2.0
 # A person waits: report soon that no gateway answers, instead of retrying through a restart as programs do.
 _TRIES = 3
@@ -143,18 +145,41 @@ async def _suggest(gateway: Gateway, error: SandboxNotFound) -> None:
             error.hint = f"{meant} {error.hint}"
 
 
+def standard_streams() -> None:
+    """Let every standard stream be one: what the program was started without gives nothing, and fails to be written.
+
+    Without this the next file or connection would get the number of the stream, and all that is printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number, which is that of the stream: those before it are taken by now.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDONLY), mode))
+
+
 @contextmanager
-def exit_on_closed_stdout() -> Iterator[None]:
-    """End the program quietly when the reader of stdout is gone, as with `| head`.
+def exit_on_bad_stdout() -> Iterator[None]:
+    """End the program when stdout takes no more: quietly when its reader is gone, as with `| head`, else saying so.
 
     Raises:
-        Exit: with the code that a shell reports for SIGPIPE.
+        Exit: with the code that a shell reports for SIGPIPE, or that of a mistake of the caller's.
     """
     try:
         yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        # An error about a file has its name, and no other stream is written to without being asked.
+        if not isinstance(error, BrokenPipeError) and (error.errno not in _FULL or error.filename is not None):
+            raise
+        _give_up(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(BROKEN_PIPE) from None
+        message(f"error: the standard output cannot be written: {error.strerror}", style="bold red")
+        raise typer.Exit(EXIT_BY_FAULT["caller"]) from None
+
+
+def _give_up(stream: TextIO) -> None:
+    """Let what is left in the stream's buffer go nowhere: the interpreter writes it at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
@@ -164,7 +189,8 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
         Exit: always, with the code of the error's fault.
     """
     if as_json:
-        typer.echo(json.dumps(problem(error)), err=True)
+        with _spoken():
+            typer.echo(json.dumps(problem(error)), err=True)
     else:
         message(f"error: {error.detail}", style="bold red")
         if error.hint:
@@ -190,12 +216,49 @@ def problem(error: SandboxError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in names}
 
 
-def message(text: str, *, style: str = "") -> None:
-    """Print a message for a person, never data, on stderr."""
+def message(text: str, *, style: str = "") -> bool:
+    """Print a message for a person, never data, on stderr; returns whether that took it."""
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(printable_lines(text), style=style))
+    with _spoken() as spoken:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(Text(printable_lines(text), style=style))
+        spoken.append(True)
+    return bool(spoken)
+
+
+@contextmanager
+def _spoken() -> Iterator[list[bool]]:
+    """Leave a message unsaid that stderr does not take: the exit code says the rest."""
+    try:
+        yield (spoken := [])
+        sys.stderr.flush()
+    except OSError:
+        spoken.clear()
+        _give_up(sys.stderr)
+
+
+def made(text: str, what: str) -> bool:
+    """Print what names a thing that was made and stays.
+
+    Args:
+        text: for stdout.
+        what: for stderr, where stdout does not take it.
+
+    Returns:
+        whether anybody was told; else it is to be undone.
+
+    Raises:
+        OSError: of stdout, after what is lost was said on stderr.
+    """
+    try:
+        typer.echo(text)
+    except OSError:
+        if message(what):
+            raise
+        _give_up(sys.stdout)
+        return False
+    return True
 
 
 def written_file(path: Path, text: str, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as encoder
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -74,10 +75,10 @@ def create(
         return sandbox.record
 
     record = output.run(call, what=f"starting a sandbox of {checkpoint or image}", as_json=json)
-    if json:
-        output.data(record.to_json())
-    else:
-        typer.echo(record.id)
+    told = encoder.dumps(record.to_json(), indent=2) if json else record.id
+    if not output.made(told, f"sandbox {record.id} runs, and its id could not be printed"):
+        output.run(lambda client: client.delete(record.id), what="deleting it again", as_json=json)
+        raise typer.Exit(output.EXIT_BY_FAULT["caller"])
 
 
 def ps(

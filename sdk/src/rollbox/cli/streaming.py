@@ -14,7 +14,7 @@ from typing import TextIO
 
 from rollbox.cli import output
 from rollbox.cli.harmless import Harmless
-from rollbox.errors import Conflict
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.process import OutputStream, Process
 from rollbox.result import ExecResult
 
@@ -90,8 +90,11 @@ async def local_stdin() -> AsyncIterator[bytes]:
         # Without a file descriptor: a program has put an object in memory there.
         yield sys.stdin.buffer.read()
         return
-    while data := await _read(file):
-        yield data
+    try:
+        while data := await _read(file):
+            yield data
+    except OSError as error:
+        raise InvalidArgument(f"the standard input cannot be read: {error.strerror}", hint="") from error
 
 
 async def _read(file: int) -> bytes:

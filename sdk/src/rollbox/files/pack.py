@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from rollbox.files import paths
 from rollbox.files.info import TransferReport
+from rollbox.landing import failed
 
 # A switch to a thread pays off for a piece of this size. A small file is read whole, so its header has its true size.
 PIECE_BYTES = 2**18
@@ -34,7 +35,13 @@ def packed(root: bytes, report: TransferReport) -> Iterator[bytes]:
 
 
 def _entries(folder: bytes, below: bytes, report: TransferReport) -> Iterator[bytes]:
-    with os.scandir(folder) as found:
+    try:
+        opened = os.scandir(folder)
+    except OSError as error:
+        if below:
+            raise
+        raise failed(f"{paths.decoded(folder)} cannot be read here", error) from error
+    with opened as found:
         for entry in found:
             name = below + entry.name
             try:
