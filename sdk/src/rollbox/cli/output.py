@@ -230,8 +230,9 @@ def message(text: str, *, style: str = "") -> bool:
 @contextmanager
 def _spoken() -> Iterator[list[bool]]:
     """Leave a message unsaid that stderr does not take: the exit code says the rest."""
+    spoken: list[bool] = []
     try:
-        yield (spoken := [])
+        yield spoken
         sys.stderr.flush()
     except OSError:
         spoken.clear()

@@ -83,7 +83,11 @@ async def _fed(process: Process) -> None:
 
 
 async def local_stdin() -> AsyncIterator[bytes]:
-    """Read this process's standard input to its end, as it comes."""
+    """Read this process's standard input to its end, as it comes.
+
+    Raises:
+        InvalidArgument: it cannot be read.
+    """
     try:
         file = sys.stdin.fileno()
     except (OSError, ValueError):

@@ -54,7 +54,9 @@ class Front:
         clock: seconds, monotonic.
     """
 
-    def __init__(self, fetch: Fetch, said: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, fetch: Fetch, said: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._fetch = fetch
         self._said = said
         self._logins = Logins(clock)
