@@ -5,12 +5,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: what was checked, whether it is in order, what was found, and how to fix it if it is not."""
+    """One finding.
+
+    Attributes:
+        name: what was checked.
+        ok: whether it is in order.
+        detail: what was found.
+        fix: what to do where it is not.
+        needed: whether rollbox cannot be used without it.
+    """
 
     name: str
     ok: bool
     detail: str
     fix: str = ""
+    needed: bool = True
 
 
 def finding(name: str, ok: bool, detail: str, fix: str) -> Finding:

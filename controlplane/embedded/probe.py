@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from controlplane.cluster.engine.client import EngineClient
 from controlplane.cluster.engine.machine import LIMITS, describe
@@ -14,6 +14,17 @@ from controlplane.embedded.engines import INSTALL, engine, is_root
 from controlplane.embedded.trouble import TroubleError
 from controlplane.errors import Problem
 from controlplane.settings import SettingError
+
+NO_NEW_PRIVS: Final = (
+    'Take no-new-privileges out of the settings of the engine, or run what needs root with `user="root"`.'
+)
+SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
+# As it is where the kernel has no such setting.
+ANY: Final = "0"
+TRACE: Final = (
+    "`sysctl kernel.yama.ptrace_scope=0` on this machine; or start programs under the debugger (`gdb --args`, "
+    "`strace -f`, `py-spy record --`)."
+)
 
 
 async def probe(
@@ -79,7 +90,19 @@ def _offers(info: Mapping[str, Any]) -> Iterator[Finding]:
     missing = [ours for theirs, ours in LIMITS.items() if not info.get(theirs)]
     detail = "no limit on " + ", ".join(missing) if missing else "memory, processes and cpu can be limited"
     yield finding("limits", not missing, detail, "Enable the cgroup controllers, and run the engine as root.")
+    yield from _programs_may(info)
     yield Finding("gVisor", True, _gvisor(info))
+
+
+def _programs_may(info: Mapping[str, Any]) -> Iterator[Finding]:
+    """What programs of a sandbox meet that the engine or this machine's kernel decides."""
+    fixed = any("no-new-privileges" in str(option) for option in info.get("SecurityOptions") or ())
+    detail = "`sudo`, `su` and others change no user" if fixed else "`sudo` and `su` change the user"
+    yield Finding("setuid programs", not fixed, detail, NO_NEW_PRIVS if fixed else "", needed=False)
+    scope = SCOPE.read_text().strip() if SCOPE.is_file() else ANY
+    some = f"they attach to no running process: kernel.yama.ptrace_scope is {scope}"
+    detail = "they attach to running processes of their user" if scope == ANY else some
+    yield Finding("debuggers", scope == ANY, detail, "" if scope == ANY else TRACE, needed=False)
 
 
 def _gvisor(info: Mapping[str, Any]) -> str:

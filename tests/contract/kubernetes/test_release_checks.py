@@ -19,6 +19,7 @@ from controlplane.cluster.kubernetes.release_checks import (
     inside,
     names,
     parts,
+    programs,
     pull_secrets,
     releases,
     rights,
@@ -299,6 +300,24 @@ def test_what_the_pod_has_found_is_told_by_check(probe: str, names: list[str]) -
     found = [*egress.judged(RELEASE, status, probe)]
     assert [one.name for one in found] == [f"egress of r: {name}" for name in names]
     assert (found[0].ok, found[0].detail, found[0].fix) == (False, "200", "See.")
+
+
+async def test_a_sandbox_looks_at_what_programs_may_do_and_none_of_that_is_needed(
+    api: FakeKubernetes, kubeconfig: Path
+) -> None:
+    release = replace(RELEASE, api_keys="r-api-keys")
+    wrong = {"name": "setuid programs", "ok": False, "detail": "change no user", "fix": "allow-suid"}
+    async with cluster(api, release=True) as kubelet, KubernetesClient.connect(kubeconfig) as client:
+        kubelet.tells = json.dumps([wrong])
+        (found,) = await releases._programs(client, release)
+        (pod,) = kubelet.pods.values()
+    assert (found.name, found.ok, found.fix, found.needed) == ("setuid programs of r", False, "allow-suid", False)
+    (container,) = pod["spec"]["containers"]
+    assert container["command"][:3] == ["python3", "-m", "rollbox.program_check"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    assert (told["ROLLBOX_URL"], told["IMAGE"]) == ("http://10.96.0.8:80", RELEASE.image)
+    (untold,) = programs.judged(release, {"containerStatuses": [{"state": {"terminated": {"reason": "Error"}}}]})
+    assert (untold.name, untold.ok, untold.detail) == ("programs of r", False, "not tried: the pod ended with Error")
 
 
 @pytest.mark.parametrize("message", ["", "Traceback", '{"name": 1}', '[{"name": "a"}]'])

@@ -38,7 +38,8 @@ def written(checks: list[dict[str, Any]]) -> str:
     wide = max(len(one["name"]) for one in checks)
     lines = []
     for one in checks:
-        lines.append(f"{'ok' if one['ok'] else 'missing':<7}  {one['name']:<{wide}}  {one['detail']}")
+        mark = "ok" if one["ok"] else "missing" if one["needed"] else "absent"
+        lines.append(f"{mark:<7}  {one['name']:<{wide}}  {one['detail']}")
         if one["fix"] and not one["ok"]:
             lines.append(f"{'':<{wide + 11}}-> {one['fix']}")
     return "\n".join(lines)
@@ -58,7 +59,7 @@ async def _all(names: list[str]) -> bool:
                     status, checks = await looked(site)
                 wrong = [one for one in checks if not one["ok"]]
                 named = [one for one in wrong if one["name"].startswith(fault.check) and one["fix"]]
-                good = good and status == 1 and bool(named)
+                good = good and status == fault.status and bool(named)
                 said = written(wrong) if wrong else "nothing is missing"
                 parts.append(f"# {fault.words}: exit status {status}\n{said}")
                 print(parts[-1], flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,11 +39,13 @@ class Fault:
         words: what was done.
         check: the beginning of the name of the check that must find it.
         inject: while its block runs, the fault is there.
+        status: with which the doctor exits: 0 where sandboxes can be used all the same.
     """
 
     words: str
     check: str
     inject: Callable[[Site], AbstractAsyncContextManager[None]]
+    status: int = 1
 
 
 @asynccontextmanager
@@ -61,17 +63,32 @@ async def dns_silent(site: Site) -> AsyncIterator[None]:
         yield
 
 
-@asynccontextmanager
-async def platform_slow(site: Site) -> AsyncIterator[None]:
-    """Sandboxes that start have the platform ptrace."""
-    del site
+@contextlib.contextmanager
+def _set_for_gvisor(old: str, new: str) -> Iterator[None]:
+    """A setting of gVisor that the sandboxes have which start meanwhile."""
     settings = ETC / "runsc.toml"
     was = settings.read_text()
-    settings.write_text(was.replace('platform = "systrap"', 'platform = "ptrace"'))
+    settings.write_text(was.replace(old, new))
     try:
         yield
     finally:
         settings.write_text(was)
+
+
+@asynccontextmanager
+async def platform_slow(site: Site) -> AsyncIterator[None]:
+    """Sandboxes that start have the platform ptrace."""
+    del site
+    with _set_for_gvisor('platform = "systrap"', 'platform = "ptrace"'):
+        yield
+
+
+@asynccontextmanager
+async def setuid_ignored(site: Site) -> AsyncIterator[None]:
+    """Setuid programs change no user, as by gVisor's default."""
+    del site
+    with _set_for_gvisor('allow-suid = "true"', 'allow-suid = "false"'):
+        yield
 
 
 async def _not_ready(site: Site, component: str) -> bool:
@@ -240,6 +257,9 @@ FAULTS: dict[str, Fault] = {
     "limits_lifted": Fault("the limits of memory are taken from the pod's control groups", "limits of ", limits_lifted),
     "not_gvisor": Fault("the RuntimeClass leads to runc", "kernel of ", not_gvisor),
     "platform_slow": Fault("gVisor's settings on the node name the platform ptrace", "platform of ", platform_slow),
+    "setuid_ignored": Fault(
+        "gVisor's settings on the node lack allow-suid", "setuid programs of ", setuid_ignored, status=0
+    ),
     "policies_open": Fault("a policy allows everything", "network policies of ", policies_open),
     "egress_gone": Fault("egress is scaled to no pod", "egress of ", egress_gone),
     "api_server_allowed": Fault(

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from controlplane.cluster.finding import Finding, finding
-from controlplane.cluster.kubernetes import network_check
+from controlplane.cluster.kubernetes.release_checks import asking
+from controlplane.cluster.kubernetes.release_checks.asking import Place
 from controlplane.cluster.kubernetes.release_checks.inside import OTHERWISE
 from controlplane.cluster.kubernetes.releases import Release
 from controlplane.reach.ways import KUBELET_PORT
@@ -14,11 +15,8 @@ Json = Mapping[str, Any]
 PROGRAM: Final = ("python3", "-m", "rollbox.egress_check")
 # Of the Deployment of egress: what the operator says that sandboxes are to reach.
 PROBE: Final = "rollbox.dev/egress-probe"
-KEYS: Final = "/etc/rollbox/keys"
 ABSENT: Final = "not installed (egress.enabled): sandboxes reach nothing outside, whatever they ask for"
 UNKNOWN: Final = "no host to try: egress.probe, or --reach, names one that sandboxes are to reach"
-
-Place = tuple[str, int]
 
 
 def absent(release: Release) -> Finding:
@@ -61,27 +59,8 @@ def manifest(release: Release, name: str, places: Mapping[str, Place], probe: st
         places: what no sandbox may reach.
         probe: what sandboxes are to reach; empty: nothing is known.
     """
-    labels = {**network_check.PEER, "app.kubernetes.io/component": "egress-check"}
-    made = network_check.pod(
-        name,
-        release.namespace,
-        labels,
-        release.image,
-        (*PROGRAM, "/dev/termination-log"),
-        imagePullSecrets=[{"name": one} for one in release.platform_pull_secrets],
-        volumes=[{"name": "keys", "secret": {"secretName": release.api_keys}}],
-    )
-    (container,) = made["spec"]["containers"]
-    settings = {
-        "ROLLBOX_URL": "http://{}:{}".format(*places["gateway"]),
-        "KEYS": f"{KEYS}/keys",
-        "IMAGE": release.image,
-        "INSIDE": json.dumps(places),
-        "PROBE": probe,
-    }
-    container["env"] += [{"name": one, "value": value} for one, value in settings.items()]
-    container["volumeMounts"] = [{"name": "keys", "mountPath": KEYS, "readOnly": True}]
-    return made
+    settings = {"INSIDE": json.dumps(places), "PROBE": probe}
+    return asking.manifest(release, name, PROGRAM, places["gateway"], settings)
 
 
 def judged(release: Release, status: Json, probe: str) -> Iterator[Finding]:
@@ -92,19 +71,13 @@ def judged(release: Release, status: Json, probe: str) -> Iterator[Finding]:
         status: of the pod.
         probe: what it was told that sandboxes are to reach.
     """
-    ends = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
-    said, where = (
-        str(ends[0].get("message") or ends[0].get("reason") or "") if ends else "",
-        f"egress of {release.name}",
-    )
+    where = f"egress of {release.name}"
     try:
-        found: list[dict[str, Any]] = json.loads(said)
-        yield from (
-            finding(f"{where}: {one['name']}" if one["name"] else where, one["ok"], one["detail"], one["fix"])
-            for one in found
-        )
-    except (ValueError, TypeError, KeyError):
-        yield Finding(where, False, f"not tried: the pod ended with {said or 'no message'}", OTHERWISE)
+        for name, ok, detail, fix in asking.told(status):
+            yield finding(f"{where}: {name}" if name else where, ok, detail, fix)
+    except ValueError:
+        detail = f"not tried: the pod ended with {asking.said(status) or 'no message'}"
+        yield Finding(where, False, detail, OTHERWISE)
         return
     if not probe:
         yield Finding(f"{where}: allowed host", True, UNKNOWN)

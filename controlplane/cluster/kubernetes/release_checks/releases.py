@@ -20,6 +20,7 @@ from controlplane.cluster.kubernetes.release_checks import (
     inside,
     names,
     parts,
+    programs,
     pull_secrets,
     rights,
 )
@@ -41,8 +42,8 @@ async def check(
         deployments: of the control planes of these releases.
         reach: what sandboxes are to reach through egress (HOST:PORT), in the place of what the releases name.
 
-    Cost: for each release three pods that start and end, with egress a fourth one and a sandbox, and 40 calls, with
-    one more for each image pull secret; up to 15 s for the clocks, beside them.
+    Cost: for each release four pods that start and end, and a sandbox; with egress one more of each; 40 calls, with one
+    more for each image pull secret; up to 15 s for the clocks, beside them.
     """
     if not deployments:
         return []
@@ -61,6 +62,7 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str)
         found += await _tried(f"DNS of {name}", _names(client, release))
         found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))
+        found += await _tried(f"programs of {name}", _programs(client, release))
         found += await _tried(f"egress of {name}", _egress(client, release, reach))
     return found
 
@@ -126,6 +128,14 @@ async def _inside(client: KubernetesClient, release: Release) -> list[Finding]:
         status = await reached(client, pod, "phase")
         node = str((await client.get(pod))["spec"].get("nodeName") or "its node")
     return [*inside.judged(release, node, status, release.required_kernel)]
+
+
+async def _programs(client: KubernetesClient, release: Release) -> list[Finding]:
+    gateway = await _service(client, release.namespace, f"{release.name}-gateway")
+    name = f"doctor-{secrets.token_hex(4)}-programs"
+    async with running(client, programs.manifest(release, name, gateway)) as pod:
+        status = await reached(client, pod, "phase")
+    return [*programs.judged(release, status)]
 
 
 async def _egress(client: KubernetesClient, release: Release, reach: str) -> list[Finding]:

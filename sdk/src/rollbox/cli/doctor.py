@@ -54,7 +54,7 @@ def doctor(
     runtime_class: Annotated[str, typer.Option(help="The RuntimeClass of sandboxes there.")] = "gvisor",
     image: Annotated[
         str,
-        typer.Option(help="Of the sandbox that tries egress, with python3; before an install of a cluster: its image."),
+        typer.Option(help="Of the sandboxes that it starts, with python3; before an install of a cluster: its image."),
     ] = "",
     reach: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="What sandboxes are to reach through egress, to try it.")
@@ -95,7 +95,12 @@ async def _machine_checks() -> list[Check]:
         return []
     given = os.environ.get("ROLLBOX_STATE_DIR")
     found: Iterable[Any] = await probe.probe(Path(given) if given else options.default_state_dir(os.environ))
-    return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
+    return _of_server(found)
+
+
+def _of_server(found: Iterable[Any]) -> list[Check]:
+    # A server's package of another version may not tell what is needed: then all is.
+    return [Check(item.name, item.ok, item.detail, item.fix, getattr(item, "needed", True)) for item in found]
 
 
 async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str, reach: str, release: str) -> list[Check]:
@@ -105,7 +110,7 @@ async def _cluster_checks(kubeconfig: Path, runtime_class: str, image: str, reac
         fix = "Install the server's package too (`rollbox`, not only its SDK), or run it where the chart's images are."
         return [Check("cluster", ok=False, detail=f"the checks of a cluster are not installed here: {error}", fix=fix)]
     found: Iterable[Any] = await probe.probe(kubeconfig, runtime_class, image, reach, release)
-    return [Check(item.name, item.ok, item.detail, item.fix) for item in found]
+    return _of_server(found)
 
 
 async def _gateway_checks(image: str, reach: str, *, needed: bool) -> list[Check]:
@@ -127,9 +132,17 @@ async def _gateway_checks(image: str, reach: str, *, needed: bool) -> list[Check
                 if name in info
             )
             checks.append(Check("gateway", ok=True, detail=told))
-            return [*checks, *await _egress_checks(client, found.url, image, reach)]
+            programs = await _program_checks(client, image)
+            return [*checks, *programs, *await _egress_checks(client, found.url, image, reach)]
     except SandboxError as error:
         return [*checks, Check("gateway", ok=False, detail=error.detail, fix=error.hint, needed=needed)]
+
+
+async def _program_checks(client: Client, image: str) -> list[Check]:
+    from rollbox import program_check
+
+    found = await program_check.check(client, image) if image else []
+    return [Check(f"{one.name} of a sandbox", one.ok, one.detail, one.fix, needed=False) for one in found]
 
 
 async def _egress_checks(client: Client, url: str, image: str, reach: str) -> list[Check]:
