@@ -6,7 +6,8 @@
 //!
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
-//! - `namespaces`, `memory_mounts`, `proc_mount`, `seccomp`, `setup`: enter the sandbox, and protect it from commands.
+//! - `namespaces`, `memory_mounts`, `proc_mount`, `kernel_settings`, `seccomp`, `setup`: enter the sandbox, and protect
+//!   it from commands.
 //! - `serve`: the main loop; `plan`, `proxies`, `processors`, `identity`, `terminal`, `clone`, `stall`, `unreported`:
 //!   start a command; `lineage`, `sweep`: kill one.
 
@@ -14,6 +15,7 @@ mod channel;
 mod clone;
 pub mod frame;
 mod identity;
+mod kernel_settings;
 mod lineage;
 pub mod link;
 mod memory_mounts;

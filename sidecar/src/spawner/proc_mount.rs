@@ -30,19 +30,27 @@ const MASKED: [&str; 12] = [
     "/sys/firmware",
 ];
 const NULL: &str = "/dev/null";
+const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(MsFlags::MS_NOEXEC);
 
-/// Mounts the new `/proc`. The caller must be in a mount namespace of its own.
+/// Mounts the new `/proc`; [`protect`] has to follow before any command starts. The caller must be in a mount namespace
+/// of its own.
+///
+/// # Errors
+/// A mount failed; the message names its path.
+pub(super) fn replace() -> io::Result<()> {
+    step("/", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>))?;
+    step("/proc", mount(Some("proc"), "/proc", Some("proc"), FLAGS, None::<&str>))
+}
+
+/// Makes the settings of the kernel read-only, and covers what tells of the machine.
 ///
 /// # Errors
 /// A mount failed; the message names its path. Also when the image's `/dev/null` is not the null device, since masked
 /// files are covered with it.
-pub(super) fn replace() -> io::Result<()> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    step("/", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>))?;
-    step("/proc", mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>))?;
+pub(super) fn protect() -> io::Result<()> {
     let lenient = is_gvisor();
     for path in READ_ONLY {
-        tolerate(lenient, path, make_read_only(path, flags))?;
+        tolerate(lenient, path, make_read_only(path))?;
     }
     for path in MASKED {
         tolerate(lenient, path, mask(path))?;
@@ -60,9 +68,9 @@ pub(super) fn is_gvisor() -> bool {
     })
 }
 
-fn make_read_only(path: &str, flags: MsFlags) -> nix::Result<()> {
+fn make_read_only(path: &str) -> nix::Result<()> {
     mount(Some(path), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
-    let remount = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | flags;
+    let remount = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | FLAGS;
     mount(None::<&str>, path, None::<&str>, remount, None::<&str>)
 }
 

@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
-use super::{clone, memory_mounts, proc_mount, seccomp};
+use super::{clone, kernel_settings, memory_mounts, proc_mount, seccomp};
 use crate::sys;
 use crate::target::Target;
 use crate::target::limits::{self, Limit};
@@ -63,6 +63,10 @@ pub(super) fn set_up(target: Target, processes: u32, memory_bytes: u64) -> io::R
     memory_mounts::settle(&target, memory_bytes, gvisor)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     proc_mount::replace()?;
+    if gvisor {
+        kernel_settings::write();
+    }
+    proc_mount::protect()?;
     let own = own_status()?;
     let permitted = target.status.bounding & own.permitted;
     let inheritable = target.status.inheritable & own.permitted;
