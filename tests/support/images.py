@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 BUILD = Path(__file__).parent.parent.parent / "build"
@@ -21,4 +22,13 @@ def pushed(name: str) -> str:
 ON_ENGINE = "localhost/rollbox/python:1"
 ON_CLUSTER = os.environ.get("ROLLBOX_TEST_IMAGE") or pushed("python")
 # Of the product that this run of the tests is against.
-IMAGE = ON_CLUSTER if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else ON_ENGINE
+AGAINST_CLUSTER = os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster"
+IMAGE = ON_CLUSTER if AGAINST_CLUSTER else ON_ENGINE
+
+
+def runtime_image(name: str) -> str:
+    """A runtime image where the tests run; on an engine it is built if it is not there."""
+    if AGAINST_CLUSTER:
+        return pushed(name)
+    subprocess.run([BUILD.parent / "images" / "runtimes" / name / "build.sh"], check=True)
+    return f"localhost/rollbox/{name}:1"
