@@ -129,7 +129,7 @@ e2e-core: venv build engine ## the core tests on the real cluster: install, helm
 demo-cluster: build cluster images ## install the chart, grade HumanEval in gVisor pods; report in build/demo-cluster
 	$(BIN)/python -m tests.support.demo --cluster
 
-bench-gvisor: build engine cluster images ## what work costs in gVisor against an engine, and which sizes programs see; records in build/bench
+bench-gvisor: venv engine cluster ## what work costs in gVisor against an engine, and which sizes programs see; records in build/bench
 	$(BIN)/python -m tests.bench.gvisor
 
 bench-cluster: build cluster images ## benchmarks on the cluster, compared with kubectl exec; records in build/bench

@@ -5,7 +5,6 @@ python3 inside.py NAME     one of `WORKS`; what it needs is made before, and is 
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -59,14 +58,6 @@ def arithmetic() -> Iterator[None]:
     total = 0
     for number in range(5_000_000):
         total += number * number
-
-
-def connections() -> Iterator[None]:
-    server = socket.create_server(("127.0.0.1", 0), backlog=64)
-    yield
-    for _ in range(500):
-        with socket.create_connection(server.getsockname()), server.accept()[0]:
-            pass
 
 
 def files(count: int) -> list[Path]:
@@ -157,7 +148,6 @@ WORKS: dict[str, Work] = {
     "fork and exit, 100 times": forks,
     "threads started, 500": threads,
     "system calls (getppid from Python), 100,000": system_calls,
-    "TCP connections on loopback, 500": connections,
     "pytest of 2,000 tests of nothing": tests,
     "cc of one file": compiled,
     "2,000 files created": created,

@@ -50,7 +50,7 @@ def speed(run: Run) -> str:
 def sizes(run: Run) -> str:
     """What each program sees on both, and what it would see without the variables."""
     found = {one["figure"]: one for one in run["figures"]}
-    head = "| what the program sees | engine | gVisor | engine, without the variables | gVisor, without the variables |"
+    head = "| what the program sees | runc | gVisor | runc, without the variables | gVisor, without the variables |"
     rows = [head, "|---|---|---|---|---|"]
     for name, one in found.items():
         if not name.endswith(WITHOUT):
@@ -64,8 +64,8 @@ TABLES: Final = {"gvisor_speed": speed, "gvisor_sizes": sizes}
 
 
 def _both(one: Mapping[str, Any]) -> tuple[str, str]:
-    engine, gvisor = (f"{value:.0f} {one['unit']}".strip() for value in (one["baseline"]["value"], one["value"]))
-    return engine, gvisor
+    runc, gvisor = (f"{value:.0f} {one['unit']}".strip() for value in (one["baseline"]["value"], one["value"]))
+    return runc, gvisor
 
 
 def _short(value: float) -> str:

@@ -1,25 +1,26 @@
-"""Which processors and how much memory programs see, on an engine and in gVisor, with and without our variables."""
+"""Which processors and how much memory programs see under runc and in gVisor, with and without our variables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollbox import Sandbox
-from tests.bench.gvisor.ground import sandboxes
+from tests.bench.gvisor.ground import containers
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record
+from tests.support.containers import engine
 
-# As the sidecar sets them (sidecar/src/spawner/processors.rs).
-VARIABLES: Final = (
-    "OMP_NUM_THREADS",
-    "PYTHON_CPU_COUNT",
-    "LOKY_MAX_CPU_COUNT",
-    "PYTEST_XDIST_AUTO_NUM_WORKERS",
-    "GOMAXPROCS",
-)
+# As the sidecar sets them for a limit of one processor (sidecar/src/spawner/processors.rs).
+VARIABLES: Final = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHON_CPU_COUNT": "1",
+    "LOKY_MAX_CPU_COUNT": "1",
+    "PYTEST_XDIST_AUTO_NUM_WORKERS": "1",
+    "GOMAXPROCS": "2",
+}
 WITHOUT: Final = ", without the variables"
-CONDITIONS: Final = "a sandbox with cpu=1 and memory=512Mi, on a machine with more of both"
+CONDITIONS: Final = "containers of the engine with one processor and 512 MiB, on a machine with more of both"
 XDIST: Final = (
     "cd /var/tmp && echo 'def test(): pass' > test_one.py"
     " && python3 -m pytest -p no:cacheprovider -n auto test_one.py | sed -n 's/^\\([0-9]*\\) workers\\{0,1\\} .*/\\1/p'"
@@ -64,29 +65,21 @@ PROCESSORS: Final = {
 MEMORY: Final = {
     "MemTotal": Size("awk '$1 == \"MemTotal:\" {print int($2 / 1024)}' /proc/meminfo", "MiB"),
     "Java: largest heap": Size(f"{FLAGS} | awk '$2 == \"MaxHeapSize\" {{print int($4 / 1048576)}}'", "MiB"),
-    "Node: os.totalmem()": Size("node -p 'os.totalmem() >> 20'", "MiB"),
-    "Node: largest heap": Size("node -p 'v8.getHeapStatistics().heap_size_limit >> 20'", "MiB"),
-    "/dev/shm": Size("df --output=size -B1M /dev/shm | tail -1", "MiB"),
+    "Node: os.totalmem()": Size("node -p 'Math.round(os.totalmem() / 2 ** 20)'", "MiB"),
+    "Node: largest heap": Size("node -p 'Math.round(v8.getHeapStatistics().heap_size_limit / 2 ** 20)'", "MiB"),
 }
 
 
 async def measure() -> list[Record]:
     """The records of this scenario. Cost: a minute."""
-    async with sandboxes(cpu=(0.01, 1), memory="512Mi") as (engine, gvisor):
-        seen = [await _record(name, size, engine, gvisor) for name, size in (PROCESSORS | MEMORY).items()]
-        bare = [await _record(name, _without(size), engine, gvisor, WITHOUT) for name, size in PROCESSORS.items()]
+    async with containers("--memory=512m") as both:
+        given = [f"--env={name}={value}" for name, value in VARIABLES.items()]
+        seen = [await _record(name, size, both, given) for name, size in (PROCESSORS | MEMORY).items()]
+        bare = [await _record(f"{name}{WITHOUT}", size, both, ()) for name, size in PROCESSORS.items()]
         return [*seen, *bare]
 
 
-def _without(size: Size) -> Size:
-    return Size(f"unset {' '.join(VARIABLES)}; {size.command}", size.unit)
-
-
-async def _record(name: str, size: Size, engine: Sandbox, gvisor: Sandbox, suffix: str = "") -> Record:
+async def _record(name: str, size: Size, both: tuple[str, str], given: Sequence[str]) -> Record:
     doing(name)
-    of_engine, of_gvisor = [await _seen(sandbox, size) for sandbox in (engine, gvisor)]
-    return Record(f"{name}{suffix}", of_gvisor, size.unit, CONDITIONS, Baseline("on an engine", of_engine))
-
-
-async def _seen(sandbox: Sandbox, size: Size) -> float:
-    return float((await sandbox.exec(size.command, timeout=120, check=True)).stdout)
+    runc, gvisor = [float(await engine("exec", *given, one, "/bin/sh", "-c", size.command)) for one in both]
+    return Record(name, gvisor, size.unit, CONDITIONS, Baseline("under runc", runc))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.bench.declared import all_declared, declared
+from tests.bench.figures import README
 from tests.bench.gvisor import inside, sizes
 from tests.bench.gvisor.page import MARKS, between, filled
 
@@ -45,3 +46,8 @@ def test_all_that_is_measured_is_declared_before() -> None:
     assert set(MARKS) <= set(all_declared())
     assert all(declared("gvisor_speed", name).statistic for name in inside.WORKS)
     assert all(declared("gvisor_sizes", name).statistic for name in sizes.PROCESSORS | sizes.MEMORY)
+
+
+def test_the_variables_are_those_that_the_sidecar_sets() -> None:
+    source = (README.parent / "sidecar" / "src" / "spawner" / "processors.rs").read_text()
+    assert [name for name in sizes.VARIABLES if f'"{name}"' not in source] == []

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds an image with the runtimes whose sizes and speed are measured, and prints its name: build.sh [REGISTRY]. It is in
-# the local engine, and with the folder of a registry there too. What is there already is not made again. Debian has
-# everything but a program in Go, which this machine's compiler makes.
+# Builds an image with the runtimes whose sizes and speed are measured, in the local engine, and prints its name. What is
+# there already is not made again. Debian has everything but a program in Go, which this machine's compiler makes.
 set -euo pipefail
 cd "$(dirname "$0")/../../../.."
 here=tests/bench/gvisor/image
@@ -31,17 +30,6 @@ processors() {
   CGO_ENABLED=0 go build -ldflags '-s -w' -o "$work/root/usr/local/bin/go-processors" "$work/main.go"
 }
 
-# As images/build.sh does it.
-pushed() {
-  local there=$1/runtimes:$tag insecure=()
-  case $engine:$1 in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
-  if ! $engine manifest inspect ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null 2>&1; then
-    $engine tag "$image" "$there"
-    $engine push --quiet ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null
-  fi
-  echo "$there"
-}
-
 main() {
   mkdir -p "$cache"
   exec 9>"$cache/runtimes.lock"
@@ -56,7 +44,7 @@ main() {
       --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
     rm -rf "$work"
   fi
-  if [ $# = 0 ]; then echo "$image"; else pushed "$1"; fi
+  echo "$image"
 }
 
 main "$@"
