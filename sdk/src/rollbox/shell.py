@@ -13,6 +13,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
+from rollbox.recording import current
 from rollbox.request import Directory
 from rollbox.result import ExecResult
 from rollbox.shell_dialects import Dialect, Mark
@@ -139,6 +140,8 @@ class Shell:
             except BaseException:
                 await shell.aclose()
                 raise
+            # Between its commands nothing of it counts as one of a run.
+            process._connection.on_end()  # noqa: SLF001 - nobody else needs it
             return shell
         raise AssertionError("unreachable: the second dialect returns or raises")
 
@@ -171,7 +174,7 @@ class Shell:
                 await self._make_ready()
                 self._take_output(None)
             self._require_running()
-            return await self._run(command, timeout)
+            return await self._noted(command, timeout)
 
     @property
     def ended(self) -> bool:
@@ -194,6 +197,16 @@ class Shell:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    async def _noted(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
+        """Run a command, which counts for a run as an exec does."""
+        run = current.current()
+        if run is None:
+            return await self._run(command, timeout)
+        with run.executing(self._sandbox.id) as answered:
+            result = await self._run(command, timeout)
+            answered({"end": result.end, "exit_code": result.exit_code, "run_ms": result.run_ms})
+            return result
 
     async def _run(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
         mark = self._interrupted = Mark.fresh()

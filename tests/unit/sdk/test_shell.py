@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rollbox import Client, Shell
+from rollbox import Client, Run, Shell
 from rollbox.errors import Conflict, InvalidArgument
-from tests.support.eventually import LIMIT_S
+from rollbox.recording.recorder import COMMAND, IDLE
+from tests.support.eventually import LIMIT_S, eventually
 from tests.support.gateway_fake import FakeGateway
 
 # Much shorter than the commands that it ends, which would run for hours.
@@ -35,6 +36,22 @@ async def test_directory_variables_and_functions_stay(shell: Shell) -> None:
     await shell.run("cd /usr && export A=1; B=2; f() { echo f; }")
     result = await shell.run("pwd; echo $A $B; f; sh -c 'echo $A'")
     assert (result.exit_code, result.stdout) == (0, "/usr\n1 2\nf\n1\n")
+
+
+async def test_a_run_counts_the_commands_of_a_shell_and_not_its_idle_time(client: Client, fake: FakeGateway) -> None:
+    fake.real_execs = True
+    async with Run("r", show=False, client=client) as run:
+        sandbox = await client.create("python")
+        async with await sandbox.shell() as shell:
+            recorder = run._begun()
+            assert recorder._live[sandbox.id].state == IDLE
+            busy = asyncio.create_task(shell.run(f"sleep {SOON_S}"))
+            await eventually(lambda: recorder._live[sandbox.id].state == COMMAND)
+            await busy
+            await shell.run("false")
+            assert recorder._live[sandbox.id].state == IDLE
+    assert (recorder.execs["exited"], recorder.execs["non-zero"], recorder.execs["spawned"]) == (1, 1, 1)
+    assert (await run.report()).tails["exec"].count == 2
 
 
 async def test_streams_and_codes_are_the_commands_own(shell: Shell) -> None:
