@@ -227,7 +227,7 @@ class CapacityBody(BaseModel):
 @router.get("/capacity", summary="What is free on the nodes, and what waits for room (operators)")
 async def capacity(service: Service, operator: Operator) -> CapacityBody:
     """True of this moment. How many of a run fit says ``/v1/preflight``, to every owner."""
-    seen = await service.capacity()
+    seen = service.capacity()
     scaling = await service.scaling()
     waiting = [WaitingStart.of(*one) for one in seen.waiting[:MOST_WAITING]]
     return CapacityBody(

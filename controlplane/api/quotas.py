@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import App, Operator, Owner, OwnerOrOperator
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.queue import Place
+from controlplane.lifecycle.admission.queue.lines import MOST_PLACES
 from controlplane.lifecycle.admission.quotas import (
     EGRESS_LIMITS,
     LEAST_BYTES_PER_SECOND,
@@ -129,6 +130,14 @@ class OwnQuotaBody(QuotaBody):
     sandboxes_in_all: int
     queue: list[PlaceBody]
 
+    @classmethod
+    def of(cls, use: QuotaUse) -> Self:
+        """From the lifecycle's view of an owner's quota."""
+        queue = [_unplaced(*one, position) for position, one in enumerate(use.unplaced[:MOST_PLACES], start=1)]
+        queue += [_place(one, position) for position, one in enumerate(use.places, start=len(queue) + 1)]
+        in_all = {"max_sandboxes": use.total or None, "sandboxes_in_all": use.in_all}
+        return cls(**_fields(use), **in_all, queue=queue[:MOST_PLACES])
+
 
 class QuotaList(BaseModel):
     """All quotas that were declared, by owner."""
@@ -139,10 +148,7 @@ class QuotaList(BaseModel):
 @router.get("/quota", summary="Your own quota, its use, and where your creates stand")
 async def own(context: App, owner: Owner) -> OwnQuotaBody:
     """What every refusal for want of room refers to."""
-    use = await context.service.quota_use(owner)
-    queue = [_unplaced(*one, position) for position, one in enumerate(use.unplaced, start=1)]
-    queue += [_place(one, position) for position, one in enumerate(use.places, start=len(queue) + 1)]
-    return OwnQuotaBody(**_fields(use), max_sandboxes=use.total or None, sandboxes_in_all=use.in_all, queue=queue)
+    return OwnQuotaBody.of(await context.service.quota_use(owner))
 
 
 @router.get("/quotas", summary="All declared quotas (operators)")
@@ -153,9 +159,9 @@ async def find(context: App, operator: Operator) -> QuotaList:
 
 
 @router.get("/quotas/{name}", summary="One owner's quota, for itself and for operators")
-async def get(name: Name, context: App, reader: OwnerOrOperator) -> QuotaBody:
+async def get(name: Name, context: App, reader: OwnerOrOperator) -> OwnQuotaBody:
     """Also of an owner without a quota of its own: what holds for it."""
-    return QuotaBody.of(await context.service.quota_use(name))
+    return OwnQuotaBody.of(await context.service.quota_use(name))
 
 
 @router.put("/quotas/{name}", summary="Declare an owner's quota, in the place of the one before (operators)")

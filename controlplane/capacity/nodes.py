@@ -13,6 +13,11 @@ CORDONED: Final = "is cordoned"
 ANYWHERE: Final[Collection[str]] = frozenset()
 
 
+def meet(one: Selector, other: Selector) -> bool:
+    """Whether one node may have the labels of both."""
+    return all(one.get(key, value) == value for key, value in other.items())
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
     """A node.

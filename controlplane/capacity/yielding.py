@@ -1,10 +1,10 @@
 """Which idle sandboxes make room for starts that no node has room for."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.capacity.amounts import Amounts, fits, minus, plus
-from controlplane.capacity.nodes import NodeRoom, Selector
+from controlplane.capacity.nodes import NodeRoom, Selector, meet
 from controlplane.capacity.room import Room
 
 
@@ -24,6 +24,19 @@ class _Node:
     idle: list[tuple[int, str, Amounts]]  # rank, the least needed first
 
 
+def rivals(short: Collection[Short], room: Room, idle: Mapping[str, Selector]) -> list[str]:
+    """The idle sandboxes that are on no node, and may come to one where a start is short of room.
+
+    Args:
+        short: the starts.
+        room: which ones are on nodes.
+        idle: those that nobody has claimed, with their node selectors.
+    """
+    selectors = [start.selector for start in short]
+    unplaced = ((one, wanted) for one, wanted in idle.items() if one not in room)
+    return [one for one, wanted in unplaced if any(meet(wanted, selector) for selector in selectors)]
+
+
 def to_end(short: Iterable[Short], room: Room, leaving: Iterable[str], idle: Sequence[str], most: int) -> list[str]:
     """The idle sandboxes to end, so that as many of the starts as possible get room, the first ones first.
 
@@ -35,7 +48,7 @@ def to_end(short: Iterable[Short], room: Room, leaving: Iterable[str], idle: Seq
         room: what is free, and where the idle ones are.
         leaving: sandboxes that have ended and are on their nodes still.
         idle: those that nobody has claimed, the least needed first.
-        most: so many are ended at most.
+        most: so many are ended at most, or those that the first of the starts needs.
     """
     nodes = _nodes(room, leaving, idle)
     ended: list[str] = []
@@ -45,7 +58,7 @@ def to_end(short: Iterable[Short], room: Room, leaving: Iterable[str], idle: Seq
         if not offers:
             continue
         best, given = min(offers, key=lambda offer: (len(offer[1]), sum(rank for rank, _, _ in offer[1])))
-        if len(ended) + len(given) > most:
+        if ended and len(ended) + len(given) > most:
             break
         ended += [sandbox_id for _, sandbox_id, _ in given]
         best.idle = [one for one in best.idle if one not in given]

@@ -193,7 +193,7 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         mask_sample=True,
         title="Too many requests in a short time.",
-        hint="Wait for retry_after_ms and send the request again.",
+        hint="Send the request again later.",
     ),
     "deleted": Entry(
         http=410,
@@ -328,7 +328,7 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         mask_sample=True,
         title="There is no free capacity within the deadline.",
-        hint="Wait for retry_after_ms and try again, or add nodes.",
+        hint="Try again later, or add nodes.",
     ),
     "start_queue_timeout": Entry(
         http=504,

@@ -3,7 +3,17 @@
 from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, is_whole, load_record, load_timeline, load_tombstone
-from controlplane.model.sandbox import UNKNOWN_PHASE, UP, EndCause, Moment, Pulled, Sandbox, State, pool_owner
+from controlplane.model.sandbox import (
+    UNKNOWN_PHASE,
+    UP,
+    WAITS_FOR_ROOM,
+    EndCause,
+    Moment,
+    Pulled,
+    Sandbox,
+    State,
+    pool_owner,
+)
 from controlplane.model.spec import GROUP, Lease, Range, SandboxSpec, lease_fact, read_lease_fact
 
 __all__ = [
@@ -11,6 +21,7 @@ __all__ = [
     "RESOURCES",
     "UNKNOWN_PHASE",
     "UP",
+    "WAITS_FOR_ROOM",
     "EndCause",
     "Lease",
     "Limits",

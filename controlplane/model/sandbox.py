@@ -17,6 +17,8 @@ Pulled = Literal["full", "lazy", ""]
 PHASES: Final = frozenset({"copy", "convert", "pull"})
 # The time of a start of which no replica that is left says what it went into.
 UNKNOWN_PHASE: Final = "unknown"
+# In the timeline of a start that no node has room for.
+WAITS_FOR_ROOM: Final = "room"
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
@@ -84,10 +86,13 @@ class EndCause:
         """The error that calls to the ended sandbox get.
 
         The detail ``phase`` is there for a start that took too long, and names what it was waiting for where that is
-        on record: ``copy``, ``convert``, ``pull``.
+        on record: ``copy``, ``convert``, ``pull``. ``waited_ms`` is there for one that waited for room as long as it
+        could: its caller need not ask again at once.
         """
         last = next((one.word for one in reversed(sandbox.timeline) if one.word not in (self.cause, "confirm")), "")
         phase: dict[str, Any] = {"phase": last} if self.cause == "start_timeout" and last in PHASES else {}
+        if self.cause == "capacity_unavailable" and sandbox.begin_by_ms <= self.at_ms <= sandbox.start_by_ms:
+            phase["waited_ms"] = self.at_ms - sandbox.created_at_ms
         return Problem(self.cause, self.detail, sandbox_id=sandbox.id, ended_at_ms=self.at_ms, by=self.by, **phase)
 
 
@@ -134,6 +139,7 @@ class Sandbox:
         settings_digest: digest of the late settings that a gateway binds; its tokens promise them. Empty: none.
         draining_at_ms: when it is ended at the latest, since its node is drained; None: it is not.
         draining_exact: whether that moment was named, not counted from when a mark on the node was first seen.
+        asked_timeout_ms: the start timeout that its create asked for, where less of it was left; 0: the spec's.
     """
 
     id: str
@@ -169,6 +175,12 @@ class Sandbox:
     settings_digest: str = ""
     draining_at_ms: int | None = None
     draining_exact: bool = False
+    asked_timeout_ms: int = 0
+
+    @property
+    def asked_start_ms(self) -> int:
+        """How long its start may take by what its caller asked for; a try that comes later has less."""
+        return self.asked_timeout_ms or self.spec.start_timeout_ms
 
     @property
     def warm(self) -> bool:
@@ -179,6 +191,16 @@ class Sandbox:
     def unclaimed(self) -> bool:
         """Whether it belongs to a pool and no owner has claimed it yet."""
         return bool(self.pool) and self.claimed_at_ms is None
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether no node had room for it when its timeline was written last."""
+        return self.state is State.QUEUED and bool(self.timeline) and self.timeline[-1].word == WAITS_FOR_ROOM
+
+    @property
+    def told(self) -> bool:
+        """Whether replicas hear of this change from one another: what is up or over, and what needs room on a node."""
+        return self.state in UP or self.end is not None or self.state is State.STARTING or self.waits_for_room
 
     @property
     def drained_by_ms(self) -> int | None:

@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from controlplane.egress import UNBOUND, load_binding
 from controlplane.errors import TABLE
-from controlplane.model import GROUP, UP, EndCause, Sandbox, SandboxSpec, State, load_timeline
+from controlplane.model import GROUP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 from controlplane.model.states import BOUND, claim_fields
 from controlplane.store.scripts import Value
 
@@ -128,15 +128,13 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Va
         origin: the replica that writes, which skips its own messages.
     """
     warm = sandbox.state is State.WARM
-    # Other replicas follow what is up or has an end, and not what changes during a start.
-    heard = sandbox.state in UP or sandbox.end is not None
     # One that has an end is stored without its environment too.
     whole = not sandbox.spec.env or sandbox.end is not None
     return {
         **_fields(sandbox, now_ms, writer, origin),
         "record": dump(sandbox),
-        "public": "" if whole or not heard else dump(sandbox, env=False),
-        "message": _changed(origin, now_ms, whole=whole) if heard else "",
+        "public": "" if whole or not sandbox.told else dump(sandbox, env=False),
+        "message": _changed(origin, now_ms, whole=whole) if sandbox.told else "",
         "template": sandbox.spec.template_hash() if warm else "",
         "ready": (sandbox.ready_at_ms or 0) if warm else 0,
         "own": own(sandbox) if warm else "",

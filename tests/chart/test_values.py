@@ -82,10 +82,10 @@ def test_a_bad_value_is_refused_by_name(setting: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("values", "pending"),
     [
-        ((), "64"),
-        (("capacity.pendingPods=7",), "7"),
-        (("capacity.nodesCanBeAdded=false",), "0"),
-        (("capacity=null",), "64"),  # as in an upgrade with the values of a chart that had none of them
+        ((), "0"),
+        (("capacity.nodesCanBeAdded=true",), "64"),
+        (("capacity.nodesCanBeAdded=true", "capacity.pendingPods=7"), "7"),
+        (("capacity=null",), "0"),  # as in an upgrade with the values of a chart that had none of them
     ],
 )
 def test_only_where_nodes_can_be_added_sandboxes_have_pending_pods(values: tuple[str, ...], pending: str) -> None:

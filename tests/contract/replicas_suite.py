@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.model import Limits, SandboxSpec, State
+from controlplane.model import WAITS_FOR_ROOM, Limits, Moment, SandboxSpec, State
+from controlplane.model.states import Event
 from controlplane.store import (
     Admitted,
     Changed,
@@ -97,6 +98,22 @@ class ReplicasSuite:
             assert heard[0].sandbox == replace(running, spec=SandboxSpec(image="a"))
             assert heard[1].sandbox.end is not None
             assert own == []
+
+    async def test_others_hear_of_what_needs_room_on_a_node_and_not_of_what_waits_for_its_turn(
+        self, pair: Pair
+    ) -> None:
+        one, two = pair
+        first = replace(sandbox("sb-1"), spec=SandboxSpec(image="a", env={"SECRET": "hush"}))
+        async with hearing(two) as heard:
+            await one.admit(first, Limits())
+            told = [(State.QUEUED, Event.QUEUE), (State.QUEUED, WAITS_FOR_ROOM), (State.STARTING, Event.START)]
+            for version, (state, word) in enumerate(told, start=1):
+                timeline = (Moment(version, state, word),)
+                await one.replace(replace(first, state=state, version=version, timeline=timeline), version - 1)
+            await eventually(lambda: len(heard) == 2)
+            assert [news.sandbox.state for news in heard] == [State.QUEUED, State.STARTING]
+            assert [news.sandbox.waits_for_room for news in heard] == [True, False]
+            assert [news.sandbox.spec.env for news in heard] == [{}, {}]
 
     async def test_whoever_went_without_a_slot_hears_once_of_room(self, pair: Pair) -> None:
         one, two = pair

@@ -12,7 +12,7 @@ import pytest
 from rollbox import Client
 from rollbox.errors import CapacityUnavailable, Unsupported
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, apply, installed, kubectl, objects
+from tests.support.installed import BESIDE_ANOTHER, Installed, apply, installed, kubectl, objects
 from tests.support.waiting import until
 
 RELEASE = "rollbox-room"
@@ -21,11 +21,10 @@ VALUES = (
     # Of its own: no other release has to be there.
     "runtimeClass.create=true",
     f"runtimeClass.name={RELEASE}",
-    "controlplane.replicas=1",
+    "controlplane.replicas=2",
     "gateway.autoscaling.enabled=false",
     "gateway.replicas=1",
     "dns.replicas=1",
-    "capacity.nodesCanBeAdded=false",
 )
 FILLER = "room-filler"
 # With its sidecar and its runtime a sandbox of 100 millicores requests 110.
@@ -58,8 +57,13 @@ async def test_a_create_waits_with_a_reason_on_a_node_that_others_fill_and_start
             assert (place.position, place.why) == (1, one.why)
             # No pod was made of it.
             assert [pod["metadata"]["name"] for pod in await objects("pods", "-n", stack.sandboxes)] == [first.id]
-            with pytest.raises(CapacityUnavailable, match="no node has room for it within its start timeout"):
+            with pytest.raises(CapacityUnavailable) as refused:
                 await client.create(IMAGE, **SMALL, start_timeout=3)
+            assert "no node has room for it within its start timeout of 3 s: node " in refused.value.detail
+            assert refused.value.detail.endswith(f"it was number 2 of 2 of {stack.owner} that waited for such room")
+            assert f"Wait {round((refused.value.retry_after_ms or 0) / 1000)} s before that." in str(refused.value)
+            shown = await client.quota(stack.owner)
+            assert (shown.waiting, [place.why for place in shown.queue]) == (1, [one.why])
             with pytest.raises(Unsupported, match="largest node"):
                 await client.create(IMAGE, cpu=(1000, 1000))
             assert not waiting.done()
@@ -69,6 +73,29 @@ async def test_a_create_waits_with_a_reason_on_a_node_that_others_fill_and_start
         await client.delete(first.id, second.id, wait=True)
         # Once more nothing of them counts.
         await until(lambda: _has_left(client, before.free.cpu_millicores, before.free.cpu_millicores))
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(600)
+async def test_a_pool_that_is_larger_than_the_node_keeps_no_create_out_and_has_no_pending_pods() -> None:
+    async with installed(RELEASE, *VALUES) as stack, Client(stack.url, stack.api_key) as client:
+        before = await until(lambda: open_node(client))
+        async with filled(before.free.cpu_millicores - 4 * LEFT_MILLICORES):
+            await until(lambda: _has_left(client, LEFT_MILLICORES, 4 * LEFT_MILLICORES))
+            await client.set_pool("large", IMAGE, warm=(40, 40), cpu=(0.05, 1), memory=("32Mi", "128Mi"))
+            await until(lambda: _has_left(client, 0, 60), 240)
+            for cpu in (0.02, 0.05, 0.3):
+                wish: Any = {"cpu": (cpu, 2), "memory": "96Mi", "lease": None}
+                async with await client.create(IMAGE, **wish, start_timeout=60) as made:
+                    assert (await made.exec("echo in")).stdout == "in\n"
+                    assert made.record.source == "cold"
+                assert await until(lambda: _none_pending(stack))
+            await client.remove_pool("large")
+
+
+async def _none_pending(stack: Installed) -> bool:
+    """Whether all pods of sandboxes have a node; one may lack it for the moment of the scheduler."""
+    return all(one["spec"].get("nodeName") for one in await objects("pods", "-n", stack.sandboxes))
 
 
 @contextlib.asynccontextmanager

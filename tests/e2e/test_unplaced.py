@@ -40,7 +40,12 @@ async def test_what_no_node_takes_blocks_nobody_says_why_and_ends_at_its_deadlin
             assert (await small.exec("echo past them")).stdout == "past them\n"
         assert not any(one.done() for one in waiting)
     for one in waiting:
-        assert "Insufficient cpu" in one.result().detail
+        assert "cpu left; each needs" in one.result().detail
+        assert f"within its start timeout of {START_S:g} s" in one.result().detail
+        assert one.result().retry_after_ms is not None
+    # Each has a number of its own, whichever replica it was at.
+    assert sorted(int(one.result().details["position"]) for one in waiting) == [*range(1, MANY + 1)]
+    assert {one.result().details["waiting"] for one in waiting} == {str(MANY)}
     await until(lambda: _none_left(client))
 
 
@@ -67,6 +72,7 @@ async def _all_told(stack: Installed, client: Client) -> bool:
     # Each replica tells the queue of all.
     quotas: list[Quota] = await of_each(stack, Client.quota)
     told = [[one.why for one in quota.queue if one.waits_for == "capacity_unavailable"] for quota in quotas]
-    return sum("Insufficient cpu" in one.summary for one in timelines) == MANY and all(
-        sum("Insufficient cpu" in one for one in why) == MANY for why in told
+    numbers = [f"it is number {number} of {MANY} of" for number in range(1, MANY + 1)]
+    return all(sum(number in one.summary for one in timelines) == 1 for number in numbers) and all(
+        [number in one for number, one in zip(numbers, why, strict=False)] == [True] * MANY for why in told
     )

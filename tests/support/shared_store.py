@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controlplane.clock import Clock
-from controlplane.model import UP, Limits, Sandbox
+from controlplane.model import Limits, Sandbox
 from controlplane.store import (
     Admission,
     Admitted,
@@ -226,6 +226,6 @@ class SharedStore(MemoryStore):
             self.core.tell(self.replica, SlotFreed())
 
     def _tell(self, sandbox: Sandbox) -> None:
-        if sandbox.state in UP or sandbox.end is not None:
+        if sandbox.told:
             told = replace(sandbox, spec=sandbox.spec.model_copy(update={"env": {}}))
             self.core.tell(self.replica, Changed(told, self.core.clock.now_ms()))

@@ -52,7 +52,8 @@ def candidate(
     """
     left_ms = spec.start_timeout_ms if by_ms is None else min(by_ms - now_ms, spec.start_timeout_ms)
     if left_ms <= 0:
-        raise Problem("start_timeout", f"nothing was ready within the start timeout of {spec.start_timeout_ms} ms")
+        within = f"within the start timeout of {spec.start_timeout_ms / 1000:g} s"
+        raise Problem("start_timeout", f"nothing was ready {within}")
     return Sandbox(
         id=new_id(),
         owner=owner,
@@ -64,6 +65,7 @@ def candidate(
         idempotency_key=key,
         settings_digest=spec.settings_digest,
         egress=egress,
+        asked_timeout_ms=0 if left_ms == spec.start_timeout_ms else spec.start_timeout_ms,
     )
 
 

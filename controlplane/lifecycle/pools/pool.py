@@ -3,7 +3,7 @@
 Times are Unix ms.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -82,6 +82,11 @@ class Pool:
     def template(self) -> SandboxSpec | None:
         """The template with which its sandboxes are started."""
         return None if self._sound is None else self._sound.spec()
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """The labels of the nodes to which its sandboxes come."""
+        return {} if self._sound is None else self._sound.spec().node_selector
 
     @property
     def template_hash(self) -> str:
@@ -243,7 +248,9 @@ class Pool:
         lived_ms = None if sandbox.ready_at_ms is None else sandbox.end.at_ms - sandbox.ready_at_ms
         early = lived_ms is None or lived_ms < EARLY_MS
         fresh = sandbox.spec.template_hash() == self._template
-        if early and fresh and sandbox.end.cause not in WANTED:
+        if early and fresh and sandbox.end.cause == FULL:
+            self._pace.full(sandbox.end.cause, sandbox.end.detail, now_ms)
+        elif early and fresh and sandbox.end.cause not in WANTED:
             self._pace.failed(sandbox.end.cause, sandbox.end.detail, now_ms)
         return True
 
@@ -255,14 +262,14 @@ class Pool:
             return f"nothing is started and nothing stopped: {self._declared.trouble}"
         said = [step.size.why]
         until_ms, failures = self._pace.paused_until_ms(now_ms), self._pace.failures
-        if failures:
+        if step.missing and self.held:
+            said.append(f"{step.missing} are missing: {self.held}")
+        elif failures:
             last = failures[-1]
             then = "starts pause" if until_ms else "one start at a time is tried"
             said.append(f"{step.missing} are missing and {then}, since starts fail: {last.code}: {last.detail}")
         elif step.missing and self._pace.within_a_minute(now_ms) >= spec.starts_per_minute:
             said.append(f"{step.missing} are missing: {spec.starts_per_minute} were started within a minute already")
-        elif step.missing and self.held:
-            said.append(f"{step.missing} are missing: {self.held}")
         old = len(self._split(now_ms)[1])
         if old and not spec.drain:
             said.append(f"{old} of an older template or age serve until others are ready")

@@ -22,6 +22,7 @@ from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
 from controlplane.lifecycle.record.ledger import PLATFORM
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
+from controlplane.lifecycle.starting.creates_first import GAVE_ROOM, LEFT_FREE_MS, CreatesFirst
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED, Metrics
@@ -43,10 +44,8 @@ STATUS_EVERY_S: Final = 1.0
 STOPS_AT_ONCE: Final = 16
 # A place that was freed for a create is not filled again for so long: more creates may come, which would stop the new
 # sandbox at once.
-LEFT_FREE_MS: Final = 60_000
-# ``end.by`` of unclaimed sandboxes that were ended to make room for a create: in the installation, or on nodes.
+# ``end.by`` of unclaimed sandboxes that were ended to make room for a create in the installation.
 GIVEN_WAY: Final = "waiting room"
-GAVE_ROOM: Final = "waiting start"
 UNCLAIMED: Final = frozenset({State.REQUESTED, State.QUEUED, State.STARTING, State.WARM})
 
 
@@ -61,6 +60,7 @@ class Pools:
         templates: gets the templates of all pools, for creates.
         metrics: counts what gives way.
         overcommit: what is set aside for sandboxes that give limits alone.
+        creates_first: whether creates wait for room on nodes, for which nothing is started meanwhile.
         replica: this process's name in the store.
     """
 
@@ -74,6 +74,7 @@ class Pools:
         templates: Templates,
         metrics: Metrics,
         overcommit: Overcommit,
+        creates_first: CreatesFirst,
         replica: str,
     ) -> None:
         self._overcommit = overcommit
@@ -88,7 +89,7 @@ class Pools:
         self._replaced: dict[str, int] = {}
         self._told: dict[str, dict[str, Any]] = {}
         self._given: dict[str, int] = {}
-        self._gave_room_ms: int | None = None
+        self._creates_first = creates_first
         self._full: set[Pool] = set()  # pools whose last start was refused, perhaps for want of room
         self._ends = 0
         self._giving = asyncio.Lock()
@@ -121,8 +122,6 @@ class Pools:
         if sandbox.pool:
             if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GIVEN_WAY:
                 self._given[sandbox.id] = sandbox.end.at_ms
-            if sandbox.end is not None and sandbox.unclaimed and sandbox.end.by == GAVE_ROOM:
-                self._gave_room_ms = max(sandbox.end.at_ms, self._gave_room_ms or 0)
             pool = self._pools.get(sandbox.pool)
             if pool is not None and pool.observe(sandbox, now_ms):
                 self._woken.set()
@@ -222,11 +221,10 @@ class Pools:
         if any(step.stop for step in steps.values()):
             await self._stop([(self._pools[name], one) for name, step in steps.items() for one in step.stop])
             steps = {name: pool.next_step(now_ms).plan for name, pool in self._pools.items()}
-        held = "unclaimed sandboxes gave way to creates within the last minute" if self._short(now_ms) else ""
         for pool in self._pools.values():
-            pool.held = held
-        if not held:
-            await self._start({name: step.start for name, step in steps.items() if step.start})
+            pool.held = self._held(pool, now_ms)
+        free = {name: step.start for name, step in steps.items() if not self._pools[name].held}
+        await self._start({name: count for name, count in free.items() if count})
 
     async def write_statuses(self) -> None:
         """Writes the statuses that have changed, if this replica plans."""
@@ -286,9 +284,9 @@ class Pools:
             self._replaced[replaced] = now_ms
         self._templates.set(one.name, pool.template, "" if pool.spec is None else pool.spec.recording_of)
 
-    def _short(self, now_ms: int) -> bool:
-        """Whether nodes had no room for a create a moment ago: what is started for pools would give way next."""
-        return self._gave_room_ms is not None and 0 <= now_ms - self._gave_room_ms < LEFT_FREE_MS
+    def _held(self, pool: Pool, now_ms: int) -> str:
+        """Why nothing is started for a pool: what is would give way next."""
+        return "" if pool.template is None else self._creates_first.why(pool.template.node_selector, now_ms)
 
     def _drop_replaced(self, now_ms: int) -> None:
         for name in [name for name, at_ms in self._replaced.items() if not 0 <= now_ms - at_ms < REPLACED_MS]:

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from controlplane.capacity import to_end
+from controlplane.capacity import rivals, to_end
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster
 from controlplane.errors import Problem
@@ -77,5 +77,7 @@ class Yielding:
         offers = await self._pools.offers()
         # Not before: what was read may have taken time.
         short = self._queue.wanting(MOST_STARTS)
-        for sandbox_id in to_end(short, room, self._leaving, list(offers), MOST_ENDED):
+        # First what has no node: the scheduler would give it what others have left.
+        unplaced = rivals(short, room, {one: pool.selector for one, pool in offers.items()})
+        for sandbox_id in unplaced or to_end(short, room, self._leaving, list(offers), MOST_ENDED):
             await self._pools.make_room(offers[sandbox_id], sandbox_id)

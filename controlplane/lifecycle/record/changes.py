@@ -54,8 +54,8 @@ def egress_applied(sandbox: Sandbox, revision: int, cut: int) -> Sandbox:
     return sandbox.with_egress(sandbox.egress.confirmed(revision, cut)) if sandbox.state.counted else sandbox
 
 
-def image_waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:
-    """Waits for a copy of its image, not for its turn: told in its timeline by this word."""
+def waited_for(sandbox: Sandbox, now_ms: int, word: str) -> Sandbox:
+    """Waits for a copy of its image or for room on a node, not for its turn: told in its timeline by this word."""
     if sandbox.state is not State.QUEUED:
         return sandbox
     return noted(replace(sandbox, version=sandbox.version + 1), now_ms, word)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.errors import TABLE, Problem
-from controlplane.model import Moment, Sandbox, State
+from controlplane.model import WAITS_FOR_ROOM, Moment, Sandbox, State
 from controlplane.model.states import Event
 from controlplane.model.timeline import with_entry
 
@@ -13,6 +13,7 @@ WORDS: Final = {
     Event.QUEUE: "waits for its turn to start",
     "copy": "its image is copied into the private registry",
     "convert": "its image is converted, so that nodes can mount it while they fetch it",
+    WAITS_FOR_ROOM: "waits for room: no node has enough left",
     Event.START: "the cluster is asked for it",
     "pull": "its node pulls its image",
     "whole": "begun anew, with its image whole",

@@ -1,6 +1,6 @@
 """What operators see of the room on the nodes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,6 @@ from controlplane.capacity.amounts import larger, plus, times
 from controlplane.cluster import Cluster
 from controlplane.errors import Problem
 from controlplane.lifecycle.starting.starter import Starter
-from controlplane.lifecycle.starting.without_node import unplaced_elsewhere
 from controlplane.model import Sandbox, SandboxSpec
 
 # Any image: what a sandbox requests does not depend on it.
@@ -24,8 +23,8 @@ class Capacity:
         known: whether this cluster tells what is free.
         nodes: each with how many more sandboxes of the default size fit there.
         free: of all nodes that take starts, together.
-        waiting: the starts that fit on no node, with the reason and the estimated wait (ms; None: not known), those of
-            this replica first.
+        waiting: the starts that fit on no node, at all replicas, oldest first, with the reason and the estimated wait
+            (ms; None: not known).
         pending_pods: see ``Options``.
     """
 
@@ -36,24 +35,15 @@ class Capacity:
     pending_pods: int
 
 
-def capacity(
-    cluster: Cluster,
-    starter: Starter,
-    starts: Sequence[Sandbox],
-    *,
-    here: Collection[str],
-    pending_pods: int,
-) -> Capacity:
+def capacity(cluster: Cluster, starter: Starter, pending_pods: int) -> Capacity:
     """What is free now, and what waits, at all replicas.
 
     Args:
         cluster: knows what is free.
-        starter: has what waits at this replica.
-        starts: those of all replicas that have no node.
-        here: ids of this replica's.
+        starter: knows what waits.
         pending_pods: see ``Capacity``.
 
-    Cost: O(nodes) and O(waiting starts); for those of other replicas also O(kinds of requests x nodes).
+    Cost: O(nodes) and O(waiting starts).
     """
     room, request = cluster.room, cluster.request(_DEFAULT)
     known = room is not None and room.known
@@ -62,8 +52,7 @@ def capacity(
     for one, _ in nodes:
         # What one node has too little does not lessen what others have.
         free = free if one.node.closed else plus(free, larger(one.free, NOTHING))
-    elsewhere = [(one, why, None) for one, why in unplaced_elsewhere(starts, cluster, here)]
-    return Capacity(known, nodes, free, [*starter.unplaced(), *elsewhere], pending_pods)
+    return Capacity(known, nodes, free, starter.unplaced(), pending_pods)
 
 
 def _fits(one: Free, request: Amounts) -> int:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from controlplane.cluster import Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
@@ -189,6 +190,7 @@ class Core:
             templates=templates,
             metrics=deps.metrics,
             overcommit=options.overcommit,
+            creates_first=self.starter.room.creates_first,
             replica=deps.store.replica,
         )
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
@@ -210,6 +212,7 @@ class Core:
             egress=self.egress_calls,
             images=self.images,
             ownership=self.ownership,
+            refusal=self.starter.room.refusal,
         )
         self.committed = CommittedImages(
             deps.cluster,
@@ -434,7 +437,12 @@ class Core:
                     continue
                 self.starter.room.placed(placement)
                 if placement.sandbox_id in self.queue:
-                    hearing.create_task(self.queue.placed(placement), name=f"placed {placement.sandbox_id}")
+                    hearing.create_task(self._placed(placement), name=f"placed {placement.sandbox_id}")
+
+    async def _placed(self, placement: Placement) -> None:
+        await self.queue.placed(placement)
+        if not placement.node:
+            await self.starter.elsewhere.refused(placement.sandbox_id)
 
     def _count_end(self, transition: Transition) -> None:
         if transition.here and Effect.UNROUTE in transition.effects and transition.after.end is not None:

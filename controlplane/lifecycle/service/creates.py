@@ -1,6 +1,7 @@
 """A create from its arrival to its answer: room, a claim or a cold start, and the wait until the sandbox is usable."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,7 +54,9 @@ class Creates:
         egress: EgressCalls,
         images: Images,
         ownership: Ownership,
+        refusal: Callable[[str], Problem | None],
     ) -> None:
+        self._refusal = refusal
         self._images = images
         self._deps = deps
         self._options = options
@@ -257,7 +260,7 @@ class Creates:
                 raise Problem("upstream_timeout", detail, retry_after_ms=200) from problem
             raise
         if settled.end is not None:
-            raise settled.end.problem(settled)
+            raise self._refusal(settled.id) or settled.end.problem(settled)
         return settled
 
 

@@ -23,7 +23,6 @@ from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
-from controlplane.lifecycle.starting.without_node import unplaced_elsewhere, without_node
 from controlplane.lifecycle.tokens import Token
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.scaling import Prospect
@@ -148,26 +147,12 @@ class Sandboxes:
         core, quotas = self._core, self._core.quotas
         used, in_all = await core.store.usage(owner), await core.store.usage(None)
         total, line = quotas.limits(owner).total, await core.lines.of(owner)
-        # As in ``capacity``.
-        here = set(core.starts.tasks)
-        starts = await without_node(core.store, self._deps.cluster, self._deps.clock.now_ms(), owner)
-        here.update(core.starts.tasks)
-        elsewhere = [(one, why, None) for one, why in unplaced_elsewhere(starts, self._deps.cluster, here)]
-        unplaced = [*core.starter.unplaced(owner), *elsewhere]
+        unplaced = core.starter.unplaced(owner)
         return QuotaUse(owner, quotas.of(owner), used, total, in_all.sandboxes, line.count, line.places, unplaced)
 
-    async def capacity(self) -> Capacity:
-        """What is free on the nodes, and what waits for room, of all owners and at all replicas.
-
-        Raises:
-            Problem: the store does not answer.
-        """
-        core, cluster = self._core, self._deps.cluster
-        # One that is over before the store has answered is this replica's all the same, and waits nowhere.
-        here = set(core.starts.tasks)
-        waiting = await without_node(core.store, cluster, self._deps.clock.now_ms())
-        here.update(core.starts.tasks)
-        return capacity(cluster, core.starter, waiting, here=here, pending_pods=self._options.pending_pods)
+    def capacity(self) -> Capacity:
+        """What is free on the nodes, and what waits for room, of all owners and at all replicas."""
+        return capacity(self._deps.cluster, self._core.starter, self._options.pending_pods)
 
     def filled(self, spec: SandboxSpec) -> tuple[SandboxSpec, str]:
         """The spec with what is set aside where it gives limits alone, and that in words."""

@@ -1,10 +1,11 @@
-"""``Elsewhere``: a start whose pod its node turns away goes on on another node.
+"""``Elsewhere``: a start whose pod has no room after all goes on later, or on another node.
 
 Two schedulers that share a node do not see what the other one has just put there, so the node's kubelet refuses what is
-too much. Nothing of such a pod has run; the replica that runs the start makes another one.
+too much. Two replicas that take the last room at the same moment meet at the scheduler, which refuses one. Nothing of
+such a pod has run; the replica that runs the start makes another one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -14,6 +15,7 @@ import structlog
 from controlplane.cluster import Boot, Cluster, Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
+from controlplane.lifecycle.starting.room_queue import RoomQueue
 from controlplane.model import SandboxSpec
 from controlplane.model.states import Event
 from controlplane.telemetry import Metrics
@@ -37,14 +39,14 @@ class Elsewhere:
         cluster: makes their pods.
         ledger: has their records.
         metrics: counts what was turned away.
-        keep: keeps room for a sandbox whose pod is about to be replaced.
+        room: knows what there is room for.
     """
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, metrics: Metrics, keep: Callable[[str], None]) -> None:
+    def __init__(self, cluster: Cluster, ledger: Ledger, metrics: Metrics, room: RoomQueue) -> None:
         self._cluster = cluster
         self._ledger = ledger
         self._metrics = metrics
-        self._keep = keep
+        self._room = room
         self._starts: dict[str, _Start] = {}
         self._log = structlog.get_logger("elsewhere")
 
@@ -59,16 +61,36 @@ class Elsewhere:
 
     async def again(self, placement: Placement) -> None:
         """Makes another pod of a sandbox that its node has turned away; ends it, where several have. Never raises."""
-        start = self._starts.get(placement.sandbox_id)
+        await self._alone(placement.sandbox_id, lambda start: self._anew(placement, start))
+
+    async def refused(self, sandbox_id: str) -> None:
+        """Takes back the pod of a sandbox that fits nowhere, and makes another one once there is room. Never raises."""
+        await self._alone(sandbox_id, lambda start: self._later(sandbox_id, start))
+
+    async def _alone(self, sandbox_id: str, work: Callable[[_Start], Awaitable[None]]) -> None:
+        start = self._starts.get(sandbox_id)
         if start is None or start.busy:
             return
         start.busy = True
         try:
-            await self._anew(placement, start)
+            await work(start)
         except Problem as problem:
-            await self._ledger.end_with_retries(placement.sandbox_id, problem, PLATFORM, Event.FAIL)
+            await self._ledger.end_with_retries(sandbox_id, problem, PLATFORM, Event.FAIL)
         finally:
             start.busy = False
+
+    async def _later(self, sandbox_id: str, start: _Start) -> None:
+        while await self._room.fits_nowhere(sandbox_id):
+            await self._cluster.undo_start(sandbox_id)
+            if self._starts.get(sandbox_id) is not start:
+                # The scheduler has placed it at the very moment; nothing, where it has ended.
+                lost = Problem("sandbox_lost", f"{sandbox_id} got ready while its pod was taken back")
+                await self._ledger.end_with_retries(sandbox_id, lost, PLATFORM)
+                return
+            await self._room.comes_back(sandbox_id)
+            if self._starts.get(sandbox_id) is not start:
+                return
+            await self._cluster.start(sandbox_id, start.spec, start.boot)
 
     async def _anew(self, placement: Placement, start: _Start) -> None:
         self._metrics.turned_away()
@@ -83,7 +105,7 @@ class Elsewhere:
             node=placement.turned_away_by,
             why=placement.why,
         )
-        self._keep(sandbox_id)
+        self._room.again(sandbox_id)
         await self._cluster.undo_start(sandbox_id)
         if self._starts.get(sandbox_id) is start:
             avoid = (*start.boot.avoid, *start.nodes)

@@ -28,18 +28,28 @@ class Pending:
     def __len__(self) -> int:
         return len(self._starts)
 
+    @property
+    def none_may_be(self) -> bool:
+        """Whether no node can be added, so that a pod which fits nowhere is of use to nobody."""
+        return self._most == 0
+
     def __contains__(self, sandbox_id: str) -> bool:
         return sandbox_id in self._starts
 
     def takes(self, start: Waiter) -> bool:
         """Whether a start may have a pod that fits nowhere, in spite of those that have one.
 
+        Of pools one of each kind of request may: an autoscaler hears of it, and no create finds a herd before it.
         One of each owner may in any case, and one of each kind of request while there are fewer than twice as many as
         there may be: an autoscaler hears of everybody.
         """
-        if start.sandbox.id in self._starts or len(self._starts) < self._most:
-            return True
         others = self._starts.values()
+        if start.sandbox.id in self._starts:
+            return True
+        if start.sandbox.unclaimed:
+            return self._most > 0 and not any(one.sandbox.unclaimed and one.key == start.key for one in others)
+        if len(self._starts) < self._most:
+            return True
         return self._most > 0 and (
             all(one.sandbox.owner != start.sandbox.owner for one in others)
             or (len(self._starts) < 2 * self._most and all(one.key != start.key for one in others))
@@ -64,6 +74,10 @@ class Pending:
     def unpromised(self) -> Iterator[Waiter]:
         """Those for which no room has been kept yet, oldest first."""
         return (one for sandbox_id, one in list(self._starts.items()) if sandbox_id not in self._promised)
+
+    def unkept(self) -> Iterator[Waiter]:
+        """Those for which no room is kept now, oldest first."""
+        return (one for sandbox_id, one in list(self._starts.items()) if not self._promised.get(sandbox_id))
 
     def promise(self, start: Waiter, now_ms: int) -> None:
         """Takes in that room is kept for a start from now on."""

@@ -13,8 +13,10 @@ from controlplane.model import Sandbox
 
 # Kinds of requests that are looked at in one turn; the next turn looks at the others first.
 MOST_KINDS: Final = 64
-# A caller that is refused is not asked to come back earlier.
+# A caller that is refused is not asked to come back earlier, or later; the other one is for a pace that is not known.
 LEAST_RETRY_MS: Final = 1_000
+RETRY_MS: Final = 5_000
+LONGEST_RETRY_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class RoomPlace:
     """Where a start stands that waits for room.
 
     Attributes:
-        position: among its owner's at this replica that request the same, from 1, of ``waiting``.
+        position: among its owner's at all replicas that request the same, from 1, of ``waiting``.
         estimate_ms: how long it will still wait, by the pace of the last ones; None: not known.
         why: what the nodes have left.
     """
@@ -33,16 +35,28 @@ class RoomPlace:
     estimate_ms: int | None
     why: str
 
-    def problem(self, when: str = " now") -> Problem:
-        """What its caller is told."""
+    def problem(self) -> Problem:
+        """Why it waits."""
         where = f"it is number {self.position} of {self.waiting} of {self.sandbox.owner} that wait for such room"
+        return self._problem(f"no node has room for it now: {self.why}; {where}")
+
+    def refused(self, now_ms: int) -> Problem:
+        """What its caller is told at its deadline; a client that sees how long it has waited does not ask again."""
+        where = f"it was number {self.position} of {self.waiting} of {self.sandbox.owner} that waited for such room"
+        within = f"within its start timeout of {self.sandbox.asked_start_ms / 1000:g} s"
+        waited_ms = max(0, now_ms - self.sandbox.created_at_ms)
+        return self._problem(f"no node has room for it {within}: {self.why}; {where}", waited_ms=waited_ms)
+
+    def _problem(self, detail: str, **details: int) -> Problem:
+        retry_ms = RETRY_MS if self.estimate_ms is None else self.estimate_ms
         return Problem(
             "capacity_unavailable",
-            f"no node has room for it{when}: {self.why}; {where}",
-            retry_after_ms=None if self.estimate_ms is None else max(LEAST_RETRY_MS, self.estimate_ms),
+            detail,
+            retry_after_ms=min(max(LEAST_RETRY_MS, retry_ms), LONGEST_RETRY_MS),
             position=self.position,
             waiting=self.waiting,
             sandbox_id=self.sandbox.id,
+            **details,
         )
 
 
@@ -126,12 +140,6 @@ class RoomLines:
         if not self.unfinished:
             self._in_vain.clear()
         return None
-
-    def position(self, one: Waiter) -> tuple[int, int]:
-        """The position of a waiter among its owner's in its line, from 1, and how many these are."""
-        line = self._lines.get(one.line)
-        owner = one.sandbox.owner
-        return (0, 0) if line is None else (line.position(owner, one.ticket), line.waiting(owner))
 
     def all(self) -> Collection[Waiter]:
         """All waiters, oldest first."""

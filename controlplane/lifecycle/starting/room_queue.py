@@ -6,16 +6,18 @@
 * Starts that request the same wait in one line, which is fair between owners (``room_lines``). What fits passes what
   does not, as at the scheduler: small ones do not wait for large ones. Starts of pools come after all others.
 * A cluster that can add nodes does so for Pending pods: some starts of each replica go on without room (``pending``).
+* Starts of pools stand back while creates wait anywhere (``creates_first``).
 * The scheduler is right. If it refuses a pod for which there was room, that is counted, and no further start with the
   same requests goes on while it refuses that one.
 * Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Of two that
   reserve the same room at the same moment the one whose record says first that it starts has it: the other one sees it
-  before its pod is made, but for the last milliseconds; then the scheduler refuses one.
+  before its pod is made, but for the last milliseconds; then the scheduler refuses one. Where no node can be added,
+  that one's pod is taken back, and it waits here again.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain, count, islice
@@ -24,11 +26,15 @@ from typing import Final
 from controlplane.capacity import Amounts, Room, Short
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Placement
+from controlplane.errors import Code, Problem
 from controlplane.lifecycle.pace import Pace
 from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.starting.creates_first import CreatesFirst
 from controlplane.lifecycle.starting.holdings import Holdings
 from controlplane.lifecycle.starting.pending import Pending
 from controlplane.lifecycle.starting.room_lines import RoomLines, RoomPlace, Waiter
+from controlplane.lifecycle.starting.scheduler_words import plain
+from controlplane.lifecycle.starting.standings import SLACK_MS, Standings
 from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics
 
@@ -36,8 +42,13 @@ from controlplane.telemetry import Metrics
 LOOK_AFTER_S: Final = 0.02
 # What nobody tells of is seen by looking again.
 LOOK_AGAIN_S: Final = 1.0
-# A reservation for another replica's start is dropped so long after that start's deadline.
-SLACK_MS: Final = 60_000
+REFUSED: Final[Code] = "capacity_unavailable"
+# Of the callers that were refused last it is known what they were told.
+MOST_REFUSALS: Final = 1_000
+# What waits for longer is told to the other replicas: until then they count alike.
+NOTED_AFTER_S: Final = 0.25
+# What another replica has just placed is seen meanwhile.
+TAKEN_BACK_AFTER_S: Final = 0.5
 # What the nodes have left is told anew only so often: a herd whose deadline comes asks at once.
 TOLD_MS: Final = 1_000
 
@@ -47,19 +58,31 @@ class RoomQueue:
 
     Attributes:
         short: set while claimed starts wait for room.
+        creates_first: whether starts of pools stand back.
 
     Args:
         cluster: knows what is free, or does not: then nothing waits here.
         clock: the time of day.
         metrics: counts waits, and what the scheduler saw otherwise.
         most_pending: see ``Pending``.
+        noted: writes on record that a start waits for room; raises no ``Problem``.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, metrics: Metrics, most_pending: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        metrics: Metrics,
+        most_pending: int,
+        noted: Callable[[Sandbox], Awaitable[None]],
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._metrics = metrics
+        self._noted = noted
         self._holdings = Holdings()
+        self._standings = Standings()
+        self.creates_first = CreatesFirst(self._standings)
         self._lines = RoomLines(self._holdings.of)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._waiters: dict[str, Waiter] = {}  # all starts of this replica
@@ -67,7 +90,8 @@ class RoomQueue:
         self._unreserved: dict[str, tuple[str, str]] = {}
         self._pending = Pending(most_pending)
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
-        self._others: dict[str, int] = {}  # starts of other replicas, and when their reservations are dropped (Unix ms)
+        self._others: dict[str, Sandbox] = {}  # starts that other replicas have begun
+        self._refusals: dict[str, Problem] = {}  # what the last callers were told that were refused
         self._paces: dict[str, Pace] = {}
         self._told: dict[str, tuple[int, str]] = {}
         self._tickets = count()
@@ -111,6 +135,7 @@ class RoomQueue:
             yield lambda: begun or self._has_room(start)
         finally:
             del self._waiters[sandbox.id]
+            self._standings.drop(sandbox.id)
             self._reserves(sandbox.id)
             self._refused.pop(sandbox.id, None)
             self._pending.discard(sandbox.id)
@@ -121,27 +146,29 @@ class RoomQueue:
         """Takes in who has what, and what other replicas have begun: it needs room here too."""
         after, now_ms = transition.after, self._clock.now_ms()
         self._holdings.on(transition)
+        self.creates_first.on(transition)
+        if after.id in self._standings and after.end is not None and after.end.cause == REFUSED:
+            self._standings.refuse(after, now_ms)
         if after.id in self._waiters or self._cluster.room is None:
             return
-        if after.state is State.STARTING:
-            self._others[after.id] = after.start_by_ms + SLACK_MS
-            if not self._refused_other(self._cluster.placement(after.id)):
-                lazily = after.image_pulled == "lazy"
-                self._reserve(Waiter(after, self._cluster.request(after.spec), 0, lazily), anyway=True)
-        elif self._others.pop(after.id, None) is not None:
-            self._release(after.id)
-        while self._others and (first := next(iter(self._others.items())))[1] <= now_ms:
-            del self._others[first[0]]
-            self._release(first[0])
+        self._standings.tidy(now_ms)
+        if after.waits_for_room:
+            self._standings.add(after)
+        elif after.state is State.STARTING:
+            self._begun_elsewhere(after)
+        else:
+            self._over_elsewhere(after.id)
+        while self._others and (first := next(iter(self._others.values()))).start_by_ms + SLACK_MS <= now_ms:
+            self._over_elsewhere(first.id)
 
     def placed(self, placement: Placement) -> None:
         """Takes in what the scheduler says of a start; another replica's that it refuses takes no room here."""
         start = self._waiters.get(placement.sandbox_id)
         if start is None:
-            if placement.sandbox_id in self._others and self._refused_other(placement):
-                self._release(placement.sandbox_id)
+            self._placed_elsewhere(placement)
             return
         if placement.node:
+            self._standings.drop(placement.sandbox_id)
             self._pending.discard(placement.sandbox_id)
             self._refused.pop(placement.sandbox_id, None)
             self._look_soon()
@@ -150,21 +177,74 @@ class RoomQueue:
         if in_spite:
             self._metrics.refused_in_spite_of_room()
         self._pending.add(start, keeps_room=not in_spite)
+        self._standings.add(start.sandbox)
         self._refused[placement.sandbox_id] = start.key
         self._release(placement.sandbox_id)
 
     def wanting(self, most: int) -> Sequence[Short]:
         """What starts need that wait for room at this replica, of owners, those first that have pods; oldest first."""
-        pending = (one for one in self._pending.unpromised() if not one.sandbox.unclaimed)
+        pending = (one for one in self._pending.unkept() if not one.sandbox.unclaimed)
         return [Short(*self._where(one)) for one in islice(chain(pending, self._lines.claimed(most)), most)]
 
-    def place(self, sandbox_id: str) -> RoomPlace | None:
-        """Where a start stands; None: it does not wait for room here."""
-        return self._place(self._waiters[sandbox_id]) if sandbox_id in self._turns else None
+    def place(self, sandbox: Sandbox) -> RoomPlace | None:
+        """Where a start stands, whichever replica's it is; None: it does not wait for room."""
+        return self._place(sandbox) if sandbox.id in self._standings else None
 
-    def waiting(self, owner: str | None = None) -> Sequence[RoomPlace]:
-        """The starts that wait for room at this replica, of one owner or of all, oldest first."""
-        return [self._place(one) for one in self._lines.all() if owner in (None, one.sandbox.owner)]
+    def waiting(self, owner: str | None = None) -> Sequence[Sandbox]:
+        """The starts that wait for room at all replicas, of one owner or of all, oldest first."""
+        found = [one for one in self._standings.all() if owner in (None, one.owner)]
+        return sorted(found, key=lambda one: (one.created_at_ms, one.id))
+
+    def refuse(self, sandbox: Sandbox) -> Problem:
+        """Takes in that a start that waits is refused at its deadline; what its caller is told."""
+        now_ms = self._clock.now_ms()
+        refusal = self._place(sandbox, refused=True).refused(now_ms)
+        self._standings.refuse(sandbox, now_ms)
+        self._refusals[sandbox.id] = refusal
+        if len(self._refusals) > MOST_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+        return refusal
+
+    def refusal(self, sandbox_id: str) -> Problem | None:
+        """What the caller of a start was told that was refused here lately."""
+        return self._refusals.get(sandbox_id)
+
+    def keeps_off(self, sandbox_id: str) -> bool:
+        """Whether a start has no pod on a node, and may take room from a create that waits."""
+        room = self._room
+        return room is not None and sandbox_id not in room
+
+    async def fits_nowhere(self, sandbox_id: str) -> bool:
+        """Whether a pod that the scheduler has just refused is to be taken back: no node can be added for it.
+
+        What is refused for another reason than room keeps its pod: only the scheduler knows when that has passed.
+        """
+        if not self._pending.none_may_be:
+            return False
+        await asyncio.sleep(TAKEN_BACK_AFTER_S)
+        start, room = self._waiters.get(sandbox_id), self._room
+        return (
+            start is not None
+            and room is not None
+            and sandbox_id in self._refused
+            and not room.fit(*self._where(start), enough=1)
+        )
+
+    async def comes_back(self, sandbox_id: str) -> None:
+        """Waits until there is room for a start whose pod was taken back, which is reserved for it then.
+
+        Raises:
+            Problem: capacity_unavailable, when there is no time left to start.
+        """
+        self._refused.pop(sandbox_id, None)
+        self._pending.discard(sandbox_id)
+        start = self._waiters.get(sandbox_id)
+        while start is not None:
+            await self._wait(start)
+            if self._has_room(start):
+                return
+            self._reserves(sandbox_id)
+            start = self._waiters.get(sandbox_id)
 
     def again(self, sandbox_id: str, *, whole: bool = False) -> None:
         """Keeps room for a start whose pod is about to be replaced.
@@ -187,18 +267,22 @@ class RoomQueue:
 
     async def _wait(self, start: Waiter) -> None:
         turn = self._turns[start.sandbox.id] = asyncio.get_running_loop().create_future()
-        began_ms = self._clock.now_ms()
+        sandbox, began_ms = start.sandbox, self._clock.now_ms()
         self._lines.join(start)
-        self._paces.setdefault(start.sandbox.owner, Pace())
+        self._standings.add(sandbox)
+        self._paces.setdefault(sandbox.owner, Pace())
         self._look_soon()
         try:
-            await asyncio.wait((turn,), timeout=max(0, start.sandbox.begin_by_ms - began_ms) / 1000)
+            left_s = max(0, sandbox.begin_by_ms - began_ms) / 1000
+            if not (await asyncio.wait((turn,), timeout=min(left_s, NOTED_AFTER_S)))[0]:
+                await self._noted(sandbox)
+                left_s = max(0, sandbox.begin_by_ms - self._clock.now_ms()) / 1000
+                await asyncio.wait((turn,), timeout=left_s)
             if not turn.done():
-                raise self._place(start).problem(
-                    f" within its start timeout of {start.sandbox.spec.start_timeout_ms} ms"
-                )
+                raise self.refuse(sandbox)
         finally:
-            del self._turns[start.sandbox.id]
+            del self._turns[sandbox.id]
+            self._standings.drop(sandbox.id)
             self._lines.leave(start)
             waited_ms = self._clock.now_ms() - began_ms
             self._metrics.waited("nodes", "admitted" if turn.done() else "refused", waited_ms)
@@ -212,13 +296,41 @@ class RoomQueue:
         if not self._reserve(start, anyway=True):
             self._pending.add(start)
 
-    @staticmethod
-    def _refused_other(placement: Placement | None) -> bool:
-        return placement is not None and not placement.node
+    def _begun_elsewhere(self, other: Sandbox) -> None:
+        self._others[other.id] = other
+        self._standings.drop(other.id)
+        if (placement := self._cluster.placement(other.id)) is not None and not placement.node:
+            self._standings.add(other)
+        else:
+            self._reserve(self._waiter(other), anyway=True)
+
+    def _over_elsewhere(self, sandbox_id: str) -> None:
+        self._standings.drop(sandbox_id)
+        if self._others.pop(sandbox_id, None) is not None:
+            self._release(sandbox_id)
+
+    def _placed_elsewhere(self, placement: Placement) -> None:
+        """What the scheduler refuses another replica takes no room, and waits for some."""
+        if (other := self._others.get(placement.sandbox_id)) is None:
+            return
+        if placement.node:
+            self._standings.drop(other.id)
+        else:
+            self._standings.add(other)
+            self._release(other.id)
+
+    def _waiter(self, sandbox: Sandbox) -> Waiter:
+        """A start of this replica, or of another one."""
+        lazily = sandbox.image_pulled == "lazy"
+        return self._waiters.get(sandbox.id) or Waiter(sandbox, self._cluster.request(sandbox.spec), 0, lazily)
+
+    def _stands_back(self, start: Waiter) -> bool:
+        selector = start.sandbox.spec.node_selector
+        return start.sandbox.unclaimed and bool(self.creates_first.why(selector, self._clock.now_ms()))
 
     def _goes(self, start: Waiter) -> bool:
         """Whether a start may go on to the start queue now."""
-        goes = self._fits(start) or self._goes_pending(start)
+        goes = not self._stands_back(start) and (self._fits(start) or self._goes_pending(start))
         if goes:
             self._go_on(start)
         return goes
@@ -248,11 +360,14 @@ class RoomQueue:
     def _goes_pending(self, start: Waiter) -> bool:
         if goes := self._pending.takes(start):
             self._pending.add(start)
+            self._standings.add(start.sandbox)
             self.short.set()
         return goes
 
     def _has_room(self, start: Waiter) -> bool:
         room = self._room
+        if self._stands_back(start):
+            return False
         has = room is None or room.kept(start.sandbox.id) or self._first_reserved(start) or self._goes_pending(start)
         if has:
             self._reserves(start.sandbox.id)
@@ -277,19 +392,30 @@ class RoomQueue:
             room.release(sandbox_id)
         self._look_soon()
 
-    def _place(self, start: Waiter) -> RoomPlace:
-        position, waiting = self._lines.position(start)
-        pace = self._paces.get(start.sandbox.owner)
-        estimate_ms = None if pace is None else pace.wait_ms(position, self._clock.now_ms())
-        return RoomPlace(start.sandbox, position, waiting, estimate_ms, self._why(start))
+    def _place(self, sandbox: Sandbox, *, refused: bool = False) -> RoomPlace:
+        now_ms = self._clock.now_ms()
+        position, waiting = self._standings.number(sandbox, now_ms, refused=refused)
+        pace = self._paces.get(sandbox.owner)
+        estimate_ms = None if pace is None else pace.wait_ms(position, now_ms)
+        return RoomPlace(sandbox, position, waiting, estimate_ms, self._why(self._waiter(sandbox)))
 
     def _why(self, start: Waiter) -> str:
         now_ms = self._clock.now_ms()
+        if said := self._said(start):
+            return said
         at_ms, told = self._told.get(start.key, (0, ""))
         if not told or not 0 <= now_ms - at_ms < TOLD_MS:
             told = self._tell(start)
             self._told[start.key] = (now_ms, told)
         return told
+
+    def _said(self, start: Waiter) -> str:
+        """Why the scheduler does not place its pod although there is room; empty: it does, or there is none."""
+        placement, room = self._cluster.placement(start.sandbox.id), self._room
+        refused = placement is not None and not placement.node and placement.why
+        if not refused or (room is not None and not room.fit(*self._where(start), enough=1)):
+            return ""
+        return f"the scheduler finds no node for it: {plain(refused)}"
 
     def _tell(self, start: Waiter) -> str:
         room, where = self._room, self._where(start)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -10,7 +10,7 @@ from controlplane.cluster import Boot, Pulling
 from controlplane.errors import Code, Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import Conversion, Copy, Images, LazyStarts, Pin
-from controlplane.lifecycle.record.changes import image_waited_for
+from controlplane.lifecycle.record.changes import waited_for
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
@@ -22,7 +22,7 @@ from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.room_queue import RoomQueue
 from controlplane.lifecycle.starting.start_queue import StartQueue
-from controlplane.model import Sandbox, SandboxSpec, State, dump_record
+from controlplane.model import WAITS_FOR_ROOM, Sandbox, SandboxSpec, State, dump_record
 from controlplane.model.states import Change, Event
 
 # Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
@@ -63,10 +63,10 @@ class Starter:
         self._clock = deps.clock
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
-        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending)
+        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending, self._waits_for_room)
         keep_whole = partial(self.room.again, whole=True)
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
-        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room.again)
+        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room)
         self.queue = StartQueue(store, deps.cluster, at_once)
         self._near = NearWaits(deps.cluster, deps.clock)
 
@@ -95,23 +95,17 @@ class Starter:
             self._near.over(sandbox.id)
 
     def unplaced(self, owner: str | None = None) -> Sequence[tuple[Sandbox, Problem, int | None]]:
-        """The starts at this replica that fit on no node, of one owner or of all, with reason and estimated wait (ms).
+        """The starts at all replicas that wait for room, of one owner or of all, with reason and estimated wait (ms).
 
-        First those whose pods the scheduler has, then those that wait for room, each oldest first.
+        Oldest first.
         """
-        found = ((self._ledger.held(one.sandbox_id), one.owner) for one in self.queue.refused)
-        pending = [sandbox for sandbox, whose in found if sandbox is not None and owner in (None, whose)]
-        told = [(one, why, None) for one in pending if (why := self.refusal(one)) is not None]
-        return [*told, *((one.sandbox, one.problem(), one.estimate_ms) for one in self.room.waiting(owner))]
+        places = (self.room.place(self._ledger.held(one.id) or one) for one in self.room.waiting(owner))
+        return [(one.sandbox, one.problem(), one.estimate_ms) for one in places if one is not None]
 
     def refusal(self, sandbox: Sandbox) -> Problem | None:
-        """Why no node takes a sandbox that is to start; None: one does, or that is not known at this replica."""
-        if sandbox.state is State.QUEUED and (place := self.room.place(sandbox.id)) is not None:
-            return place.problem()
-        placement = self._cluster.placement(sandbox.id) if sandbox.state is State.STARTING else None
-        if placement is None or placement.node:
-            return None
-        return Problem("capacity_unavailable", f"no node takes it: {placement.why}", sandbox_id=sandbox.id)
+        """Why no node takes a sandbox that is to start; None: one does, or nobody has said so yet."""
+        place = self.room.place(sandbox) if sandbox.state in (State.QUEUED, State.STARTING) else None
+        return None if place is None else place.problem()
 
     async def pulling(self, sandbox: Sandbox) -> Pulling | None:
         """What the node of a sandbox that starts pulls for it; None: nothing, or nobody says it within a moment."""
@@ -142,14 +136,21 @@ class Starter:
         """
         if (awaited := self._awaited.get(sandbox.id)) is not None:
             return awaited.overdue()
-        within = f"within its start timeout of {sandbox.spec.start_timeout_ms} ms"
-        if (place := self.room.place(sandbox.id)) is not None:
-            return place.problem(f" {within}")
+        within = f"within its start timeout of {sandbox.asked_start_ms / 1000:g} s"
+        if self.room.place(sandbox) is not None:
+            return self.room.refuse(sandbox)
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
         waited = "" if pull is None else f": {self.told(pull)}"
-        return self.refusal(sandbox) or Problem("start_timeout", f"{sandbox.id} was not ready {within}{waited}")
+        return Problem("start_timeout", f"{sandbox.id} was not ready {within}{waited}")
+
+    async def _waits_for_room(self, sandbox: Sandbox) -> None:
+        """Writes it down, so that every replica knows; one that is away hears of it by the start itself."""
+        with suppress(Problem):
+            await self._ledger.change(
+                sandbox.id, lambda record: waited_for(record, self._clock.now_ms(), WAITS_FOR_ROOM)
+            )
 
     async def _copied(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
         """The pin of what nodes pull: waits until the private registry has it."""
@@ -179,7 +180,7 @@ class Starter:
         self, sandbox: Sandbox, awaited: Copy | Conversion, phases: Phases, word: Literal["copy", "convert"]
     ) -> str:
         def noted(record: Sandbox) -> Sandbox:
-            return image_waited_for(record, self._clock.now_ms(), word)
+            return waited_for(record, self._clock.now_ms(), word)
 
         phases.waited()
         self._awaited[sandbox.id] = awaited

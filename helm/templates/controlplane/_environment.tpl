@@ -18,7 +18,7 @@
 - {name: ROLLBOX_CONTROLPLANE_STARTS_PER_NODE, value: {{ .Values.controlplane.startsPerNode | quote }}}
 {{- /* The values are absent in an upgrade with --reuse-values from a chart without them. */}}
 {{- $capacity := .Values.capacity | default dict }}
-- {name: ROLLBOX_CONTROLPLANE_PENDING_PODS, value: {{ ternary (dig "pendingPods" 64 $capacity) 0 (dig "nodesCanBeAdded" true $capacity) | int64 | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_PENDING_PODS, value: {{ ternary (dig "pendingPods" 64 $capacity) 0 (dig "nodesCanBeAdded" false $capacity) | int64 | quote }}}
 {{- $overcommit := .Values.sandboxes.overcommit | default dict }}
 - {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_CPU, value: {{ dig "cpu" 0.05 $overcommit | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_OVERCOMMIT_MEMORY, value: {{ dig "memory" 0.125 $overcommit | quote }}}

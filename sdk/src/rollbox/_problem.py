@@ -65,5 +65,10 @@ class SandboxError(Exception):
         """True when neither the caller nor the code in the sandbox is at fault; whether to mask is `mask_sample`."""
         return self.fault in ("capacity", "platform")
 
+    @property
+    def wait(self) -> str:
+        """How long to wait before a retry, in words; empty: the server asked for no wait."""
+        return "" if self.retry_after_ms is None else f"Wait {max(1, round(self.retry_after_ms / 1000))} s before that."
+
     def __str__(self) -> str:
-        return f"{self.detail.rstrip('.')}. {self.hint}".rstrip()
+        return f"{self.detail.rstrip('.')}. {self.hint} {self.wait if self.hint else ''}".rstrip()

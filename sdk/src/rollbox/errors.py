@@ -190,13 +190,13 @@ class QuotaExceeded(SandboxError):
 
 
 class RateLimited(SandboxError):
-    """Too many requests in a short time. Wait for retry_after_ms and send the request again."""
+    """Too many requests in a short time. Send the request again later."""
 
     code = "rate_limited"
     fault = "caller"
     retry = "later"
     mask_sample = True
-    hint = "Wait for retry_after_ms and send the request again."
+    hint = "Send the request again later."
 
 
 class Deleted(SandboxError):
@@ -340,13 +340,13 @@ class ExecCancelled(SandboxError):
 
 
 class CapacityUnavailable(SandboxError):
-    """There is no free capacity within the deadline. Wait for retry_after_ms and try again, or add nodes."""
+    """There is no free capacity within the deadline. Try again later, or add nodes."""
 
     code = "capacity_unavailable"
     fault = "capacity"
     retry = "later"
     mask_sample = True
-    hint = "Wait for retry_after_ms and try again, or add nodes."
+    hint = "Try again later, or add nodes."
 
 
 class StartQueueTimeout(SandboxError):

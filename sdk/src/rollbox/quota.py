@@ -34,10 +34,10 @@ class Place:
     """A create that waits for quota or capacity.
 
     Attributes:
-        position: in the owner's queue at the control plane that answered, from 1.
+        position: in the owner's queue, from 1.
         waits_for: the limit that the first in the queue waits for; "total" is that of the installation;
             "capacity_unavailable": no node has room for it.
-        why: what the nodes have left, or the scheduler's message, when no node has room for it.
+        why: what the nodes have left, or what the scheduler misses, and its number, when no node has room for it.
         until_ms: when it is refused (Unix ms).
         estimate_ms: how long it will wait if the queue moves as fast as lately; None: not known yet.
     """
@@ -64,9 +64,9 @@ class Quota:
             open at once, `egress_connections_per_second`, `egress_bytes_per_second`, and `egress_daily_bytes` since
             midnight UTC.
         used: by resource.
-        waiting: creates that wait for quota or capacity, at the control plane that answered.
-        max_sandboxes, sandboxes_in_all: limit and number for all owners together; only with the caller's own quota.
-        queue: the first hundred waiting creates; only with the caller's own quota.
+        waiting: creates that wait for quota or capacity, at all control planes.
+        max_sandboxes, sandboxes_in_all: limit and number for all owners together; not in the list of all quotas.
+        queue: the first hundred waiting creates; not in the list of all quotas.
     """
 
     owner: str

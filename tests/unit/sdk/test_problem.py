@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from rollbox import SandboxError
-from rollbox.errors import BY_CODE, Draining, Internal, OomKilled, StreamInterrupted, UpstreamTimeout
+from rollbox.errors import (
+    BY_CODE,
+    CapacityUnavailable,
+    Draining,
+    Internal,
+    OomKilled,
+    StreamInterrupted,
+    UpstreamTimeout,
+)
 from rollbox.transport import error_from_response
 
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -25,7 +33,15 @@ def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
         assert getattr(error, name) == body[name], name
     assert error.retry_after_ms == vector["retry_after_ms"]
     assert error.is_infra == (body["fault"] in ("capacity", "platform"))
-    assert str(error) == f"{body['detail']}. {body['hint']}"
+    assert str(error) == f"{body['detail']}. {body['hint']} {error.wait}".rstrip()
+
+
+@pytest.mark.parametrize(("retry_after_ms", "seconds"), [(1, 1), (1_400, 1), (5_000, 5), (60_000, 60)])
+def test_how_long_to_wait_before_a_retry_is_said_in_words(retry_after_ms: int, seconds: int) -> None:
+    error = CapacityUnavailable("no node has room for it", retry_after_ms=retry_after_ms)
+    words = f"Try again later, or add nodes. Wait {seconds} s before that."
+    assert str(error) == f"no node has room for it. {words}"
+    assert str(CapacityUnavailable("no node has room")) == "no node has room. Try again later, or add nodes."
 
 
 def test_the_vectors_are_all_codes() -> None:

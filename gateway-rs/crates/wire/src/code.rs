@@ -680,7 +680,7 @@ impl Code {
                 "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."
             }
             Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
-            Self::RateLimited => "Wait for retry_after_ms and send the request again.",
+            Self::RateLimited => "Send the request again later.",
             Self::Deleted => "Create a new sandbox; the record says which owner deleted it and when.",
             Self::CreateAbandoned => "Create it again: the key is free.",
             Self::LeaseExpired => {
@@ -715,7 +715,7 @@ impl Code {
             Self::ExecCancelled => {
                 "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."
             }
-            Self::CapacityUnavailable => "Wait for retry_after_ms and try again, or add nodes.",
+            Self::CapacityUnavailable => "Try again later, or add nodes.",
             Self::StartQueueTimeout => "Start fewer at once, raise start_timeout, or add nodes.",
             Self::CheckpointNotFound => {
                 "Check the id with `rollbox image commits`; it is known to the owner of its sandbox alone."

@@ -194,7 +194,7 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
     else:
         message(f"error: {error.detail}", style="bold red")
         if error.hint:
-            message(f"hint: {error.hint}")
+            message(f"hint: {error.hint} {error.wait}".rstrip())
         message(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
     raise typer.Exit(EXIT_BY_FAULT[error.fault])
 

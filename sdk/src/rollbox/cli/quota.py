@@ -35,8 +35,7 @@ def own(context: typer.Context, json: Json = False) -> None:
     output.table(_COLUMNS, [_row(quota)])
     if quota.max_sandboxes is not None:
         output.message(f"{quota.sandboxes_in_all} of at most {quota.max_sandboxes} sandboxes are in use here")
-    if quota.queue:
-        output.table(("place", "waits for", "waited", "refused in", "about", "labels"), _places(quota))
+    _queue(quota)
 
 
 @app.command("list")
@@ -158,6 +157,12 @@ def _print(quota: Quota, *, json: bool) -> None:
         output.data(quota.to_json())
     else:
         output.table(_COLUMNS, [_row(quota)])
+        _queue(quota)
+
+
+def _queue(quota: Quota) -> None:
+    if quota.queue:
+        output.table(("place", "waits for", "waited", "refused in", "about", "labels"), _places(quota))
 
 
 def _row(quota: Quota) -> tuple[str, ...]:

@@ -1,14 +1,10 @@
 """What operators see of the room on the nodes."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-
-import pytest
 
 from controlplane.capacity import NodeRoom, Room
-from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model import SandboxSpec
 from controlplane.model.spec import MIB, Range
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster
@@ -43,11 +39,15 @@ async def test_operators_see_nodes_and_what_waits_of_all_owners() -> None:
         assert (told["known"], told["nodes_in_all"], told["fits"], told["sandboxes"]) == (True, 2, 5, 1)
         assert told["free"] == a["free"]  # what is closed is not free
         assert (told["waiting_in_all"], told["pending_pods"]) == (2, 1)
+        told["waiting"].sort(key=lambda one: not one["pending"])
         pending, queued = told["waiting"]
         assert [one["owner"] for one in told["waiting"]] == ["bob", "bob"]
         assert (pending["pending"], queued["pending"]) == (True, False)
-        assert "Insufficient cpu" in pending["why"]
-        assert "node a has 0.55 cpu left; each needs 0.9 cpu" in queued["why"]
+        left = "node a has 0.55 cpu left; each needs 0.9 cpu"
+        assert sorted(one["why"] for one in (pending, queued)) == [
+            f"no node has room for it now: {left}; it is number {number} of 2 of bob that wait for such room"
+            for number in (1, 2)
+        ]
         for one in waiting:
             one.cancel()
 
@@ -65,42 +65,25 @@ async def test_what_waits_is_told_by_every_replica() -> None:
         await asyncio.sleep(1)
         here, there = [(await one.api("GET", "/v1/capacity")).json for one in (a, b)]
         assert (here["waiting_in_all"], there["waiting_in_all"]) == (2, 2)
-        assert {one["sandbox_id"] for one in here["waiting"]} == {one["sandbox_id"] for one in there["waiting"]}
-        assert all(one["why"].endswith("; it waits at another control plane") for one in there["waiting"])
-        assert sorted(one["why"].partition(":")[0] for one in there["waiting"]) == [
-            "no node has room for it now",
-            "no node takes it",
-        ]
+        assert [one["sandbox_id"] for one in here["waiting"]] == [one["sandbox_id"] for one in there["waiting"]]
+        assert [one["why"] for one in here["waiting"]] == [one["why"] for one in there["waiting"]]
+        assert sorted(one["pending"] for one in there["waiting"]) == [False, True]
+        # Of both replicas' together each has its own number, and every replica says so to its owner.
+        later = asyncio.create_task(b.create("bob", LARGE))
+        await asyncio.sleep(1)
+        for plane in (a, b):
+            bobs = (await Caller(plane.api.app, OTHER_KEY)("GET", "/v1/quota")).json
+            assert [place["position"] for place in bobs["queue"]] == [1, 2, 3]
+            assert bobs["waiting"] == 3
+            assert [f"it is number {number} of 3 of bob" in bobs["queue"][number - 1]["why"] for number in (1, 2, 3)]
+        waiting.append(later)
         # What fits is under way, and does not wait for room.
         small = asyncio.create_task(b.create(OWNER, SPEC))
         await asyncio.sleep(0.01)
-        assert (await a.api("GET", "/v1/capacity")).json["waiting_in_all"] == 2
+        assert (await a.api("GET", "/v1/capacity")).json["waiting_in_all"] == 3
         await small
         for one in waiting:
             one.cancel()
-
-
-async def test_a_start_that_is_over_while_the_store_is_asked_does_not_wait_elsewhere() -> None:
-    room, store = Room(), SharedMemory(VirtualClock()).view("a")
-    room.set_node(NodeRoom("a", (100, 2 * GIB, GIB, 0, 10)))
-    room.replace(())
-    find = store.find
-    async with world(FakeCluster(room=room), options=Options(starts_in_flight=8), store=store) as plane:
-        waiting = asyncio.create_task(plane.create("bob", LARGE))
-        await asyncio.sleep(1)
-        assert (await plane.api("GET", "/v1/capacity")).json["waiting_in_all"] == 1
-
-        async def overtaken(owner: str | None, labels: Mapping[str, str], states: Collection[State]) -> list[Sandbox]:
-            found = await find(owner, labels, states)
-            for one in found:
-                await plane.service.delete("bob", one.id)
-            with pytest.raises(Problem):
-                await waiting
-            return [*found]
-
-        store.find = overtaken  # type: ignore[assignment, method-assign]
-        assert (await plane.api("GET", "/v1/capacity")).json["waiting_in_all"] == 0
-        store.find = find  # type: ignore[method-assign]
 
 
 async def test_others_may_not_see_it_and_an_engine_knows_nothing() -> None:

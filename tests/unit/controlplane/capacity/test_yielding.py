@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.capacity import Amounts, NodeRoom, Room, Short, to_end
+from controlplane.capacity import Amounts, NodeRoom, Room, Short, rivals, to_end
 from controlplane.capacity.amounts import fits, plus
 
 ONE: Amounts = (1, 1, 0, 0, 1)
@@ -54,7 +54,8 @@ def test_a_turn_ends_a_bounded_number() -> None:
     there = room({"a": 4}, {f"w{number}": ("a", ONE) for number in range(4)})
     idle = [f"w{number}" for number in range(4)]
     assert to_end([short(1)] * 4, there, (), idle, 3) == idle[:3]
-    assert to_end([short(4)], there, (), idle, 3) == []
+    # But for the first start, which would never get room by less.
+    assert to_end([short(4), short(1)], there, (), idle, 3) == idle
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 4)), max_size=8), st.integers(1, 12))
@@ -71,3 +72,33 @@ def _fits_without(there: Room, pods: dict[str, tuple[str, Amounts]], ended: list
     for pod in ended:
         free[pods[pod][0]] = plus(free[pods[pod][0]], pods[pod][1])
     return any(fits(one, (wish, 0, 0, 0, 1)) for one in free.values())
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(1, 5), max_size=30), min_size=1),
+    st.integers(1, 100),
+    st.integers(1, 5),
+)
+def test_whatever_warm_ones_can_make_room_for_gets_it_in_one_turn(
+    warm: dict[str, list[int]], wanted: int, most: int
+) -> None:
+    """However many small ones have to go for a large one, and however few at a time go for several."""
+    pods = {
+        f"{node}{number}": (node, (cpu, 0, 0, 0, 1)) for node, sizes in warm.items() for number, cpu in enumerate(sizes)
+    }
+    full = {node: sum(sizes) for node, sizes in warm.items()}
+    there = room(full, pods)
+    ended = to_end([short(wanted)], there, (), [*pods], most)
+    assert bool(ended) == (wanted <= max(full.values()))
+    for one in ended:
+        there.remove(one)
+    assert not ended or there.fit((wanted, 0, 0, 0, 1), {})
+    assert to_end([short(wanted)], there, (), [one for one in pods if one not in ended], most) == []
+
+
+def test_what_is_on_no_node_goes_first_where_it_may_come_to_the_same_nodes() -> None:
+    there = room({"a": 1, "b": 1}, {"w1": ("a", ONE)})
+    idle = {"w1": {}, "w2": {}, "w3": {"name": "a"}, "w4": {"name": "b"}}
+    assert rivals([short(1, name="a")], there, idle) == ["w2", "w3"]
+    assert rivals([short(1, name="a"), short(1, name="b")], there, idle) == ["w2", "w3", "w4"]
+    assert rivals([], there, idle) == []

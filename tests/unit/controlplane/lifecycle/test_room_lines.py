@@ -56,7 +56,6 @@ def test_who_leaves_leaves_nothing(kinds: list[tuple[str, int, bool]]) -> None:
         assert lines.hold_back(one)
         lines.leave(one)
         lines.leave(one)
-        assert lines.position(one) in {(0, 0), (0, lines.position(one)[1])}
     assert (len(lines), lines.all()) == (0, [])
     assert not any(lines.hold_back(one) for one in every)
 

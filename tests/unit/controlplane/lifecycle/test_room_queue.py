@@ -28,6 +28,10 @@ DEADLINE = SandboxSpec(image="a", start_timeout_ms=10_000)
 MANY = Options(starts_in_flight=64)
 
 
+async def unnoted(_: Sandbox) -> None:
+    """Nobody else is told that a start waits."""
+
+
 def of_cpu(**cores: float) -> Room:
     """Nodes with so much cpu, and enough of all else."""
     room = Room()
@@ -74,8 +78,8 @@ async def test_at_its_deadline_it_hears_what_the_nodes_have_left() -> None:
             await plane.create(OWNER, DEADLINE)
         assert refused.value.code == "capacity_unavailable"
         assert refused.value.detail == (
-            "no node has room for it within its start timeout of 10000 ms: node a has 0.05 cpu left, node b has 0.02 "
-            "cpu left; each needs 0.1 cpu; it is number 1 of 1 of alice that wait for such room"
+            "no node has room for it within its start timeout of 10 s: node a has 0.05 cpu left, node b has 0.02 "
+            "cpu left; each needs 0.1 cpu; it was number 1 of 1 of alice that waited for such room"
         )
         assert plane.deps.clock.now_ms() - began_ms <= 10_000
         assert plane.cluster.started == []
@@ -248,7 +252,7 @@ async def test_without_knowledge_nothing_waits() -> None:
         creating = asyncio.create_task(plane.create(OWNER, DEADLINE))
         await asyncio.sleep(1)
         assert len(plane.cluster.started) == 1
-        with pytest.raises(Problem, match="Insufficient cpu"):
+        with pytest.raises(Problem, match="of 1 node 1 has too little cpu left"):
             await creating
 
 
@@ -273,7 +277,7 @@ def starting(number: int, clock: VirtualClock) -> Sandbox:
 
 async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_forgotten() -> None:
     clock, room = VirtualClock(), room_for(3)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
     seen, ended, lost = (starting(number, clock) for number in range(3))
     for one in (seen, ended, lost):
         queue.on(Transition.of(None, one, here=False))
@@ -289,7 +293,7 @@ async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_for
 
 async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_place() -> None:
     clock, room = VirtualClock(), room_for(1)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
     sandbox = replace(starting(1, clock), state=State.QUEUED)
     async with queue.turn(sandbox, queue.ticket()) as has_room:
         assert has_room()
@@ -302,7 +306,7 @@ async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_p
 
 async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed() -> None:
     clock, room, metrics = VirtualClock(), room_for(2), Metrics()
-    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0)
+    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0, unnoted)
     one, alike = (replace(starting(number, clock), state=State.QUEUED) for number in range(2))
     async with queue.turn(one, queue.ticket()):
         for _ in range(2):
@@ -318,7 +322,7 @@ async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed(
 
 def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomQueue]:
     clock = VirtualClock()
-    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending)
+    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending, unnoted)
 
 
 def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUEUED) -> Sandbox:
@@ -366,7 +370,7 @@ async def test_of_two_replicas_that_reserve_the_last_place_one_gives_way() -> No
 async def test_what_the_scheduler_refuses_another_replica_takes_no_room_here() -> None:
     room = room_for(1)
     clock, cluster = VirtualClock(), FakeCluster(room=room)
-    queue = RoomQueue(cluster, clock, Metrics(), 0)
+    queue = RoomQueue(cluster, clock, Metrics(), 0, unnoted)
     other = starting(1, clock)
     cluster.place(other.id, "", "no")
     queue.on(Transition.of(None, other, here=False))

@@ -75,7 +75,7 @@ async def test_a_start_whose_node_pulls_until_its_deadline_says_so_in_time() -> 
         assert plane.deps.clock.now_ms() - began_ms == pytest.approx(31_000, abs=100)
         error = caught.value
         assert (error.code, error.entry.fault, error.details["phase"]) == ("start_timeout", "platform", "pull")
-        assert "31000 ms: node n1 has been pulling registry.internal/a:1 for 30 s" in error.detail
+        assert "31 s: node n1 has been pulling registry.internal/a:1 for 30 s" in error.detail
         why = (await plane.api("GET", f"/v1/sandboxes/{starting.id}/timeline")).json
         assert "has been pulling registry.internal/a:1 for 30 s" in why["summary"]
         words = [one["word"] for one in why["moments"]]
@@ -101,7 +101,7 @@ async def test_a_cluster_that_does_not_say_what_is_pulled_holds_up_no_end(
     async with world(FakeCluster(ready_s=None)) as plane:
         monkeypatch.setattr(plane.cluster, "pulling", silent)
         began_ms = plane.deps.clock.now_ms()
-        with pytest.raises(Problem, match="was not ready within its start timeout of 5000 ms$") as caught:
+        with pytest.raises(Problem, match="was not ready within its start timeout of 5 s$") as caught:
             await plane.create(OWNER, SandboxSpec(image="a", start_timeout_ms=5_000))
         assert plane.deps.clock.now_ms() - began_ms == pytest.approx(5_000, abs=100)
         assert "phase" not in caught.value.details

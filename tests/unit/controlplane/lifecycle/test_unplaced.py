@@ -8,13 +8,20 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import Range
-from tests.support.scheduled import WORDS, Scheduled
+from tests.support.scheduled import Scheduled
 from tests.support.world import OWNER, SPEC, world
 
 LARGE = SandboxSpec(image="a", cpu_millicores=Range(request=9_000, limit=9_000), start_timeout_ms=30_000)
 
+WHY = "the scheduler finds no node for it: of 2 nodes 2 have too little cpu left"
+WAITS = f"no node has room for it now: {WHY}; it is number 1 of 1 of alice that wait for such room"
+REFUSED = (
+    f"no node has room for it within its start timeout of 30 s: {WHY}; "
+    "it was number 1 of 1 of alice that waited for such room"
+)
 
-async def test_what_no_node_takes_blocks_nobody_and_ends_with_the_schedulers_words() -> None:
+
+async def test_what_no_node_takes_blocks_nobody_and_ends_with_what_it_lacks() -> None:
     cluster = Scheduled({"a": 4.0, "b": 4.0})
     async with world(cluster, options=Options(starts_in_flight=64)) as plane:
         large = [asyncio.create_task(plane.create(OWNER, LARGE)) for _ in range(8)]
@@ -23,7 +30,7 @@ async def test_what_no_node_takes_blocks_nobody_and_ends_with_the_schedulers_wor
         await asyncio.gather(*(plane.create(OWNER, SPEC) for _ in range(4)))
         assert asyncio.get_running_loop().time() - began_s <= 3, "it waited behind what no node takes"
         for one in large:
-            with pytest.raises(Problem, match="Insufficient cpu") as caught:
+            with pytest.raises(Problem, match="too little cpu left") as caught:
                 await one
             assert caught.value.code == "capacity_unavailable"
         assert (await plane.service.levels()).starts_in_flight == 0
@@ -36,16 +43,18 @@ async def test_whoever_waits_for_a_node_hears_why() -> None:
         await asyncio.sleep(1)
         (one,) = (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"]
         told = (await plane.api("GET", f"/v1/sandboxes/{one['id']}/timeline")).json
-        assert told["summary"] == f"It waits for room: capacity_unavailable: no node takes it: {WORDS}"
+        assert told["summary"] == f"It waits for room: capacity_unavailable: {WAITS}."
         quota = (await plane.api("GET", "/v1/quota")).json
         (place,) = quota["queue"]
         assert (quota["waiting"], place["position"], place["idempotency_key"]) == (1, 1, "k")
-        assert (place["waits_for"], place["why"]) == ("capacity_unavailable", f"no node takes it: {WORDS}")
+        assert (place["waits_for"], place["why"]) == ("capacity_unavailable", WAITS)
         assert place["labels"] == {"sample": "7"}
         assert place["until_ms"] - place["since_ms"] == 30_000
         assert (await plane.service.levels()).starts_unplaced == 1
         answer = await creating
-        assert (answer.code, answer.json["detail"]) == ("capacity_unavailable", f"no node takes it: {WORDS}")
+        assert (answer.code, answer.json["detail"]) == ("capacity_unavailable", REFUSED)
+        assert answer.json["retry_after_ms"] == 5_000
+        assert answer.json["details"]["waited_ms"] == "30000"
         assert (await plane.api("GET", "/v1/quota")).json["queue"] == []
 
 

@@ -47,6 +47,7 @@ FULL = Sandbox(
     image_pulled_why="it was not converted yet",
     draining_at_ms=11,
     draining_exact=True,
+    asked_timeout_ms=90_000,
 )
 NAMES = {one.name for one in fields(Sandbox)}
 # The cluster carries what is known before the start, or once it is claimed. Readiness, expiry, lease and ports have
@@ -66,6 +67,7 @@ NOT_CARRIED = {
     "abandoned_at_ms",
     "draining_at_ms",
     "draining_exact",
+    "asked_timeout_ms",
     "spec",  # of the spec: its environment, which may hold secrets
 }
 # What callers have no use for, or get by a call of its own (the timeline). `pool` is `source`.
@@ -82,6 +84,7 @@ NOT_SHOWN = {
     "abandoned_at_ms",
     "settings_digest",
     "draining_exact",
+    "asked_timeout_ms",
     "spec",  # the spec's are shown one by one
 }
 
