@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, overload
 from uuid import uuid4
 
 from rollbox import request, shared
@@ -573,6 +573,10 @@ class Sandbox:
             with contextlib.suppress(SandboxNotFound, SandboxForgotten):
                 self._record = await self._gateway.delete(self.id, wait_s=wait_s)
             self._deleted = True
+
+    def __getstate__(self) -> NoReturn:
+        """Refuse to be pickled: its connections belong to this process."""
+        raise TypeError(f"a sandbox cannot be pickled: pass {self.id!r}, and call Sandbox.connect with it there")
 
     async def __aenter__(self) -> Sandbox:
         return self

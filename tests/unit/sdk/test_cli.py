@@ -268,3 +268,10 @@ def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGate
         assert b"interrupted" in process.stderr.read()
     (cat,) = apart.processes.execs.values()
     assert (cat.result or {})["end"] == "cancelled"
+
+
+def test_a_command_that_is_not_there_exits_as_in_a_shell(apart: FakeGateway) -> None:
+    made(apart)
+    apart.missing_commands = {"nosuch"}
+    told = rollbox("exec", "sb-1", "--", "nosuch")
+    assert (told.exit_code, "code: invalid_argument" in told.stderr) == (127, True)

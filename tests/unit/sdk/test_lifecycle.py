@@ -1,6 +1,7 @@
 """Create, connect, extend, detach, delete: no sandbox is created twice, and none is left behind."""
 
 import json
+import pickle
 from collections.abc import Coroutine
 
 import pytest
@@ -313,3 +314,9 @@ async def test_a_delete_that_is_repeated_waits_for_what_is_left_of_its_time(clie
     await sandbox.delete(wait=True, wait_timeout=5)
     first, second = map(int, _waits(fake))
     assert second <= first <= 5000
+
+
+async def test_pickling_says_what_to_pass_instead(client: Client, fake: FakeGateway) -> None:
+    sandbox = await client.create("python")
+    with pytest.raises(TypeError, match="pass 'sb-1', and call Sandbox.connect"):
+        pickle.dumps(sandbox)

@@ -40,6 +40,8 @@ class _Runner(Protocol[_Given_co]):
 
 
 EXIT_BY_FAULT = {"caller": 2, "workload": 3, "capacity": 4, "platform": 5}
+# As a shell reports it.
+_EXIT_BY_REASON = {"command_not_found": 127, "not_executable": 126}
 INTERRUPTED = 130
 TERMINATED = 143
 BROKEN_PIPE = 141
@@ -196,7 +198,7 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
         if error.hint:
             message(f"hint: {error.hint} {error.wait}".rstrip())
         message(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
-    raise typer.Exit(EXIT_BY_FAULT[error.fault])
+    raise typer.Exit(_EXIT_BY_REASON.get(error.details.get("reason", ""), EXIT_BY_FAULT[error.fault]))
 
 
 def problem(error: SandboxError) -> dict[str, Any]:
