@@ -33,7 +33,7 @@ async def test_a_sandbox_through_the_command_line(stack: Product, client: Client
     status, _, _ = await rollbox(stack, "exec", made["id"], "--timeout", "0.5", "--", "sleep", "60")
     assert status == 124
     status, _, err = await rollbox(stack, "exec", made["id"], "--", "no-such-command")
-    assert status == 2
+    assert status == 127
     assert "no-such-command" in err
     status, out, _ = await rollbox(stack, "ps")
     assert made["id"].encode() in out
