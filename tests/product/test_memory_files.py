@@ -75,10 +75,10 @@ async def test_an_image_of_a_sandbox_has_what_was_in_tmp(client: Client) -> None
 # What an image has at `/tmp`, and the mode that is seen there.
 AT_TMP: dict[str, tuple[Callable[[], OddImage], int]] = {
     "nothing": (lambda: OddImage([program()]), 0o1777),
-    # An engine makes both folders.
+    # An engine makes both folders, and so does containerd.
     "nothing, and its working directory below": (
         lambda: OddImage([program()], {"WorkingDir": "/tmp/inner"}),
-        0o1777 if ON_CLUSTER else 0o755,
+        0o755,
     ),
     "an empty folder": (lambda: OddImage([program(), folders({"tmp": 0o1777})]), 0o1777),
     "a file": (lambda: OddImage([program(), archive({"tmp/.keep": b""}), folders({"tmp": 0o1777})]), 0o1777),
