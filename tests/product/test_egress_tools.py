@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from tests.support.product import Kept, keeping
 from tests.support.release import VALUES
 from tests.support.stack import Product
 from tests.support.tools import contents, server
-from tests.support.tools.hosts import CRATES, FORGE, PYPI, PYPI_FILES
+from tests.support.tools.hosts import CRATES, DEBIAN, FORGE, PYPI, PYPI_FILES
 from tests.support.tools.programs import PROGRAMS, SYSTEM, TRUST, Program
 
 pytestmark = pytest.mark.tools
@@ -42,6 +43,7 @@ ON = (
 # Programs that read neither the system's certificates nor what is said on their command line.
 TRUSTING = {
     "SSL_CERT_FILE": SYSTEM,
+    "REQUESTS_CA_BUNDLE": SYSTEM,
     "NODE_EXTRA_CA_CERTS": f"{TRUST}/ca.crt",
     "JAVA_TOOL_OPTIONS": f"-Djavax.net.ssl.trustStore={TRUST}/ca.p12"
     f" -Djavax.net.ssl.trustStorePassword={contents.STORE_PASSWORD}",
@@ -51,6 +53,7 @@ POLICIES: dict[str, str | EgressPolicy] = {
     "forge": EgressPolicy(mode="allow", allow=[EgressRule(host=FORGE, ports=[22, 443], name="forge")]),
     "files": EgressPolicy(mode="allow", allow=[EgressRule(host=PYPI_FILES, name="files")]),
 }
+VERSION = re.compile(r"\d+\.\d+[.\w]*")
 # Times a number of calls, in ms.
 TIMES = """
 import json, socket, sys, time
@@ -140,9 +143,10 @@ async def test_a_program_fetches_what_is_allowed_and_shows_what_is_refused(prepa
         pytest.skip("the machine that made the image has no such program")
     await prepared.egress(POLICIES[program.policy])
     fetched = await _ran(prepared, program.fetch)
-    assert fetched.ok, (fetched.stdout, fetched.stderr)
-    row: dict[str, Any] = {"how": program.how, "fetched_ms": fetched.run_ms}
-    row["start_ms"] = (await _ran(prepared, program.start)).run_ms
+    assert fetched.ok == (program.how != "nothing"), (fetched.stdout, fetched.stderr)
+    started = await _ran(prepared, program.start)
+    row: dict[str, Any] = {"how": program.how, "fetched_ms": fetched.run_ms, "start_ms": started.run_ms}
+    row["version"] = VERSION.search(f"{started.stdout} {started.stderr}")[0]  # type: ignore[index]
     if program.plain:
         plain = await _ran(prepared, program.plain)
         assert not plain.ok
@@ -156,6 +160,30 @@ async def test_a_program_fetches_what_is_allowed_and_shows_what_is_refused(prepa
         assert row["shows"] == program.shows, refused.stderr
     if program.at_once:
         _note(program.name, {**row, "by_itself_ms": (await _ran(prepared, program.fetch)).run_ms})
+
+
+@pytest.mark.parametrize(("scheme", "code"), [("https", 0), ("http", 100)])
+async def test_apt_get_update_is_content_with_an_https_repository_that_is_refused(
+    prepared: Sandbox, scheme: str, code: int
+) -> None:
+    """As it is by itself: only a warning, so an image's `apt-get update && ...` goes on with old lists, or none."""
+    await prepared.egress("offline")
+    source = f"echo 'deb [trusted=yes] {scheme}://{DEBIAN}/debian ./' > own.list; mkdir -p lists/partial; "
+    options = "-o Dir::Etc::sourcelist=$PWD/own.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$PWD/lists"
+    ran = await _ran(prepared, f"{source}apt-get {options} -o APT::Sandbox::User=root update")
+    assert ran.exit_code == code, (ran.stdout, ran.stderr)
+    assert _shown(ran, "offline") == "sentence"
+    asked = await _ran(
+        prepared, f"{source}apt-get {options} -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any update"
+    )
+    assert asked.exit_code == 100, (asked.stdout, asked.stderr)
+
+
+async def test_over_plain_http_curl_shows_the_problem_and_succeeds(prepared: Sandbox) -> None:
+    await prepared.egress("offline")
+    ran = await _ran(prepared, f"curl -sS http://{PYPI_FILES}/hello")
+    assert (ran.exit_code, json.loads(ran.stdout)["code"]) == (0, "egress_denied")
+    assert (await _ran(prepared, f"curl -sSf http://{PYPI_FILES}/hello")).exit_code == 22
 
 
 @pytest.mark.parametrize("call", ["connect", "lookup"])

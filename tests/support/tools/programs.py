@@ -26,8 +26,9 @@ class Program:
     Attributes:
         name: as the docs have it.
         fetch: what fetches a package with it, with the setting that it needs.
-        how: what it finds the proxy by: "variables", "platform" (what else the platform sets), or a setting.
-        start: the same program, doing nothing.
+        how: what it finds the proxy by: "variables", "platform" (what else the platform sets), a setting, or "nothing":
+            it reaches nothing, whatever is allowed.
+        start: the same program, doing nothing but to tell its version.
         plain: the same as `fetch` without the setting: fails, whatever is allowed.
         at_once: variables with which it does not try again by itself what is refused; pip tells only of one try more.
         shows: what it writes of a refusal: "sentence", or "403", or "" (that it failed).
@@ -76,7 +77,16 @@ asyncio.run(main())"""
     )
 
 
-_NODE = f"""node -e 'fetch("{_URL}").then(async (answer) => console.log(await answer.text()))' | grep -q hello"""
+def _version(module: str) -> str:
+    return f"python3 -c 'import {module}; print({module}.__version__)'"
+
+
+def _node(program: str) -> str:
+    return (
+        f"""{program} -e 'fetch("{_URL}").then(async (answer) => console.log(await answer.text()))' | grep -q hello"""
+    )
+
+
 _CARGO = """
 printf '[package]\\nname = "x"\\nversion = "0.1.0"\\nedition = "2021"\\n[dependencies]\\ntiny = "1"\\n' > Cargo.toml
 mkdir -p src && touch src/lib.rs
@@ -98,18 +108,37 @@ POM
 _MAVEN = (
     """mvn -q -B -Dmaven.repo.local=$PWD/repo validate && ls repo/test/tiny/extension/1/extension-1.jar >/dev/null"""
 )
-_JAVA = f"""
+_HTTP_CLIENT: Final = """
+        var asked = java.net.http.HttpRequest.newBuilder(URI.create(words[0])).build();
+        System.out.print(java.net.http.HttpClient.newHttpClient()
+            .send(asked, java.net.http.HttpResponse.BodyHandlers.ofString()).body());"""
+_URL_CONNECTION: Final = """
+        System.out.print(new String(URI.create(words[0]).toURL().openStream().readAllBytes()));"""
+
+
+def _java(get: str) -> str:
+    return f"""
 cat > Get.java <<'PROGRAM'
 import java.net.URI;
-import java.net.http.*;
 class Get {{
-    public static void main(String[] words) throws Exception {{
-        var asked = HttpRequest.newBuilder(URI.create(words[0])).build();
-        System.out.print(HttpClient.newHttpClient().send(asked, HttpResponse.BodyHandlers.ofString()).body());
+    public static void main(String[] words) throws Exception {{{get}
     }}
 }}
 PROGRAM
 java $SETTING Get.java {_URL} | grep -q hello"""
+
+
+def _of_java(name: str, get: str, shows: str) -> Program:
+    return Program(
+        name,
+        f"SETTING='{_JVM}'{_java(get)}",
+        "-Dhttps.proxyHost",
+        "java -version",
+        f"SETTING={_java(get)}",
+        shows=shows,
+    )
+
+
 _FORGES = ("offline", "packages", "swe-eval")
 
 PROGRAMS: Final = (
@@ -136,7 +165,7 @@ PROGRAMS: Final = (
     Program("apt, over https", _apt("https"), start="apt-get --version"),
     Program("cargo", _CARGO, start="cargo --version", at_once="CARGO_NET_RETRY=0", shows="403"),
     Program("go", _GO, start="go version"),
-    Program("maven", _POM + _MAVEN, "platform", "mvn -q -v", f"{_POM}unset MAVEN_OPTS; {_MAVEN}"),
+    Program("maven", _POM + _MAVEN, "platform", "mvn -v", f"{_POM}unset MAVEN_OPTS; {_MAVEN}"),
     Program(
         "git, over https",
         f"git clone -q https://{FORGE}/tiny there && ls there/size",
@@ -157,25 +186,32 @@ PROGRAMS: Final = (
     ),
     Program("curl", f"curl -sS {_URL} | grep -q hello", start="curl --version", shows="403"),
     Program("wget", f"wget -nv -O - {_URL} | grep -q hello", start="wget --version"),
-    Program("urllib", _python("print(urllib.request.urlopen(url).read().decode())"), start="python3 -c 0"),
+    Program("urllib", _python("print(urllib.request.urlopen(url).read().decode())"), start="python3 --version"),
+    Program("requests", _python("import requests; print(requests.get(url).text)"), start=_version("requests")),
+    Program("httpx", _python("import httpx; print(httpx.get(url).text)"), start=_version("httpx")),
     Program(
-        "requests", _python("import requests; print(requests.get(url).text)"), start="python3 -c 'import requests'"
+        "pyqwest, and all of reqwest",
+        _python("import pyqwest; print(pyqwest.SyncClient().get(url).text())"),
+        start="python3 -c 'from importlib.metadata import version; import pyqwest; print(version(\"pyqwest\"))'",
+        shows="",
     ),
     Program(
         "aiohttp",
         _aiohttp("trust_env=True"),
         "trust_env=True",
-        "python3 -c 'import aiohttp'",
+        _version("aiohttp"),
         _aiohttp(""),
         shows="sentence",
     ),
-    Program("Node's fetch", _NODE, "platform", "node --version", f"unset NODE_USE_ENV_PROXY; {_NODE}", shows="403"),
     Program(
-        "Java's HttpClient",
-        f"SETTING='{_JVM}'{_JAVA}",
-        "-Dhttps.proxyHost",
-        "java -version",
-        f"SETTING={_JAVA}",
+        "Node's fetch, from version 24 on",
+        _node("node"),
+        "platform",
+        "node --version",
+        f"unset NODE_USE_ENV_PROXY; {_node('node')}",
         shows="403",
     ),
+    Program("Node's fetch, version 20", _node("node20"), "nothing", "node20 --version", shows=""),
+    _of_java("Java's HttpClient", _HTTP_CLIENT, "403"),
+    _of_java("Java's HttpURLConnection", _URL_CONNECTION, "sentence"),
 )

@@ -13,8 +13,12 @@ from typing import Any, Final
 
 from tests.support.tools.programs import PROGRAMS
 
-HEAD: Final = ("program", "finds the proxy by", "shows of a refusal", "refused after")
-HOW: Final = {"variables": "the variables", "platform": "a setting that every command has"}
+HEAD: Final = ("program", "finds the proxy by", "shows of a refusal", "refused after", "version")
+HOW: Final = {
+    "variables": "the variables",
+    "platform": "a setting that every command has",
+    "nothing": "nothing: it reaches nothing",
+}
 SHOWS: Final = {"sentence": "the sentence", "403": "403", "": "that it failed"}
 Seen = Mapping[str, Mapping[str, Any]]
 
@@ -30,7 +34,8 @@ def rows(seen: Seen) -> Iterator[tuple[str, ...]]:
     yield HEAD
     yield ("---",) * len(HEAD)
     for name, *said in kinds():
-        yield name, *said, _seconds(seen.get(name))
+        row = seen.get(name)
+        yield name, *said, _seconds(row), row["version"] if row else "-"
 
 
 def _seconds(row: Mapping[str, Any] | None) -> str:
