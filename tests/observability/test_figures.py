@@ -13,7 +13,7 @@ import yaml
 from tests.observability.dashboards import Shown, documents, panels
 from tests.observability.selectors import Selector, selectors, unguarded
 from tests.observability.table import METRICS
-from tests.observability.test_rules import GROUPS, promtool
+from tests.observability.test_rules import ALERTS, GROUPS, promtool
 from tests.support.prometheus import why_no_prometheus
 
 needs_promtool = pytest.mark.skipif(why_no_prometheus() is not None, reason=why_no_prometheus() or "")
@@ -160,6 +160,26 @@ async def test_each_gauge_is_shown_of_all_replicas_and_once_of_what_all_of_them_
 async def test_two_gateways_at_two_control_planes_are_two(tmp_path: Path) -> None:
     feeds = {f'rollbox_route_feed_subscribers{{namespace="n",instance="{name}"}}': "1x20" for name in "ab"}
     await worked_out(tmp_path, tried("two", of("overview: Connected gateways"), feeds, [("{}", 2)]))
+
+
+@needs_promtool
+async def test_an_alert_tells_how_many_of_all_replicas(tmp_path: Path) -> None:
+    counted = {
+        "RollboxSandboxesNotStopped": "rollbox_sandboxes_not_stopped",
+        "RollboxOutOfRoom": "rollbox_starts_unplaced",
+    }
+    await worked_out(
+        tmp_path,
+        *(
+            tried(
+                alert,
+                ALERTS[alert]["expr"].strip(),
+                {f'{gauge}{{namespace="n",instance="{name}"}}': "2x20" for name in "ab"},
+                [('{namespace="n"}', 4)],
+            )
+            for alert, gauge in counted.items()
+        ),
+    )
 
 
 @needs_promtool
