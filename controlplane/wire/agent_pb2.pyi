@@ -260,7 +260,7 @@ class ListResponse(_message.Message):
     def __init__(self, execs: _Optional[_Iterable[_Union[ExecSummary, _Mapping]]] = ...) -> None: ...
 
 class ExecSummary(_message.Message):
-    __slots__ = ("exec_id", "argv", "pid", "started_at_ms", "running", "end", "exit_code", "stdout_bytes", "stderr_bytes")
+    __slots__ = ("exec_id", "argv", "pid", "started_at_ms", "running", "end", "exit_code", "stdout_bytes", "stderr_bytes", "ended_at_ms")
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     ARGV_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +270,7 @@ class ExecSummary(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     STDOUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     pid: int
@@ -279,7 +280,8 @@ class ExecSummary(_message.Message):
     exit_code: int
     stdout_bytes: int
     stderr_bytes: int
-    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ...) -> None: ...
+    ended_at_ms: int
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., ended_at_ms: _Optional[int] = ...) -> None: ...
 
 class ReadFileRequest(_message.Message):
     __slots__ = ("path", "offset_bytes", "length_bytes", "user", "ticket")

@@ -7,6 +7,7 @@ import ensurepip
 import json
 import os
 import signal
+import time
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -208,6 +209,32 @@ async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
         return {("index.test", "allowed"), (REFUSED, "denied_name")} <= seen
 
     await until(told)
+
+
+async def test_what_was_refused_is_shown_beside_the_command_that_ran_then(stack: Product, offline: Sandbox) -> None:
+    """A program that says nothing of a refusal (uv, for one) leaves it to these."""
+    await offline.egress(INDEX)
+    early, asks = ["echo", "early"], ["python3", "-c", GET, "http://beside.test/"]
+    await offline.exec(early)
+    # Longer than attempts are told as one, with what clocks may differ.
+    await offline.exec(["sleep", "4"])
+    began_ms = time.time() * 1000
+    assert not (await offline.exec(asks)).ok
+    ended = {one.exec_id: one.ended_at_ms for one in await offline.processes.list() if one.argv == asks}
+    assert all(at_ms is not None and began_ms - 5_000 < at_ms < time.time() * 1000 + 5_000 for at_ms in ended.values())
+
+    async def told() -> Any:
+        _, out, err = await rollbox(stack, "egress", "log", offline.id, "--denied", "--json")
+        assert out, err
+        return next((one for one in json.loads(out) if one["host"] == "beside.test"), None)
+
+    ran = [one["argv"] for one in (await until(told))["commands"]]
+    assert (asks in ran, early in ran) == (True, False)
+    for words in (("egress", "log", offline.id, "--denied"), ("why", offline.id)):
+        _, out, err = await rollbox(stack, *words)
+        (line,) = [one for one in out.decode().splitlines() if "beside.test:80" in one]
+        assert "python3 -c" in line, err
+        assert "echo early" not in line
 
 
 async def test_the_proxys_port_is_none_that_is_reached_from_outside(offline: Sandbox) -> None:

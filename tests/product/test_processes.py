@@ -96,10 +96,11 @@ async def test_the_list_tells_what_runs_and_what_ended(shared: Sandbox) -> None:
         assert await anext(process.stdout.lines()) == "hello"
         running = next(item for item in await shared.processes.list() if item.exec_id == name)
         assert (running.running, running.pid, running.argv[0]) == (True, process.pid, "sh")
-        assert running.stdout_bytes == 6
+        assert (running.stdout_bytes, running.ended_at_ms) == (6, None)
         await process.kill()
     ended = next(item for item in await shared.processes.list() if item.exec_id == name)
     assert (ended.running, ended.end) == (False, "cancelled")
+    assert ended.started_at_ms < (ended.ended_at_ms or 0)
 
 
 async def test_the_same_exec_id_is_the_same_process(shared: Sandbox) -> None:

@@ -289,6 +289,7 @@ class FakeProcesses:
                 "exit_code": made.result and made.result["exit_code"],
                 "stdout_bytes": len(made.outputs[STDOUT]),
                 "stderr_bytes": len(made.outputs[STDERR]),
+                "ended_at_ms": None if made.result is None else 2,
             }
             for made in reversed(self.execs.values())
         ]

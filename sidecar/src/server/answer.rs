@@ -54,5 +54,6 @@ pub fn summary(process: &Process) -> ExecSummary {
         exit_code: ended.map_or(0, |ended| ended.exit_code),
         stdout_bytes: process.output(Stream::Stdout).total_bytes(),
         stderr_bytes: process.output(Stream::Stderr).total_bytes(),
+        ended_at_ms: ended.map_or(0, |ended| process.started_at_ms + (ended.spawn_us + ended.run_us) / 1000),
     }
 }

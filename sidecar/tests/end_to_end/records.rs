@@ -57,6 +57,11 @@ async fn lists_and_health() {
         (running.exec_id.as_str(), true, running.pid)
     );
     assert_eq!((execs[1].running, execs[1].stdout_bytes), (false, 6));
+    assert_eq!(execs[0].ended_at_ms, 0);
+    assert!(
+        (execs[1].started_at_ms..=execs[0].started_at_ms + 1).contains(&execs[1].ended_at_ms),
+        "{execs:?}"
+    );
     let mut health = client.health(signed(HealthRequest {})).await.unwrap().into_inner();
     // The control plane's answer to the readiness push may still be in transit.
     let began = std::time::Instant::now();

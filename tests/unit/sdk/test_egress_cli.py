@@ -53,7 +53,7 @@ def test_a_file_that_is_no_policy(apart: FakeGateway, tmp_path: Path, content: s
 
 def test_attempts_are_shown(apart: FakeGateway) -> None:
     sandbox_id = made(apart)
-    assert "no attempts" in rollbox("egress", "log", sandbox_id).stderr
+    assert "no attempts on record" in rollbox("egress", "log", sandbox_id).stderr
     allowed = {**ATTEMPT, "host": "pypi.org", "verdict": "allowed", "count": 1, "sent_bytes": 7, "received_bytes": 9}
     apart.egress.attempts = [allowed, ATTEMPT]
     shown = rollbox("egress", "log", sandbox_id).stdout

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollbox.cli import output
+from rollbox.cli.attempts import Met, beside, commands_of, table
 from rollbox.cli.options import POLICY_HELP, Json, policy_of
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rollbox.client import Client
-    from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressState
+    from rollbox.egress import EgressPolicy, EgressPreset, EgressState
 
 app = typer.Typer(help="Network policies: what a sandbox may reach, and switching that while it runs.")
 presets = typer.Typer(help="Network policies with a name: the installation's, and your own.")
@@ -22,7 +22,6 @@ app.add_typer(presets, name="preset")
 
 SandboxId = Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the preset.")]
-_ATTEMPTS = ("at", "by", "host", "verdict", "rule", "address", "sent/received")
 _RULES = ("", "rule", "host or network", "ports")
 
 
@@ -74,19 +73,23 @@ def log(
     denied: Annotated[bool, typer.Option("--denied", help="Only what was not allowed.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what programs in a sandbox tried to reach, oldest first, also after its end."""
+    """Show what programs in a sandbox tried to reach, oldest first, also after its end; while it runs, beside the
+    commands that ran at that time.
+    """
 
-    async def call(client: Client) -> list[EgressAttempt]:
-        return await client.egress_log(sandbox_id)
+    async def call(client: Client) -> list[Met]:
+        found = [one for one in await client.egress_log(sandbox_id) if not denied or one.verdict != "allowed"]
+        return beside(found, await commands_of(client, sandbox_id) if found else None)
 
-    attempts = output.run(call, what=f"fetching the attempts of {sandbox_id}", as_json=json)
-    shown = [one for one in attempts if not denied or one.verdict != "allowed"]
+    met = output.run(call, what=f"fetching the attempts of {sandbox_id}", as_json=json)
     if json:
-        output.data([one.to_json() for one in shown])
-    elif shown:
-        output.table(_ATTEMPTS, [_attempt(one) for one in shown])
+        output.data([one.to_json() for one in met])
+    elif met:
+        output.table(*table(met))
     else:
-        output.message("no attempts")
+        output.message(
+            "no attempts on record; a sandbox that was offline since its birth refuses them itself, and records none"
+        )
 
 
 @presets.command("list")
@@ -147,13 +150,6 @@ def delete_preset(name: Name, json: Json = False) -> None:
 def _size(preset: EgressPreset) -> str:
     included = f" and {', '.join(preset.policy.include)}" if preset.policy.include else ""
     return f"{len(preset.policy.allow) + len(preset.policy.deny)}{included}"
-
-
-def _attempt(one: EgressAttempt) -> tuple[str, ...]:
-    at = time.strftime("%H:%M:%S", time.localtime(one.at_ms / 1000))
-    host = f"{one.host}:{one.port}" + (f" x{one.count}" if one.count > 1 else "")
-    moved = f"{one.sent_bytes}/{one.received_bytes}" if one.sent_bytes or one.received_bytes else ""
-    return at, one.protocol, host, one.verdict, one.rule or one.policy, one.address, moved
 
 
 def _print(state: EgressState, *, as_json: bool, rules: bool) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
+from rollbox.cli.attempts import REACHED, Met, beside, commands_of, table
 from rollbox.cli.options import Json
 from rollbox.cli.sandboxes import span
-from rollbox.errors import InvalidArgument, NotFound
+from rollbox.errors import InvalidArgument, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from rollbox.client import Client
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rollbox.record import SandboxRecord
     from rollbox.timeline import Timeline
 
+# Of what was not reached, the newest are shown.
+_REFUSED = 10
 _FAULTS = {
     "caller": "the caller's: its owner, or the program that used it",
     "workload": "the workload's: the code in the sandbox",
@@ -74,12 +77,12 @@ def _run(name: str, html: Path | None, *, as_json: bool) -> None:
 
 
 def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
-    async def call(client: Client) -> Timeline:
-        return await client.timeline(sandbox_id)
+    async def call(client: Client) -> tuple[Timeline, list[Met]]:
+        return await client.timeline(sandbox_id), await _refused(client, sandbox_id)
 
-    timeline = output.run(call, what=f"fetching the timeline of {sandbox_id}", as_json=as_json)
+    timeline, refused = output.run(call, what=f"fetching the timeline of {sandbox_id}", as_json=as_json)
     if as_json:
-        output.data(timeline.to_json())
+        output.data({**timeline.to_json(), "refused": [one.to_json() for one in refused]})
         return
     for told in _story(timeline):
         output.line(told)
@@ -90,6 +93,20 @@ def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
     if timeline.timings_ms:
         phases = ", ".join(f"{name} {took / 1000:.3f} s" for name, took in timeline.timings_ms.items())
         typer.echo(f"\nstart: {phases}")
+    if refused:
+        more = f"; all {len(refused)}: rollbox egress log {sandbox_id} --denied" if len(refused) > _REFUSED else ""
+        typer.echo(f"\nnot reached through the network, the newest{more}")
+        output.table(*table(refused[-_REFUSED:]))
+
+
+async def _refused(client: Client, sandbox_id: str) -> list[Met]:
+    """Return what its programs did not reach; nothing where egress is not installed."""
+    try:
+        attempts = await client.egress_log(sandbox_id)
+    except Unsupported:
+        return []
+    refused = [one for one in attempts if one.verdict not in REACHED]
+    return beside(refused, await commands_of(client, sandbox_id) if refused else None)
 
 
 def _story(timeline: Timeline) -> list[str]:

@@ -23,6 +23,7 @@ class ExecSummary:
         running: whether it runs.
         end, exit_code: as in `ExecResult`, when it has ended.
         stdout_bytes, stderr_bytes: how much it wrote so far.
+        ended_at_ms: Unix time; None while it runs.
     """
 
     exec_id: str
@@ -34,6 +35,7 @@ class ExecSummary:
     exit_code: int | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
+    ended_at_ms: int | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ExecSummary:

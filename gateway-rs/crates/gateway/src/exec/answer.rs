@@ -89,6 +89,7 @@ struct Summary<'a> {
     exit_code: Option<i32>,
     stdout_bytes: u64,
     stderr_bytes: u64,
+    ended_at_ms: Option<u64>,
 }
 
 /// Encodes a list of execs as JSON, newest first as the sidecar sends them.
@@ -114,6 +115,7 @@ fn summary(exec: &ExecSummary) -> Summary<'_> {
         exit_code: exited.then_some(exec.exit_code),
         stdout_bytes: exec.stdout_bytes,
         stderr_bytes: exec.stderr_bytes,
+        ended_at_ms: (exec.ended_at_ms > 0).then_some(exec.ended_at_ms),
     }
 }
 
@@ -219,8 +221,13 @@ mod tests {
     #[test]
     fn a_running_exec_has_no_end_yet() {
         let running = ExecSummary { exec_id: "e-1".into(), running: true, ..Default::default() };
+        let ended = ExecSummary { exec_id: "e-2".into(), ended_at_ms: 7, ..Default::default() };
         let list: Value =
-            serde_json::from_slice(&encode_list(&ListResponse { execs: vec![running] })).unwrap();
+            serde_json::from_slice(&encode_list(&ListResponse { execs: vec![running, ended] })).unwrap();
         assert_eq!((&list["execs"][0]["end"], &list["execs"][0]["exit_code"]), (&json!(null), &json!(null)));
+        assert_eq!(
+            (&list["execs"][0]["ended_at_ms"], &list["execs"][1]["ended_at_ms"]),
+            (&json!(null), &json!(7))
+        );
     }
 }
