@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from controlplane.api.egress_feed import EgressServicer
-from controlplane.api.feed import RoutesServicer
+from controlplane.api.feed import CpuUs, RoutesServicer
 from controlplane.api.feed_key import FeedDoor
 from controlplane.lifecycle import Activity, Egress, RouteBoard
 from controlplane.settings import Listen
@@ -136,6 +136,8 @@ async def serving_routes(
     listen: Listen,
     egress: Egress | None = None,
     door: FeedDoor | None = None,
+    *,
+    cpu_us: CpuUs | None = None,
 ) -> AsyncIterator[None]:
     """Serves the feeds of gateways and egress replicas, and takes their reports, while the block runs.
 
@@ -145,6 +147,7 @@ async def serving_routes(
         listen: the address.
         egress: what egress replicas are told; None: egress is not installed, and they are refused (unimplemented).
         door: lets them in; None: none of them.
+        cpu_us: see ``RoutesServicer``.
     """
     if listen.path is not None:
         listen.path.unlink(missing_ok=True)
@@ -156,7 +159,8 @@ async def serving_routes(
         ("grpc.http2.max_pings_without_data", 0),
     ]
     server = aio.server(options=options)
-    routes_pb2_grpc.add_RoutesServicer_to_server(RoutesServicer(board, activity), server)  # type: ignore[no-untyped-call]
+    routes = RoutesServicer(board, activity, cpu_us)
+    routes_pb2_grpc.add_RoutesServicer_to_server(routes, server)  # type: ignore[no-untyped-call]
     if egress is not None and door is not None:
         egress_pb2_grpc.add_EgressServicer_to_server(EgressServicer(egress, door), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(str(listen))

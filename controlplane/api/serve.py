@@ -100,7 +100,14 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         await stack.enter_async_context(pushes)
         door = FeedDoor(settings.feed_key, metrics)
         await stack.enter_async_context(
-            serving_routes(service.board, service.activity, settings.routes, service.egress_feed, door)
+            serving_routes(
+                service.board,
+                service.activity,
+                settings.routes,
+                service.egress_feed,
+                door,
+                cpu_us=service.looks.cpu_us,
+            )
         )
         await stack.enter_async_context(serving_http(app, settings.api))
         yield service

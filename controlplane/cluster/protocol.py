@@ -570,6 +570,14 @@ class Cluster(Protocol):
         """The node of a sandbox, by the last event; None: not known. Cost: no call."""
         ...
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        """The time on processors of a sandbox that runs, by its node's word; None: nobody is there to say it.
+
+        Raises:
+            Problem: the one who could does not answer.
+        """
+        ...
+
     def pushed(self, sandbox_id: str, address: str) -> None:
         """Takes note of the address that a readiness push has named; a sandbox with another one is reported dead."""
         ...
@@ -629,6 +637,7 @@ class SandboxUsage:
     Attributes:
         cpu_ms: CPU time since the start.
         disk_bytes: on the root file system.
+        cpu_by_node: whether ``cpu_ms`` is time on processors; else what waited for one is in it.
     """
 
     cpu_ms: int
@@ -638,6 +647,7 @@ class SandboxUsage:
     disk_limit_bytes: int
     processes: int
     processes_limit: int
+    cpu_by_node: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class GrpcSidecars:
             disk_limit_bytes=used.disk_limit_bytes,
             processes=used.processes,
             processes_limit=used.processes_limit,
+            cpu_by_node=used.counter == agent_pb2.UsageReport.NODE,
         )
 
     async def commands(self, address: str, token: str) -> Sequence[Command]:

@@ -190,9 +190,13 @@ class PoolRow:
 
 
 def used(one: SandboxUsage) -> dict[str, object]:
-    """What a sandbox uses, for the page's script: ``cpu_ms`` is a number, from whose change it computes a share."""
+    """What a sandbox uses, for the page's script: ``cpu_ms`` is a number, from whose change it computes a share.
+
+    ``cpu_by_node`` is false where its own kernel has counted; between the two counts there is no share.
+    """
     return {
         "cpu_ms": one.cpu_ms,
+        "cpu_by_node": one.cpu_by_node,
         "memory": _of(size(one.memory_bytes), one.memory_limit_bytes and size(one.memory_limit_bytes)),
         "disk": _of(size(one.disk_bytes), one.disk_limit_bytes and size(one.disk_limit_bytes)),
         "processes": _of(number(one.processes), one.processes_limit and number(one.processes_limit)),

@@ -518,7 +518,15 @@ class UsageRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class UsageReport(_message.Message):
-    __slots__ = ("cpu_us", "memory_bytes", "memory_limit_bytes", "disk_bytes", "disk_limit_bytes", "processes", "processes_limit")
+    __slots__ = ("cpu_us", "memory_bytes", "memory_limit_bytes", "disk_bytes", "disk_limit_bytes", "processes", "processes_limit", "counter")
+    class Counter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        COUNTER_UNSPECIFIED: _ClassVar[UsageReport.Counter]
+        NODE: _ClassVar[UsageReport.Counter]
+        SANDBOX: _ClassVar[UsageReport.Counter]
+    COUNTER_UNSPECIFIED: UsageReport.Counter
+    NODE: UsageReport.Counter
+    SANDBOX: UsageReport.Counter
     CPU_US_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -526,6 +534,7 @@ class UsageReport(_message.Message):
     DISK_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
     cpu_us: int
     memory_bytes: int
     memory_limit_bytes: int
@@ -533,7 +542,8 @@ class UsageReport(_message.Message):
     disk_limit_bytes: int
     processes: int
     processes_limit: int
-    def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ...) -> None: ...
+    counter: UsageReport.Counter
+    def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ..., counter: _Optional[_Union[UsageReport.Counter, str]] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
     __slots__ = ("env", "cwd", "user", "digest")

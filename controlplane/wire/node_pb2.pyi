@@ -297,3 +297,15 @@ class Recording(_message.Message):
     begun: Recording.Begun
     opened: Recording.Opened
     def __init__(self, begun: _Optional[_Union[Recording.Begun, _Mapping]] = ..., opened: _Optional[_Union[Recording.Opened, _Mapping]] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class UsageReport(_message.Message):
+    __slots__ = ("cpu_us",)
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    cpu_us: int
+    def __init__(self, cpu_us: _Optional[int] = ...) -> None: ...

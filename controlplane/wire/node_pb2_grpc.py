@@ -69,6 +69,11 @@ class NodeStub:
                 request_serializer=node__pb2.RecordRequest.SerializeToString,
                 response_deserializer=node__pb2.Recording.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/rollbox.node.v1.Node/Usage',
+                request_serializer=node__pb2.UsageRequest.SerializeToString,
+                response_deserializer=node__pb2.UsageReport.FromString,
+                _registered_method=True)
 
 
 class NodeServicer:
@@ -129,6 +134,13 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """What the pod of a sandbox that runs has used of the node's processors, as the node's control groups count it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -166,6 +178,11 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.Record,
                     request_deserializer=node__pb2.RecordRequest.FromString,
                     response_serializer=node__pb2.Recording.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=node__pb2.UsageRequest.FromString,
+                    response_serializer=node__pb2.UsageReport.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +374,33 @@ class Node:
             '/rollbox.node.v1.Node/Record',
             node__pb2.RecordRequest.SerializeToString,
             node__pb2.Recording.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.node.v1.Node/Usage',
+            node__pb2.UsageRequest.SerializeToString,
+            node__pb2.UsageReport.FromString,
             options,
             channel_credentials,
             insecure,

@@ -105,3 +105,15 @@ class Used(_message.Message):
 class ActivityTaken(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class NodeUsage(_message.Message):
+    __slots__ = ("cpu_us",)
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    cpu_us: int
+    def __init__(self, cpu_us: _Optional[int] = ...) -> None: ...

@@ -44,6 +44,11 @@ class RoutesStub:
                 request_serializer=routes__pb2.ActivityReport.SerializeToString,
                 response_deserializer=routes__pb2.ActivityTaken.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/rollbox.routes.v1.Routes/Usage',
+                request_serializer=routes__pb2.UsageRequest.SerializeToString,
+                response_deserializer=routes__pb2.NodeUsage.FromString,
+                _registered_method=True)
 
 
 class RoutesServicer:
@@ -63,6 +68,14 @@ class RoutesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """What the node of a sandbox says that it has used: for gateways whose caller asks, where its sidecar cannot know. Answered
+        within 2 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RoutesServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +88,11 @@ def add_RoutesServicer_to_server(servicer, server):
                     servicer.Report,
                     request_deserializer=routes__pb2.ActivityReport.FromString,
                     response_serializer=routes__pb2.ActivityTaken.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=routes__pb2.UsageRequest.FromString,
+                    response_serializer=routes__pb2.NodeUsage.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +149,33 @@ class Routes:
             '/rollbox.routes.v1.Routes/Report',
             routes__pb2.ActivityReport.SerializeToString,
             routes__pb2.ActivityTaken.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.routes.v1.Routes/Usage',
+            routes__pb2.UsageRequest.SerializeToString,
+            routes__pb2.NodeUsage.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,12 +19,14 @@
 //! - `problem`: problems as they are sent.
 //! - `bound`: which late settings the sandbox has; calls are refused until it has those that were promised.
 //! - `request`, `auth`, `server`: validation of requests, authentication, the gRPC service.
-//! - `usage`: the sandbox's resource usage; `memory_files`: what of its memory files have.
+//! - `usage`: the sandbox's resource usage; `memory_files`: what of its memory files have; `disk_limit`: ends a sandbox
+//!   that has written more than it may.
 //! - `readiness`: the readiness push to the control plane; `run`: the sidecar's life, from start to shutdown.
 //! - `sys`, `spawner::clone`: the only unsafe code.
 
 pub mod auth;
 pub mod bound;
+pub mod disk_limit;
 pub mod files;
 pub mod install;
 pub mod leg;

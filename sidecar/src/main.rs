@@ -9,12 +9,14 @@ use sidecar::settings::Settings;
 use sidecar::spawner::{self, SpawnerConfig};
 use sidecar::sys::SingleThread;
 use sidecar::{files, install, log, relay, run, sys};
-use wire::Problem;
+use wire::{Code, Problem};
 
 /// Exit code when a setting is invalid.
 const EXIT_USAGE: u8 = 64;
 /// Exit code when the sidecar fails or the sandbox has ended.
 const EXIT_SOFTWARE: u8 = 70;
+/// Exit code when the sandbox has written more than its disk limit; the control plane knows it.
+const EXIT_DISK_FULL: u8 = 73;
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == relay::ARGUMENT) {
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             log::event("failed", &[("code", &problem.code.name()), ("detail", &problem.detail)]);
-            ExitCode::from(EXIT_SOFTWARE)
+            ExitCode::from(if problem.code == Code::DiskFull { EXIT_DISK_FULL } else { EXIT_SOFTWARE })
         }
     }
 }
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
 /// process of its own, and the ports for the relay are bound.
 fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
     let internal =
-        |err: std::io::Error| Problem::new(wire::Code::Internal, format!("the sidecar cannot start: {err}"));
+        |err: std::io::Error| Problem::new(Code::Internal, format!("the sidecar cannot start: {err}"));
     // First, because the target container is about to start and needs its binary.
     if let Some(Err(problem)) = settings.install.as_deref().map(install::install) {
         return Err(report(&settings, problem));

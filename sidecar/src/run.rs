@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use wire::{Code, Problem};
 
 use crate::auth::Auth;
+use crate::disk_limit;
 use crate::log;
 use crate::memory_files;
 use crate::oom::OomCounter;
@@ -26,7 +27,7 @@ use crate::server::connections::serve;
 use crate::server::listen::Listener;
 use crate::settings::{Egress, Endpoint, NAMES_PORT, Settings};
 use crate::spawner::frame::Report;
-use crate::spawner::link::{self, Connection, lost};
+use crate::spawner::link::{self, Connection, Link, lost};
 
 /// On SIGTERM, calls under way get this long to end; after it they end with the process. Engines wait 10 s.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ const FAILURE_PATIENCE: Duration = Duration::from_secs(30);
 /// Runs a sidecar whose spawner has been forked; returns after SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The sandbox cannot be entered, or its init is gone.
+/// The sandbox cannot be entered, its init is gone, or it has written more than its disk limit.
 pub async fn run(
     settings: Settings,
     sockets: Option<Sockets>,
@@ -67,6 +68,7 @@ pub async fn tell_failure(settings: &Settings, problem: &Problem) {
 
 struct Prepared {
     listener: Listener,
+    link: Link,
     service: Service,
     draining: watch::Sender<bool>,
     spawner: tokio::task::JoinHandle<()>,
@@ -89,7 +91,7 @@ async fn prepare(
         return Err(lost());
     };
     let context = Context {
-        link,
+        link: link.clone(),
         oom: OomCounter::open(),
         output: Arc::new(Budget::new(OUTPUT_BYTES)),
         orphan_grace: settings.orphan_grace,
@@ -112,7 +114,7 @@ async fn prepare(
     let unbound =
         |err| Problem::new(Code::Internal, format!("cannot listen on {:?}: {err}", settings.listen));
     let listener = Listener::bind(&settings.listen).await.map_err(unbound)?;
-    Ok(Prepared { listener, service, draining, spawner, kernel, boot })
+    Ok(Prepared { listener, link, service, draining, spawner, kernel, boot })
 }
 
 async fn serve_until_told(
@@ -120,7 +122,7 @@ async fn serve_until_told(
     prepared: Prepared,
     keeper: Option<Keeper>,
 ) -> Result<(), Problem> {
-    let Prepared { listener, service, draining, spawner, kernel, boot } = prepared;
+    let Prepared { listener, link, service, draining, spawner, kernel, boot } = prepared;
     log::event(
         "ready",
         &[("sandbox_id", &settings.sandbox_id), ("boot_us", &boot.probed_us), ("kernel", &kernel)],
@@ -163,6 +165,7 @@ async fn serve_until_told(
         _ = spawner => Err(lost()),
         () = push => Ok(()),
         () = told => Ok(()),
+        full = disk_limit::exceeded(&link, settings.limits.disk_bytes) => Err(full),
         unkept = relayed => unkept.map(|never| match never {}).map_err(|err| Problem::new(Code::Internal, format!("no relay can be kept: {err}"))),
     }
 }

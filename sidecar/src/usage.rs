@@ -5,6 +5,7 @@
 use std::fs;
 
 use wire::agent::UsageReport;
+use wire::agent::usage_report::Counter;
 
 use crate::settings::Limits;
 
@@ -20,10 +21,17 @@ pub struct Disk {
     pub size_bytes: u64,
     /// Bytes of files in memory.
     pub in_memory_bytes: u64,
+    /// Whether it holds what was written in the sandbox, and nothing else.
+    pub is_own: bool,
+}
+
+/// Who counts CPU time, by the kernel's name: gVisor charges every process that could run for a processor that it has not.
+pub fn counter(kernel: &str) -> Counter {
+    if kernel.to_lowercase().contains("gvisor") { Counter::Sandbox } else { Counter::Node }
 }
 
 /// Current usage, with `disk` and the limits that the sandbox was given; 0 for what is not counted here.
-pub fn report(disk: Disk, limits: Limits) -> UsageReport {
+pub fn report(disk: Disk, limits: Limits, counter: Counter) -> UsageReport {
     UsageReport {
         cpu_us: cpu_us().unwrap_or_default(),
         memory_bytes: memory_bytes().unwrap_or_default(),
@@ -32,6 +40,7 @@ pub fn report(disk: Disk, limits: Limits) -> UsageReport {
         disk_limit_bytes: if limits.disk_bytes == 0 { disk.size_bytes } else { limits.disk_bytes },
         processes: tasks().unwrap_or_default().saturating_sub(OWN_TASKS),
         processes_limit: limits.pids,
+        counter: counter.into(),
     }
 }
 
@@ -83,8 +92,15 @@ mod tests {
 
     #[test]
     fn a_disk_limit_that_was_given_stands_before_the_file_system_s_own() {
-        let disk = Disk { used_bytes: 5, size_bytes: 100, in_memory_bytes: 0 };
-        assert_eq!(report(disk, Limits { disk_bytes: 50, ..Limits::default() }).disk_limit_bytes, 50);
-        assert_eq!(report(disk, Limits::default()).disk_limit_bytes, 100);
+        let disk = Disk { used_bytes: 5, size_bytes: 100, is_own: true, ..Disk::default() };
+        let limit_of = |limits| report(disk, limits, Counter::Node).disk_limit_bytes;
+        assert_eq!(limit_of(Limits { disk_bytes: 50, ..Limits::default() }), 50);
+        assert_eq!(limit_of(Limits::default()), 100);
+    }
+
+    #[test]
+    fn only_gvisor_counts_for_itself() {
+        assert_eq!(counter("Linux version 4.19.0-gvisor #1 SMP"), Counter::Sandbox);
+        assert_eq!(counter("Linux version 6.1.0-28-cloud-amd64"), Counter::Node);
     }
 }

@@ -64,6 +64,21 @@ async def test_the_feed_sends_snapshot_deltas_and_heartbeats(tmp_path: Path) -> 
         assert activity.gateway_reports.judges_from(0, 0) is not None
 
 
+async def test_gateways_ask_what_the_node_of_a_sandbox_has_counted(tmp_path: Path) -> None:
+    listen = Listen(path=tmp_path / "r.sock")
+    async with world(clock=SystemClock()) as plane:
+        service = plane.service
+        plane.cluster.cpu["sb-1"] = 2_491_000
+        serving = serving_routes(service.board, service.activity, listen, cpu_us=service.looks.cpu_us)
+        async with serving, aio.insecure_channel(str(listen)) as channel:
+            stub = routes_pb2_grpc.RoutesStub(channel)  # type: ignore[no-untyped-call]
+            told = await stub.Usage(routes_pb2.UsageRequest(sandbox_id="sb-1"))
+            assert told == routes_pb2.NodeUsage(cpu_us=2_491_000)
+            assert not (await stub.Usage(routes_pb2.UsageRequest(sandbox_id="sb-2"))).HasField("cpu_us")
+            plane.cluster.cpu_problem = Problem("upstream_timeout", "its agent is away")
+            assert not (await stub.Usage(routes_pb2.UsageRequest(sandbox_id="sb-1"))).HasField("cpu_us")
+
+
 @dataclass(frozen=True)
 class BoardFeed:
     """The control plane's feed, and the board behind it."""

@@ -15,6 +15,12 @@ from tests.support.silent_port import silent_port
 USED = agent_pb2.UsageReport(
     cpu_us=1_999, memory_bytes=2, memory_limit_bytes=3, disk_bytes=4, disk_limit_bytes=5, processes=6, processes_limit=7
 )
+COUNTERS = (
+    (agent_pb2.UsageReport.NODE, True),
+    (agent_pb2.UsageReport.SANDBOX, False),
+    # A sidecar of the version before: it may run in gVisor.
+    (agent_pb2.UsageReport.COUNTER_UNSPECIFIED, False),
+)
 RAN = [
     agent_pb2.ExecSummary(exec_id="e2", argv=["sleep", "9"], started_at_ms=8, running=True, end=agent_pb2.EXITED),
     agent_pb2.ExecSummary(exec_id="e1", argv=["a b"], end=agent_pb2.OOM_KILLED, stdout_bytes=1, stderr_bytes=2),
@@ -23,9 +29,11 @@ RAN = [
 
 
 class Sidecar(agent_pb2_grpc.AgentServicer):
+    used = USED
+
     async def Usage(self, request: Any, context: Any) -> agent_pb2.UsageReport:  # noqa: N802 - the names of the protocol
         assert dict(context.invocation_metadata())["authorization"] == "Bearer t"
-        return USED
+        return self.used
 
     async def List(self, request: Any, context: Any) -> agent_pb2.ListResponse:  # noqa: N802
         assert dict(context.invocation_metadata())["authorization"] == "Bearer t"
@@ -42,8 +50,12 @@ async def address() -> AsyncIterator[str]:
     await server.stop(grace=None)
 
 
-async def test_usage_is_read(address: str) -> None:
-    assert await GrpcSidecars().usage(address, "t") == SandboxUsage(1, 2, 3, 4, 5, 6, 7)
+@pytest.mark.parametrize(("counter", "by_node"), COUNTERS)
+async def test_usage_is_read(address: str, monkeypatch: pytest.MonkeyPatch, counter: Any, by_node: bool) -> None:
+    used = agent_pb2.UsageReport(counter=counter)
+    used.MergeFrom(USED)
+    monkeypatch.setattr(Sidecar, "used", used)
+    assert await GrpcSidecars().usage(address, "t") == SandboxUsage(1, 2, 3, 4, 5, 6, 7, by_node)
 
 
 async def test_commands_have_the_ends_of_the_api(address: str) -> None:

@@ -51,6 +51,8 @@ pytestmark = [
 # The node has two minutes to stop one, and the operator looks every half.
 KILLED_WITHIN_S = 300.0
 FILE_BYTES = 8 << 20
+# Until it is cancelled.
+TWO_BUSY = "while :; do :; done & while :; do :; done"
 # Runs in a control plane's pod: with its settings, its certificate, its rights and from its place in the network.
 FROM_THE_CONTROL_PLANE = """
 import asyncio, json, os
@@ -399,3 +401,46 @@ async def _ended(client: Client, sandbox_id: str) -> bool:
 async def _gone(stack: Installed, name: str) -> bool:
     await asyncio.sleep(1)
     return name not in {one["metadata"]["name"] for one in await objects("pods", "-n", stack.sandboxes)}
+
+
+async def test_cpu_time_is_what_the_control_group_of_the_pod_has_counted(client: Client) -> None:
+    async with await client.create(IMAGE, cpu=(0.01, 0.3), memory="256Mi") as sandbox:
+        (found,) = [one for one in await objects("pods", "-A") if one["metadata"]["name"] == sandbox.id]
+        uid = found["metadata"]["uid"]
+        busy = asyncio.create_task(sandbox.exec(TWO_BUSY, timeout=600))
+        at_least = _pod_cpu_ms(uid) + 1000
+        await until(lambda: _has_used(uid, at_least))
+        # Between two looks at the group itself, while both still work.
+        before = _pod_cpu_ms(uid)
+        used = await sandbox.usage()
+        after = _pod_cpu_ms(uid)
+        assert used.cpu_counted_by == "node"
+        # It is told in whole microseconds.
+        assert before - 0.001 <= used.cpu_ms <= after
+        busy.cancel()
+        await asyncio.wait([busy])
+
+
+async def _has_used(uid: str, ms: float) -> bool:
+    return _pod_cpu_ms(uid) >= ms
+
+
+def _pod_cpu_ms(uid: str) -> float:
+    """What the control group of a pod has counted: its kernel is in one below it."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        # Others end between the listing and the look.
+        with contextlib.suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            if command.startswith(b"runsc-sandbox") and uid.encode() in command:
+                return _counted_ms((folder / "cgroup").read_text())
+    raise AssertionError(f"no gVisor kernel of pod {uid}")
+
+
+def _counted_ms(groups: str) -> float:
+    places = {controllers: place for _, controllers, place in (line.split(":", 2) for line in groups.splitlines())}
+    root = Path("/sys/fs/cgroup")
+    for controllers, place in places.items():
+        if "cpuacct" in controllers.split(","):
+            return int((root / controllers / place.lstrip("/")).with_name("cpuacct.usage").read_text()) / 1e6
+    told = dict(line.split() for line in (root / places[""].lstrip("/")).with_name("cpu.stat").read_text().splitlines())
+    return int(told["usage_usec"]) / 1e3

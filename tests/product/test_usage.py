@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from rollbox import Sandbox
+import time
+
+from rollbox import Client, Sandbox
 from tests.support.command_line import answer, rollbox
+from tests.support.images import IMAGE
+from tests.support.installed import Installed
 from tests.support.stack import Product
 from tests.support.waiting import until
 
 MIB = 2**20
+# Both want a whole processor for as long.
+TWO_BUSY = "for one in 1 2; do timeout 4 sh -c 'while :; do :; done' & done; wait"
+# What two of them may take in a second: their limit, and the allowance of the sidecar.
+MOST_MS_A_SECOND = 300 + 100
 
 
 async def test_every_figure_follows_what_runs(shared: Sandbox) -> None:
@@ -37,6 +45,19 @@ async def disk_follows(sandbox: Sandbox) -> bool:
     before = await sandbox.usage()
     await sandbox.exec("head -c 50000000 /dev/urandom > /var/tmp/data", check=True)
     return (await sandbox.usage()).disk_bytes >= before.disk_bytes + 40_000_000
+
+
+async def test_cpu_time_is_time_on_processors_or_is_marked_as_more(stack: Product, client: Client) -> None:
+    counted_inside = isinstance(stack, Installed) and not await stack.component("node")
+    async with await client.create(IMAGE, cpu=(0.01, 0.3), memory="256Mi") as sandbox:
+        began_s, before = time.monotonic(), await sandbox.usage()
+        await sandbox.exec(TWO_BUSY)
+        after, lived_s = await sandbox.usage(), time.monotonic() - began_s
+        assert after.cpu_counted_by == before.cpu_counted_by == ("sandbox" if counted_inside else "node")
+        assert after.cpu_ms > before.cpu_ms
+        if not counted_inside:
+            # A tenth for the periods in which a limit is kept, which begin and end beside the looks.
+            assert after.cpu_ms - before.cpu_ms <= 1.1 * MOST_MS_A_SECOND * lived_s
 
 
 async def test_the_limit_of_processes_is_told_where_there_is_one(shared: Sandbox) -> None:

@@ -118,6 +118,8 @@ class FakeCluster:
     recorded: list[str] = field(default_factory=list)
     pulls: dict[str, Pulling] = field(default_factory=dict)  # what nodes pull, by sandbox; by the empty id: for all
     hangs: str = ""  # beginning of the names of images from which no sandbox gets ready
+    cpu: dict[str, int] = field(default_factory=dict)  # what the nodes of some sandboxes count, in microseconds
+    cpu_problem: Problem | None = None
     arches: frozenset[str] = frozenset({"amd64"})
 
     def __post_init__(self) -> None:
@@ -368,6 +370,11 @@ class FakeCluster:
         node = self.nodes.get(sandbox_id, "n1" if placed is None else placed.node)
         return SandboxNode(node, node not in self.not_ready) if node and sandbox_id in self.held else None
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        if (problem := self.cpu_problem) is not None:
+            raise problem
+        return self.cpu.get(sandbox_id)
+
     def pushed(self, sandbox_id: str, address: str) -> None:
         self.addresses[sandbox_id] = address
 
@@ -469,7 +476,7 @@ class FakeSidecars:
     async def usage(self, address: str, token: str) -> SandboxUsage:
         self._check(address, token)
         self.looks.append(address)
-        return self.used.get(address, SandboxUsage(1_000, 64 << 20, 512 << 20, 1 << 20, 0, 3, 512))
+        return self.used.get(address, SandboxUsage(1_000, 64 << 20, 512 << 20, 1 << 20, 0, 3, 512, True))
 
     async def commands(self, address: str, token: str) -> Sequence[Command]:
         self._check(address, token)

@@ -312,6 +312,11 @@ class EngineCluster:
         del sandbox_id
         return SandboxNode(NODE, ready=True)
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        """See ``Cluster.cpu_us``: sidecars read it themselves, since they share this machine's kernel."""
+        del sandbox_id
+        return None
+
     def pushed(self, sandbox_id: str, address: str) -> None:
         """See ``Cluster.pushed``: does nothing, since the address is this machine's word and not the push's."""
 

@@ -493,6 +493,13 @@ class KubernetesCluster:
         node = self._pods.node_of(sandbox_id)
         return SandboxNode(node, self._nodes.ready(node)) if node else None
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        """See ``Cluster.cpu_us``; the agent of the sandbox's node tells it."""
+        node = self._pods.node_of(sandbox_id)
+        if self._agents is None or not self._agents.there(node):
+            return None
+        return await self._agents.cpu_us(node, sandbox_id)
+
     def node_ready(self, name: str) -> bool:
         """Whether a node is Ready, by the last event. Cost: no call."""
         return self._nodes.ready(name)

@@ -69,6 +69,9 @@ _SHUTDOWN: Final = frozenset({"NodeShutdown", "Shutdown", "Terminated", "Preempt
 # Exit codes of containers that were ended from outside: by SIGTERM (on which the sidecar exits with 0), by SIGKILL, or
 # together with the container runtime.
 _ENDED_BY_OTHERS: Final = frozenset({0, 128, 128 + 9, 128 + 15, 255})
+# With which a sidecar ends that has found its sandbox's disk limit exceeded, and the last line that it logs then.
+_DISK_FULL_EXIT: Final = 73
+_DISK_FULL_WORDS: Final = re.compile(r'code=disk_full detail="([^"]*)"')
 
 
 def death(pod: Pod, node_trouble: str | None = None) -> Death | None:
@@ -227,6 +230,9 @@ def _ended(pod: Pod) -> Verdict | None:
         reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
         if reason in ("StartError", "ContainerCannotRun"):
             return _unrunnable(role, "", f"{reason}: {message}")
+        if role == SIDECAR and ended.get("exitCode") == _DISK_FULL_EXIT:
+            told = _DISK_FULL_WORDS.search(message)
+            return "disk_full", _cut(told[1]) if told else "more is written than its disk limit allows"
         # Only the sidecar's message is shown; the target's output is the user's.
         words = f"; its last words: {_last_line(message)}" if role == SIDECAR and message else ""
         return "sandbox_lost", f"the {role} ended with exit code {ended.get('exitCode')} ({reason}){words}"

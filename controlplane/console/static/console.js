@@ -3,6 +3,7 @@
 // the sandboxes on it use. Text is only ever set as text.
 (() => {
   const EVERY_MS = 5000;
+  const WAITED = "counted by the sandbox's own kernel: what only waited for a processor is in it";
   const root = new URL(document.querySelector("link[rel=stylesheet]").getAttribute("href"), location.href);
   const usagePath = new URL("../usage", root);
   const stale = document.getElementById("stale");
@@ -48,6 +49,7 @@
       const one = used[cell.dataset.usage];
       const text = one ? one[cell.dataset.of] : "";
       cell.textContent = text && cell.dataset.unit ? `${cell.dataset.unit} ${text}` : text ?? "";
+      if (cell.dataset.of?.startsWith("cpu")) cell.title = one && !one.cpu_by_node ? WAITED : "";
     }
   }
 
@@ -66,11 +68,13 @@
     const now = performance.now();
     for (const [id, one] of Object.entries(told)) {
       const last = before[id];
-      const share = last && now > last.at ? (one.cpu_ms - last.cpu_ms) / (now - last.at) : null;
-      one.cpu_time = `${(one.cpu_ms / 1000).toFixed(1)} s in all`;
-      one.cpu = share === null ? one.cpu_time : `${Math.max(0, Math.round(100 * share))} %`;
+      const goesOn = last && now > last.at && last.by_node === one.cpu_by_node;
+      const share = goesOn ? (one.cpu_ms - last.cpu_ms) / (now - last.at) : null;
+      const about = one.cpu_by_node ? "" : "~ ";
+      one.cpu_time = `${about}${(one.cpu_ms / 1000).toFixed(1)} s in all`;
+      one.cpu = share === null ? one.cpu_time : `${about}${Math.max(0, Math.round(100 * share))} %`;
       one.cpu_share = share === null ? "" : one.cpu;
-      before[id] = { cpu_ms: one.cpu_ms, at: now };
+      before[id] = { cpu_ms: one.cpu_ms, by_node: one.cpu_by_node, at: now };
     }
     used = told;
     showUsage();

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.cluster import Command, SandboxUsage
@@ -17,6 +17,8 @@ from controlplane.store import Page
 COMPARED_AT_ONCE: Final = 500
 # What a look waits for all its sidecars: those that hang take nothing from those that answer.
 USED_WITHIN_S: Final = 3.0
+# What a look waits for a node, whose word a gateway's caller waits for too (routes.proto).
+CPU_WITHIN_S: Final = 2.0
 # Calls to sidecars at one time, of all that look.
 ASKED_AT_ONCE: Final = 16
 
@@ -42,7 +44,7 @@ class Looks:
     """Reads, and changes nothing; no look counts as a use of a sandbox."""
 
     def __init__(self, deps: Dependencies, store: RecoveringStore, end_times: EndTimes) -> None:
-        self._sidecars, self._key, self._clock = deps.sidecars, deps.key, deps.clock
+        self._sidecars, self._key, self._clock, self._cluster = deps.sidecars, deps.key, deps.clock, deps.cluster
         self._store = store
         self._end_times = end_times
         self._free = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -85,6 +87,14 @@ class Looks:
         used = await asyncio.gather(*(self._used(one) for one in running))
         return {one.id: usage for one, usage in zip(running, used, strict=True) if usage is not None}
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        """Its time on processors since its start, by its node's word; None: nobody says it within ``CPU_WITHIN_S``."""
+        try:
+            async with asyncio.timeout(CPU_WITHIN_S):
+                return await self._cluster.cpu_us(sandbox_id)
+        except (Problem, TimeoutError):
+            return None
+
     async def commands(self, sandbox: Sandbox) -> Sequence[Command]:
         """The commands of a sandbox that runs, newest first.
 
@@ -118,9 +128,12 @@ class Looks:
     async def _used(self, sandbox: Sandbox) -> SandboxUsage | None:
         try:
             async with asyncio.timeout(USED_WITHIN_S), self._free:
-                return await self._sidecars.usage(sandbox.address or "", self._key.token(sandbox).text)
+                used = await self._sidecars.usage(sandbox.address or "", self._key.token(sandbox).text)
         except (Problem, TimeoutError):
             return None
+        if used.cpu_by_node or (cpu_us := await self.cpu_us(sandbox.id)) is None:
+            return used
+        return replace(used, cpu_ms=cpu_us // 1000, cpu_by_node=True)
 
     async def _now(self, owner: str, states: Collection[State], then: Sequence[Sandbox]) -> Page:
         """These as they are now, without those that have left the states; and the counts of now."""

@@ -53,6 +53,7 @@ type Containerd struct {
 	Records    map[string]*images.Image
 	Made       map[string]*containers.Container
 	Told       map[string]string // of a container, what is said in detail
+	Used       map[string]uint64 // of a pod, nanoseconds of processors
 }
 
 // Start serves it on a socket until the test ends, and returns the socket's path.
@@ -130,6 +131,14 @@ func (c *Containerd) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest)
 
 func (c *Containerd) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	return c.Looking(r.GetPodSandboxId()), nil
+}
+
+func (c *Containerd) PodSandboxStats(_ context.Context, r *cri.PodSandboxStatsRequest) (*cri.PodSandboxStatsResponse, error) {
+	stats := &cri.LinuxPodSandboxStats{}
+	if used, there := c.Used[r.GetPodSandboxId()]; there {
+		stats.Cpu = &cri.CpuUsage{UsageCoreNanoSeconds: &cri.UInt64Value{Value: used}}
+	}
+	return &cri.PodSandboxStatsResponse{Stats: &cri.PodSandboxStats{Linux: stats}}, nil
 }
 
 func (c *Containerd) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {

@@ -80,7 +80,7 @@ var (
 		Name: "rollbox_node_calls_total",
 		Help: "Calls of the control plane, by what became of them.",
 		Labels: []Label{
-			{"call", []string{"describe", "list_images", "prefetch", "remove_image", "kill", "commit", "record"}},
+			{"call", []string{"describe", "list_images", "prefetch", "remove_image", "kill", "commit", "record", "usage"}},
 			{"outcome", []string{"ok", "refused", "failed", "gone"}},
 		},
 	}
@@ -90,7 +90,7 @@ var (
 		Name: "rollbox_node_call_seconds",
 		Help: "Calls of the control plane that succeeded.",
 		Labels: []Label{
-			{"call", []string{"describe", "list_images", "prefetch", "remove_image", "kill", "commit", "record"}},
+			{"call", []string{"describe", "list_images", "prefetch", "remove_image", "kill", "commit", "record", "usage"}},
 		},
 		Buckets: []float64{0.005, 0.02, 0.1, 0.5, 2, 10, 30, 120, 600, 3600},
 	}

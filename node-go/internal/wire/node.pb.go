@@ -1613,6 +1613,94 @@ func (*Recording_Begun_) isRecording_Is() {}
 
 func (*Recording_Opened_) isRecording_Is() {}
 
+type UsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRequest) Reset() {
+	*x = UsageRequest{}
+	mi := &file_node_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRequest) ProtoMessage() {}
+
+func (x *UsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
+func (*UsageRequest) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UsageRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type UsageReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CpuUs         uint64                 `protobuf:"varint,1,opt,name=cpu_us,json=cpuUs,proto3" json:"cpu_us,omitempty"` // since the pod's start, its kernel and its sidecar included
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageReport) Reset() {
+	*x = UsageReport{}
+	mi := &file_node_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageReport) ProtoMessage() {}
+
+func (x *UsageReport) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
+func (*UsageReport) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UsageReport) GetCpuUs() uint64 {
+	if x != nil {
+		return x.CpuUs
+	}
+	return 0
+}
+
 // Of the layer, uncompressed.
 type CommitProgress_Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1624,7 +1712,7 @@ type CommitProgress_Reading struct {
 
 func (x *CommitProgress_Reading) Reset() {
 	*x = CommitProgress_Reading{}
-	mi := &file_node_proto_msgTypes[25]
+	mi := &file_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1724,7 @@ func (x *CommitProgress_Reading) String() string {
 func (*CommitProgress_Reading) ProtoMessage() {}
 
 func (x *CommitProgress_Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[25]
+	mi := &file_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1762,7 @@ type Recording_Begun struct {
 
 func (x *Recording_Begun) Reset() {
 	*x = Recording_Begun{}
-	mi := &file_node_proto_msgTypes[26]
+	mi := &file_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1774,7 @@ func (x *Recording_Begun) String() string {
 func (*Recording_Begun) ProtoMessage() {}
 
 func (x *Recording_Begun) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[26]
+	mi := &file_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1800,7 @@ type Recording_Opened struct {
 
 func (x *Recording_Opened) Reset() {
 	*x = Recording_Opened{}
-	mi := &file_node_proto_msgTypes[27]
+	mi := &file_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1812,7 @@ func (x *Recording_Opened) String() string {
 func (*Recording_Opened) ProtoMessage() {}
 
 func (x *Recording_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[27]
+	mi := &file_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1990,12 @@ const file_node_proto_rawDesc = "" +
 	"\x06Opened\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\tR\x05paths\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04moreB\x04\n" +
-	"\x02is2\x9c\x04\n" +
+	"\x02is\"-\n" +
+	"\fUsageRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"$\n" +
+	"\vUsageReport\x12\x15\n" +
+	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs2\xe2\x04\n" +
 	"\x04Node\x12J\n" +
 	"\bDescribe\x12 .rollbox.node.v1.DescribeRequest\x1a\x1c.rollbox.node.v1.Description\x12L\n" +
 	"\n" +
@@ -1911,7 +2004,8 @@ const file_node_proto_rawDesc = "" +
 	"\vRemoveImage\x12#.rollbox.node.v1.RemoveImageRequest\x1a\x1d.rollbox.node.v1.ImageRemoved\x12=\n" +
 	"\x04Kill\x12\x1c.rollbox.node.v1.KillRequest\x1a\x17.rollbox.node.v1.Killed\x12K\n" +
 	"\x06Commit\x12\x1e.rollbox.node.v1.CommitRequest\x1a\x1f.rollbox.node.v1.CommitProgress0\x01\x12H\n" +
-	"\x06Record\x12\x1e.rollbox.node.v1.RecordRequest\x1a\x1a.rollbox.node.v1.Recording(\x010\x012]\n" +
+	"\x06Record\x12\x1e.rollbox.node.v1.RecordRequest\x1a\x1a.rollbox.node.v1.Recording(\x010\x01\x12D\n" +
+	"\x05Usage\x12\x1d.rollbox.node.v1.UsageRequest\x1a\x1c.rollbox.node.v1.UsageReport2]\n" +
 	"\bRecorder\x12Q\n" +
 	"\x06Record\x12'.rollbox.node.v1.ContainerRecordRequest\x1a\x1a.rollbox.node.v1.Recording(\x010\x01B Z\x1erollbox.dev/node/internal/wireb\x06proto3"
 
@@ -1928,7 +2022,7 @@ func file_node_proto_rawDescGZIP() []byte {
 }
 
 var file_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_node_proto_goTypes = []any{
 	(PrefetchProgress_State)(0),    // 0: rollbox.node.v1.PrefetchProgress.State
 	(*Problem)(nil),                // 1: rollbox.node.v1.Problem
@@ -1954,16 +2048,18 @@ var file_node_proto_goTypes = []any{
 	(*RecordRequest)(nil),          // 21: rollbox.node.v1.RecordRequest
 	(*ContainerRecordRequest)(nil), // 22: rollbox.node.v1.ContainerRecordRequest
 	(*Recording)(nil),              // 23: rollbox.node.v1.Recording
-	nil,                            // 24: rollbox.node.v1.Problem.DetailsEntry
-	nil,                            // 25: rollbox.node.v1.Health.ProgramsEntry
-	(*CommitProgress_Reading)(nil), // 26: rollbox.node.v1.CommitProgress.Reading
-	(*Recording_Begun)(nil),        // 27: rollbox.node.v1.Recording.Begun
-	(*Recording_Opened)(nil),       // 28: rollbox.node.v1.Recording.Opened
+	(*UsageRequest)(nil),           // 24: rollbox.node.v1.UsageRequest
+	(*UsageReport)(nil),            // 25: rollbox.node.v1.UsageReport
+	nil,                            // 26: rollbox.node.v1.Problem.DetailsEntry
+	nil,                            // 27: rollbox.node.v1.Health.ProgramsEntry
+	(*CommitProgress_Reading)(nil), // 28: rollbox.node.v1.CommitProgress.Reading
+	(*Recording_Begun)(nil),        // 29: rollbox.node.v1.Recording.Begun
+	(*Recording_Opened)(nil),       // 30: rollbox.node.v1.Recording.Opened
 }
 var file_node_proto_depIdxs = []int32{
-	24, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
+	26, // 0: rollbox.node.v1.Problem.details:type_name -> rollbox.node.v1.Problem.DetailsEntry
 	4,  // 1: rollbox.node.v1.Description.health:type_name -> rollbox.node.v1.Health
-	25, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
+	27, // 2: rollbox.node.v1.Health.programs:type_name -> rollbox.node.v1.Health.ProgramsEntry
 	5,  // 3: rollbox.node.v1.Health.broken:type_name -> rollbox.node.v1.Broken
 	8,  // 4: rollbox.node.v1.ImageList.images:type_name -> rollbox.node.v1.Image
 	9,  // 5: rollbox.node.v1.Image.layers:type_name -> rollbox.node.v1.Layer
@@ -1971,10 +2067,10 @@ var file_node_proto_depIdxs = []int32{
 	0,  // 7: rollbox.node.v1.PrefetchProgress.state:type_name -> rollbox.node.v1.PrefetchProgress.State
 	10, // 8: rollbox.node.v1.Registry.credentials:type_name -> rollbox.node.v1.Credentials
 	17, // 9: rollbox.node.v1.CommitRequest.registry:type_name -> rollbox.node.v1.Registry
-	26, // 10: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
+	28, // 10: rollbox.node.v1.CommitProgress.reading:type_name -> rollbox.node.v1.CommitProgress.Reading
 	20, // 11: rollbox.node.v1.CommitProgress.committed:type_name -> rollbox.node.v1.Committed
-	27, // 12: rollbox.node.v1.Recording.begun:type_name -> rollbox.node.v1.Recording.Begun
-	28, // 13: rollbox.node.v1.Recording.opened:type_name -> rollbox.node.v1.Recording.Opened
+	29, // 12: rollbox.node.v1.Recording.begun:type_name -> rollbox.node.v1.Recording.Begun
+	30, // 13: rollbox.node.v1.Recording.opened:type_name -> rollbox.node.v1.Recording.Opened
 	2,  // 14: rollbox.node.v1.Node.Describe:input_type -> rollbox.node.v1.DescribeRequest
 	6,  // 15: rollbox.node.v1.Node.ListImages:input_type -> rollbox.node.v1.ListImagesRequest
 	11, // 16: rollbox.node.v1.Node.Prefetch:input_type -> rollbox.node.v1.PrefetchRequest
@@ -1982,17 +2078,19 @@ var file_node_proto_depIdxs = []int32{
 	15, // 18: rollbox.node.v1.Node.Kill:input_type -> rollbox.node.v1.KillRequest
 	18, // 19: rollbox.node.v1.Node.Commit:input_type -> rollbox.node.v1.CommitRequest
 	21, // 20: rollbox.node.v1.Node.Record:input_type -> rollbox.node.v1.RecordRequest
-	22, // 21: rollbox.node.v1.Recorder.Record:input_type -> rollbox.node.v1.ContainerRecordRequest
-	3,  // 22: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
-	7,  // 23: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
-	12, // 24: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
-	14, // 25: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
-	16, // 26: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
-	19, // 27: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
-	23, // 28: rollbox.node.v1.Node.Record:output_type -> rollbox.node.v1.Recording
-	23, // 29: rollbox.node.v1.Recorder.Record:output_type -> rollbox.node.v1.Recording
-	22, // [22:30] is the sub-list for method output_type
-	14, // [14:22] is the sub-list for method input_type
+	24, // 21: rollbox.node.v1.Node.Usage:input_type -> rollbox.node.v1.UsageRequest
+	22, // 22: rollbox.node.v1.Recorder.Record:input_type -> rollbox.node.v1.ContainerRecordRequest
+	3,  // 23: rollbox.node.v1.Node.Describe:output_type -> rollbox.node.v1.Description
+	7,  // 24: rollbox.node.v1.Node.ListImages:output_type -> rollbox.node.v1.ImageList
+	12, // 25: rollbox.node.v1.Node.Prefetch:output_type -> rollbox.node.v1.PrefetchProgress
+	14, // 26: rollbox.node.v1.Node.RemoveImage:output_type -> rollbox.node.v1.ImageRemoved
+	16, // 27: rollbox.node.v1.Node.Kill:output_type -> rollbox.node.v1.Killed
+	19, // 28: rollbox.node.v1.Node.Commit:output_type -> rollbox.node.v1.CommitProgress
+	23, // 29: rollbox.node.v1.Node.Record:output_type -> rollbox.node.v1.Recording
+	25, // 30: rollbox.node.v1.Node.Usage:output_type -> rollbox.node.v1.UsageReport
+	23, // 31: rollbox.node.v1.Recorder.Record:output_type -> rollbox.node.v1.Recording
+	23, // [23:32] is the sub-list for method output_type
+	14, // [14:23] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
 	14, // [14:14] is the sub-list for extension extendee
 	0,  // [0:14] is the sub-list for field type_name
@@ -2020,7 +2118,7 @@ func file_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

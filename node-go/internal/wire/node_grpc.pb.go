@@ -32,6 +32,7 @@ const (
 	Node_Kill_FullMethodName        = "/rollbox.node.v1.Node/Kill"
 	Node_Commit_FullMethodName      = "/rollbox.node.v1.Node/Commit"
 	Node_Record_FullMethodName      = "/rollbox.node.v1.Node/Record"
+	Node_Usage_FullMethodName       = "/rollbox.node.v1.Node/Usage"
 )
 
 // NodeClient is the client API for Node service.
@@ -58,6 +59,8 @@ type NodeClient interface {
 	// Tells which files of its image a running sandbox opens, from its one message on until the caller sends no more. The
 	// first answer says that it has begun, the second is the last.
 	Record(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RecordRequest, Recording], error)
+	// What the pod of a sandbox that runs has used of the node's processors, as the node's control groups count it.
+	Usage(ctx context.Context, in *UsageRequest, opts ...grpc.CallOption) (*UsageReport, error)
 }
 
 type nodeClient struct {
@@ -159,6 +162,16 @@ func (c *nodeClient) Record(ctx context.Context, opts ...grpc.CallOption) (grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_RecordClient = grpc.BidiStreamingClient[RecordRequest, Recording]
 
+func (c *nodeClient) Usage(ctx context.Context, in *UsageRequest, opts ...grpc.CallOption) (*UsageReport, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UsageReport)
+	err := c.cc.Invoke(ctx, Node_Usage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -183,6 +196,8 @@ type NodeServer interface {
 	// Tells which files of its image a running sandbox opens, from its one message on until the caller sends no more. The
 	// first answer says that it has begun, the second is the last.
 	Record(grpc.BidiStreamingServer[RecordRequest, Recording]) error
+	// What the pod of a sandbox that runs has used of the node's processors, as the node's control groups count it.
+	Usage(context.Context, *UsageRequest) (*UsageReport, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -213,6 +228,9 @@ func (UnimplementedNodeServer) Commit(*CommitRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedNodeServer) Record(grpc.BidiStreamingServer[RecordRequest, Recording]) error {
 	return status.Error(codes.Unimplemented, "method Record not implemented")
+}
+func (UnimplementedNodeServer) Usage(context.Context, *UsageRequest) (*UsageReport, error) {
+	return nil, status.Error(codes.Unimplemented, "method Usage not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -336,6 +354,24 @@ func _Node_Record_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_RecordServer = grpc.BidiStreamingServer[RecordRequest, Recording]
 
+func _Node_Usage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Usage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Usage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Usage(ctx, req.(*UsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -358,6 +394,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Kill",
 			Handler:    _Node_Kill_Handler,
+		},
+		{
+			MethodName: "Usage",
+			Handler:    _Node_Usage_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

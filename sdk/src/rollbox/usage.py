@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a sandbox uses at one moment, seen from inside; a limit is None where there is none, or none is known.
+    """What a sandbox uses at one moment; a limit is None where there is none, or none is known.
 
     Attributes:
-        cpu_ms: cpu time since the start.
+        cpu_ms: cpu time since the start of the sandbox, in all; what runs its processes (its kernel) included.
         memory_bytes: without memory that the kernel can reclaim.
         memory_limit_bytes: what it may use.
         disk_bytes: used on the root file system, as `df /` shows; without a disk of its own, that of the node.
         disk_limit_bytes: the size of that file system.
         processes: all processes and threads.
         processes_limit: how many there may be.
+        cpu_counted_by: "node": `cpu_ms` is time on processors. "sandbox": its own kernel (gVisor) has counted, since no
+            node agent is there: what only waited for a processor is in it, so it may be several times as much. None: a
+            gateway of a version before does not tell.
     """
 
     cpu_ms: float
@@ -28,12 +31,13 @@ class Usage:
     disk_limit_bytes: int | None
     processes: int
     processes_limit: int | None
+    cpu_counted_by: Literal["node", "sandbox"] | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Usage:
         """Read the wire form; fields that this version does not know are left out."""
-        known: dict[str, Any] = {item.name: body[item.name] for item in fields(cls)}
-        return cls(**known)
+        known: dict[str, Any] = {item.name: body[item.name] for item in fields(cls) if item.name != "cpu_counted_by"}
+        return cls(**known, cpu_counted_by=body.get("cpu_counted_by"))
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form, for `--json`."""

@@ -310,7 +310,7 @@ impl Service {
 
     async fn measure(&self) -> Result<UsageReport, Problem> {
         let disk = in_time(self.shared.context.link.disk(), MEASURE_PATIENCE).await?;
-        Ok(usage::report(disk, self.shared.limits))
+        Ok(usage::report(disk, self.shared.limits, usage::counter(&self.shared.kernel)))
     }
 
     /// What files in memory take.

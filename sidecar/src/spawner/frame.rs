@@ -300,12 +300,9 @@ impl Report {
             Self::Swept { id, left } => to.tag(5).u64(*id).u32(*left).done(),
             Self::Pong { nonce } => to.tag(6).u64(*nonce).done(),
             Self::Disk { nonce, disk } => {
-                to.tag(7)
-                    .u64(*nonce)
-                    .u64(disk.used_bytes)
-                    .u64(disk.size_bytes)
-                    .u64(disk.in_memory_bytes)
-                    .done();
+                let Disk { used_bytes, size_bytes, in_memory_bytes, is_own } = *disk;
+                let to = to.tag(7).u64(*nonce).u64(used_bytes).u64(size_bytes).u64(in_memory_bytes);
+                to.u8(u8::from(is_own)).done();
             }
         }
         to.finish()
@@ -327,7 +324,12 @@ impl Report {
             6 => Self::Pong { nonce: from.u64()? },
             7 => Self::Disk {
                 nonce: from.u64()?,
-                disk: Disk { used_bytes: from.u64()?, size_bytes: from.u64()?, in_memory_bytes: from.u64()? },
+                disk: Disk {
+                    used_bytes: from.u64()?,
+                    size_bytes: from.u64()?,
+                    in_memory_bytes: from.u64()?,
+                    is_own: from.flag()?,
+                },
             },
             _ => return Err(Malformed),
         };

@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{SFlag, fstat};
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, Uid, fchown};
 
@@ -22,6 +23,7 @@ use super::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use super::identity::Databases;
 use super::memory_mounts;
 use super::plan::{Plan, Refused};
+use super::proc_mount::is_gvisor;
 use super::setup::Setup;
 use super::sweep::{self, Marks, Sweep};
 use super::terminal;
@@ -386,12 +388,14 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
     path(&plan.cwd).join(path(&attempt.path)).exists()
 }
 
-/// Usage of the file systems as commands see them.
+/// Usage of the file systems as commands see them. An overlay of gVisor's is made for this container alone, and tells of
+/// what is written in it, not of the image below; one of Linux tells of the whole disk that it is on.
 fn disk() -> Disk {
     let in_memory_bytes = memory_mounts::file_bytes();
     let Ok(seen) = statvfs("/") else { return Disk { in_memory_bytes, ..Disk::default() } };
     let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
     let used = blocks.saturating_sub(seen.blocks_free());
     let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
-    Disk { used_bytes: bytes(used), size_bytes: bytes(blocks), in_memory_bytes }
+    let is_own = is_gvisor() && statfs("/").is_ok_and(|seen| seen.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
+    Disk { used_bytes: bytes(used), size_bytes: bytes(blocks), in_memory_bytes, is_own }
 }

@@ -1,12 +1,15 @@
 """Usage of a sandbox: in a program and on the command line."""
 
 import json
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from rollbox import Client, Sandbox, Usage, sync
 from rollbox.cli import app
+from rollbox.cli.top import _Watched
 from tests.support.gateway_fake import FakeGateway, Fault
 
 USED = Usage(1234.5, 3 << 20, 2 << 30, 5 << 30, None, 2, 512)
@@ -16,6 +19,14 @@ async def test_usage_is_told_and_fields_of_later_versions_are_left_out(client: C
     sandbox = await client.create("python")
     fake.fail("usage", Fault("upstream_timeout"))
     assert await sandbox.usage() == USED
+
+
+@pytest.mark.parametrize("by", ["node", "sandbox"])
+async def test_who_has_counted_the_cpu_time_is_told(
+    client: Client, fake: FakeGateway, by: Literal["node", "sandbox"]
+) -> None:
+    fake.cpu_counted_by = {"cpu_counted_by": by}
+    assert await (await client.create("python")).usage() == replace(USED, cpu_counted_by=by)
 
 
 def test_usage_without_await(apart: FakeGateway) -> None:
@@ -37,6 +48,23 @@ def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
     assert [line.split()[0] for line in lines] == ["sb-1", "sb-2"]
     assert rollbox_top("--label", "run=none").stdout.startswith("sandboxes    none")
     assert lines[0].split() == ["sb-1", "0%", "1.2s", "3Mi", "/", "2Gi", "5Gi", "2", "/", "512"]
+
+
+def test_top_marks_cpu_time_that_no_node_has_counted(apart: FakeGateway) -> None:
+    CliRunner().invoke(app, ["create", "python"])
+    apart.cpu_counted_by = {"cpu_counted_by": "sandbox"}
+    shown = rollbox_top("sb-1").stdout
+    assert shown.splitlines()[1].split()[:3] == ["sb-1", "~0%", "~1.2s"]
+    assert "what waited for a processor is in it" in shown
+    apart.cpu_counted_by = {"cpu_counted_by": "node"}
+    assert "~" not in rollbox_top("sb-1").stdout
+
+
+async def test_top_knows_no_share_between_two_counts(client: Client) -> None:
+    watched = _Watched(client, ["sb-1"], {})
+    by_kernel = watched.row("sb-1", replace(USED, cpu_ms=8e3, cpu_counted_by="sandbox"))
+    by_node = watched.row("sb-1", replace(USED, cpu_ms=2e3, cpu_counted_by="node"))
+    assert [row[1:3] for row in (by_kernel, by_node)] == [("", "~8.0s"), ("", "2.0s")]
 
 
 def test_top_prints_json_once_and_tells_what_could_not_be_asked(apart: FakeGateway) -> None:

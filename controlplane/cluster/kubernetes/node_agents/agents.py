@@ -24,6 +24,8 @@ from controlplane.wire import node_pb2, node_pb2_grpc
 CALL_TIMEOUT_S: Final = 30.0
 # Of a look that comes again in a minute, so that nodes that are silent do not hold up the others.
 LOOK_TIMEOUT_S: Final = 10.0
+# Of a look at one sandbox, for which somebody waits; routes.proto promises an answer within as long.
+USAGE_TIMEOUT_S: Final = 2.0
 # A pull takes as long as the image's registry takes. One that stands still is ended by containerd itself.
 PULL_TIMEOUT_S: Final = 3600.0
 # Of a commit: it waits for others on its node, and its caller has a deadline of its own.
@@ -170,6 +172,17 @@ class NodeAgents:
         with _called(node):
             answer = await stub.Kill(node_pb2.KillRequest(sandbox_id=sandbox_id), timeout=CALL_TIMEOUT_S)
         return tuple(answer.pids)
+
+    async def cpu_us(self, node: str, sandbox_id: str) -> int:
+        """The time on processors of a sandbox that runs there.
+
+        Raises:
+            Problem: sandbox_not_found, sandbox_lost: it does not; unsupported: an agent of a version before.
+        """
+        stub = await self._stub(node)
+        with _called(node):
+            told = await stub.Usage(node_pb2.UsageRequest(sandbox_id=sandbox_id), timeout=USAGE_TIMEOUT_S)
+        return int(told.cpu_us)
 
     async def commit(self, node: str, request: node_pb2.CommitRequest) -> AsyncGenerator[node_pb2.CommitProgress, None]:
         """Makes an image of a sandbox of a node; the last progress says which.

@@ -14,6 +14,7 @@ use crate::activity::Activity;
 use crate::dns_checks::Checks;
 use crate::draining::Draining;
 use crate::http::request_id;
+use crate::node_usage::NodeUsage;
 use crate::telemetry::Metrics;
 use program::grpc::{Connection, Sender};
 use program::transport::Dialer;
@@ -112,6 +113,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) metrics: &'a Metrics,
     pub(crate) state: &'a FeedState,
+    /// Asks over the connection of the feed.
+    pub(crate) nodes: &'a NodeUsage,
     /// Compares new routes with DNS, if a DNS zone is set.
     pub(crate) checks: Option<&'a Checks>,
 }
@@ -152,10 +155,12 @@ async fn watch(
         Err(_) => return Lost::Connect(format!("no answer within {} s", CONNECT_DEADLINE.as_secs())),
     };
     tracing::info!(address = %address, "route feed connected");
+    sink.nodes.connected(Some(client.clone()));
     let lost = tokio::select! {
         lost = consume(messages, sink) => lost,
         never = activity.report(client, gateway_id) => match never {},
     };
+    sink.nodes.connected(None);
     drop(connection);
     lost
 }

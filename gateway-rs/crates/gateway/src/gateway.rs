@@ -19,6 +19,7 @@ use crate::files::Files;
 use crate::forward::Forwarder;
 use crate::http::body::Reader;
 use crate::late::Creates;
+use crate::node_usage::NodeUsage;
 use crate::ports::Ports;
 use crate::processes::Attaches;
 use crate::settings::{Headless, Settings};
@@ -53,6 +54,7 @@ pub(crate) struct Gateway {
     /// Where the route feed comes from.
     routes: Address,
     feed: Arc<FeedState>,
+    nodes: Arc<NodeUsage>,
     activity: Activity,
     upstream: Arc<Pool>,
     bodies: Reader,
@@ -130,6 +132,7 @@ impl Gateway {
         let directory = Arc::new(Directory::new());
         let resolver = Arc::new(Resolver::new(Arc::clone(&directory), dns(&settings)?, PUSH_WAIT));
         let feed = Arc::new(FeedState::default());
+        let nodes = Arc::new(NodeUsage::default());
         let upstream = Pool::new(Arc::clone(&metrics), Arc::clone(&dialer));
         let gates = Gates::new(&settings);
         let bodies = Reader::new(settings.max_body_bytes, settings.queue_timeout);
@@ -154,7 +157,7 @@ impl Gateway {
             attaches: Attaches::new(shared(), Arc::clone(&gates.streams)),
             files: Files::new(shared(), gates.transfers, gates.streams, tunnels.clone()),
             ports: Ports::new(shared(), gates.ports, tunnels.clone(), domain),
-            usage: UsageCalls::new(shared()),
+            usage: UsageCalls::new(shared(), Arc::clone(&nodes)),
             creates: Creates::new(shared(), forwarder.clone(), bodies.clone(), settings.settings_key),
             forwarder,
             exec_gate: gates.execs,
@@ -164,6 +167,7 @@ impl Gateway {
             drain,
             resolver,
             feed,
+            nodes,
             upstream,
             bodies,
             tunnels,
@@ -178,6 +182,7 @@ impl Gateway {
             directory: self.resolver.directory(),
             metrics: &self.metrics,
             state: &self.feed,
+            nodes: &self.nodes,
             checks: dns.map(|_| &checks),
         };
         let follow = feed::follow(&self.dialer, &self.routes, &sink, &self.activity);

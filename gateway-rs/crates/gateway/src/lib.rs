@@ -38,6 +38,7 @@ mod http;
 mod keyed;
 mod late;
 mod leg;
+mod node_usage;
 pub mod ports;
 pub mod processes;
 mod router;

@@ -78,9 +78,39 @@ async fn what_a_sandbox_uses_is_told_and_a_limit_that_is_none_is_null() {
     let token = token_of("sb-1", "alice", &["exec"]);
     let answer = rig.client.call(Method::GET, "/v1/sandboxes/sb-1/usage", &token).await;
     assert_eq!(answer.status, StatusCode::OK);
-    let expected = json!({"cpu_ms": 1.5, "memory_bytes": 1 << 20, "memory_limit_bytes": 2 << 20, "disk_bytes": 0,
-        "disk_limit_bytes": null, "processes": 3, "processes_limit": null});
+    let expected = json!({"cpu_ms": 1.5, "cpu_counted_by": "node", "memory_bytes": 1 << 20,
+        "memory_limit_bytes": 2 << 20, "disk_bytes": 0, "disk_limit_bytes": null, "processes": 3,
+        "processes_limit": null});
     assert_eq!(answer.json(), expected);
+}
+
+#[tokio::test]
+async fn cpu_time_that_gvisor_has_counted_is_asked_of_the_node_and_marked_where_no_node_says_it() {
+    let rig = Rig::new()
+        .sandbox("sb-gvisor")
+        .sandbox("sb-before")
+        .sandbox("sb-gvisor-alone")
+        .sandbox("sb-1")
+        .start()
+        .await;
+    // What Linux has counted is right, whatever else is said.
+    for (id, cpu_us) in [("sb-gvisor", 2_491_000), ("sb-before", 7_000), ("sb-1", 9_000)] {
+        rig.feed().count(id, cpu_us);
+    }
+    for (id, cpu_ms, by) in [
+        ("sb-gvisor", 2491.0, "node"),
+        ("sb-before", 7.0, "node"),
+        ("sb-gvisor-alone", 1.5, "sandbox"),
+        ("sb-1", 1.5, "node"),
+    ] {
+        let path = format!("/v1/sandboxes/{id}/usage");
+        let told = rig.client.call(Method::GET, &path, &token_of(id, "alice", &["exec"])).await.json();
+        assert_eq!(
+            (told["cpu_ms"].as_f64(), told["cpu_counted_by"].as_str()),
+            (Some(cpu_ms), Some(by)),
+            "{id}"
+        );
+    }
 }
 
 #[tokio::test]

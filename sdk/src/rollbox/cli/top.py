@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rollbox.usage import Usage
 
 _COLUMNS = ("id", "cpu", "cpu time", "memory", "disk", "processes")
+_COUNTED_BY_SANDBOX = "~ counted by the sandbox's own kernel: what waited for a processor is in it (no node agent)"
 _POOLS = ("pool", "ready", "starting", "wanted", "claims/min", "why")
 # Between the two samples of cpu time: over less time, the cpu share would mean nothing.
 _FIRST_LOOK_S = 0.5
@@ -93,7 +94,7 @@ class _Seen:
 
 
 class _Watched:
-    """The sandboxes of one `top`, and the cpu time of each at the last update."""
+    """The sandboxes of one `top`, and what each used at the last update."""
 
     def __init__(self, client: Client, ids: list[str], labels: dict[str, str], most: int | None = None) -> None:
         self._client = client
@@ -101,7 +102,7 @@ class _Watched:
         self._labels = labels
         self._most = most
         self._opened: dict[str, Sandbox] = {}
-        self._before: dict[str, tuple[float, float]] = {}
+        self._before: dict[str, tuple[float, Usage]] = {}
 
     async def read(self) -> _Seen:
         """Look at all, some at a time; a sandbox whose request fails has the error instead of its usage."""
@@ -135,6 +136,8 @@ class _Watched:
 
     def text(self, seen: _Seen) -> str:
         """Write a look for people."""
+        from rollbox.usage import Usage
+
         parts = [] if self._ids else [_head(seen)]
         if isinstance(seen.pools, SandboxError):
             parts.append(f"pools        {seen.pools.code}")
@@ -142,6 +145,8 @@ class _Watched:
             parts.append(output.written(_POOLS, [_pool(one) for one in seen.pools]))
         parts.append(output.written(_COLUMNS, [self.row(*one) for one in seen.usage.items()]))
         running = seen.states.get("running", 0)
+        if any(isinstance(one, Usage) and one.cpu_counted_by == "sandbox" for one in seen.usage.values()):
+            parts.append(_COUNTED_BY_SANDBOX)
         if running > len(seen.usage):
             parts.append(f"the {len(seen.usage)} youngest of {running} that run")
         return "\n\n".join(parts)
@@ -151,13 +156,16 @@ class _Watched:
         if isinstance(seen, SandboxError):
             return (sandbox_id, seen.code, "", "", "", "")
         now = time.monotonic()
-        then, used_ms = self._before.get(sandbox_id, (now, seen.cpu_ms))
-        self._before[sandbox_id] = (now, seen.cpu_ms)
-        cpu = f"{(seen.cpu_ms - used_ms) / (now - then) / 10:.0f}%" if now > then else ""
+        then, before = self._before.get(sandbox_id, (now, seen))
+        self._before[sandbox_id] = (now, seen)
+        mark = "~" if seen.cpu_counted_by == "sandbox" else ""
+        # Between what two of them have counted there is no share.
+        known = now > then and before.cpu_counted_by == seen.cpu_counted_by
+        cpu = f"{mark}{max(0.0, seen.cpu_ms - before.cpu_ms) / (now - then) / 10:.0f}%" if known else ""
         processes = f"{seen.processes}" + (f" / {seen.processes_limit}" if seen.processes_limit else "")
         memory = _share(seen.memory_bytes, seen.memory_limit_bytes)
         disk = _share(seen.disk_bytes, seen.disk_limit_bytes)
-        return (sandbox_id, cpu, f"{seen.cpu_ms / 1000:.1f}s", memory, disk, processes)
+        return (sandbox_id, cpu, f"{mark}{seen.cpu_ms / 1000:.1f}s", memory, disk, processes)
 
 
 def top(

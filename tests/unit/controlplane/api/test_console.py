@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,26 @@ async def test_usage_is_asked_for_once_for_a_page_and_of_those_that_answer(plane
     assert answer.json[ids[1]]["memory"] == "64 MiB / 512 MiB"
     for query in ([], [("id", "a")] * 51, [("id", "a"), ("x", "1")]):
         assert (await plane.api("GET", "/v1/console/usage", query=query)).code == "invalid_argument"
+
+
+async def test_what_gvisor_has_counted_is_asked_of_the_node(plane: World) -> None:
+    ids = [await made(plane) for _ in range(3)]
+    answering = plane.sidecars.usage
+    linux = (await plane.service.get(OWNER, ids[2])).address
+
+    async def usage(address: str, token: str) -> SandboxUsage:
+        return replace(await answering(address, token), cpu_by_node=address == linux)
+
+    plane.sidecars.usage = usage  # type: ignore[method-assign]
+    plane.cluster.cpu = {ids[0]: 2_491_999, ids[2]: 5_000}
+
+    async def counted() -> list[tuple[object, object]]:
+        told = (await plane.api("GET", "/v1/console/usage", query=[("id", one) for one in ids])).json
+        return [(told[one]["cpu_ms"], told[one]["cpu_by_node"]) for one in ids]
+
+    assert await counted() == [(2491, True), (1000, False), (1000, True)]
+    plane.cluster.cpu_problem = Problem("upstream_timeout", "its agent is away")
+    assert await counted() == [(1000, False), (1000, False), (1000, True)]
 
 
 async def test_sandboxes_that_hang_take_nothing_from_those_that_answer(plane: World) -> None:

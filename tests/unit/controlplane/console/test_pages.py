@@ -211,7 +211,8 @@ def test_a_pool_without_a_status_is_shown() -> None:
 
 async def test_usage_is_written_for_people() -> None:
     told = used(await FakeSidecars().usage("http://a", "t"))
-    assert told == {"cpu_ms": 1000, "memory": "64 MiB / 512 MiB", "disk": "1 MiB", "processes": "3 / 512"}
+    counted = {"cpu_ms": 1000, "cpu_by_node": True}
+    assert told == {**counted, "memory": "64 MiB / 512 MiB", "disk": "1 MiB", "processes": "3 / 512"}
 
 
 def test_words() -> None:

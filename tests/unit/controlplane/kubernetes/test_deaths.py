@@ -77,6 +77,28 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         "disk_full",
         "total limit",
     ),
+    "own disk, by the sidecar": (
+        ended(
+            (
+                "sidecar",
+                {
+                    "reason": "Error",
+                    "exitCode": 73,
+                    "message": "event=ready sandbox_id=sb-1 boot_us=1\n"
+                    "event=failed code=disk_full "
+                    'detail="612 MiB are written of the 200 MiB that its disk limit allows"\n',
+                },
+            )
+        ),
+        "disk_full",
+        "612 MiB are written of the 200 MiB that its disk limit allows",
+    ),
+    "own disk, by a sidecar without a log": (
+        ended(("sidecar", {"reason": "Error", "exitCode": 73})),
+        "disk_full",
+        "limit",
+    ),
+    "a target's own exit code": (ended(("target", {"reason": "Error", "exitCode": 73})), "sandbox_lost", "code 73"),
     "own memory volume": (
         pod(phase="Failed", reason="Evicted", message='Usage of EmptyDir volume "rollbox" exceeds the limit "8Mi". '),
         "disk_full",

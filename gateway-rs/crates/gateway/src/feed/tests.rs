@@ -10,15 +10,27 @@ struct Rig {
     directory: Arc<Directory>,
     metrics: Metrics,
     state: FeedState,
+    nodes: NodeUsage,
 }
 
 impl Rig {
     fn new() -> Self {
-        Self { directory: Arc::new(Directory::new()), metrics: Metrics::new(), state: FeedState::default() }
+        Self {
+            directory: Arc::new(Directory::new()),
+            metrics: Metrics::new(),
+            state: FeedState::default(),
+            nodes: NodeUsage::default(),
+        }
     }
 
     fn sink(&self) -> Sink<'_> {
-        Sink { directory: &self.directory, metrics: &self.metrics, state: &self.state, checks: None }
+        Sink {
+            directory: &self.directory,
+            metrics: &self.metrics,
+            state: &self.state,
+            nodes: &self.nodes,
+            checks: None,
+        }
     }
 }
 

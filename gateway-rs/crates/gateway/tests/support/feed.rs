@@ -12,8 +12,8 @@ use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
 use wire::routes::routes_server::{Routes, RoutesServer};
 use wire::routes::{
-    ActivityReport, ActivityTaken, Delta, EndOfSandbox, Heartbeat, PublicPort, Route, Snapshot, Update,
-    WatchRequest, update::Body,
+    ActivityReport, ActivityTaken, Delta, EndOfSandbox, Heartbeat, NodeUsage, PublicPort, Route, Snapshot,
+    Update, UsageRequest, WatchRequest, update::Body,
 };
 
 use super::serve::Served;
@@ -34,12 +34,14 @@ struct State {
     deltas: broadcast::Sender<Delta>,
     /// The sandboxes that each report named.
     reports: watch::Sender<Vec<Vec<String>>>,
+    /// What the nodes of some sandboxes say that they have used, in microseconds.
+    cpu: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Feed {
     pub fn listen(path: &Path) -> Self {
         let (deltas, reports) = (broadcast::Sender::new(1024), watch::Sender::default());
-        let state = Arc::new(State { routes: Mutex::default(), deltas, reports });
+        let state = Arc::new(State { routes: Mutex::default(), deltas, reports, cpu: Mutex::default() });
         Self { served: Served::grpc(path, RoutesServer::new(Fake(Arc::clone(&state)))), state }
     }
 
@@ -55,6 +57,11 @@ impl Feed {
         let mut reports = self.state.reports.subscribe();
         let named = |reports: &Vec<Vec<String>>| reports.iter().flatten().filter(|used| *used == id).count();
         reports.wait_for(|reports| named(reports) >= times).await.unwrap();
+    }
+
+    /// Has a sandbox's node say what it has used.
+    pub fn count(&self, id: &str, cpu_us: u64) {
+        self.state.cpu.lock().unwrap().insert(id.to_owned(), cpu_us);
     }
 
     /// Adds a route to the next snapshot, without a delta.
@@ -151,5 +158,10 @@ impl Routes for Fake {
         let used = report.into_inner().used.into_iter().map(|used| used.sandbox_id).collect();
         self.0.reports.send_modify(|reports| reports.push(used));
         Ok(Response::new(ActivityTaken {}))
+    }
+
+    async fn usage(&self, asked: Request<UsageRequest>) -> Result<Response<NodeUsage>, Status> {
+        let cpu_us = self.0.cpu.lock().unwrap().get(&asked.into_inner().sandbox_id).copied();
+        Ok(Response::new(NodeUsage { cpu_us }))
     }
 }

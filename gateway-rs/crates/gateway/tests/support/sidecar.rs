@@ -10,6 +10,7 @@ use futures_util::Stream;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tonic::{Code as GrpcCode, Request, Response, Status};
 use wire::agent::agent_server::{Agent, AgentServer};
+use wire::agent::usage_report::Counter;
 use wire::agent::{self, End, ExecRequest, ExecResult, Output};
 use wire::{Code, Problem};
 
@@ -35,6 +36,19 @@ struct State {
     hold: Semaphore,
     processes: Processes,
     files: Files,
+    counter: Counter,
+}
+
+/// By the name of the sandbox: one in gVisor, or one of a version that does not say it.
+fn counter(name: &str) -> Counter {
+    let is = |word| name.contains(word);
+    if is("gvisor") {
+        Counter::Sandbox
+    } else if is("before") {
+        Counter::Unspecified
+    } else {
+        Counter::Node
+    }
 }
 
 impl Sidecar {
@@ -48,6 +62,7 @@ impl Sidecar {
             hold: Semaphore::new(0),
             processes: Processes::default(),
             files: Files::new(brought),
+            counter: counter(&path.to_string_lossy()),
         });
         let service = AgentServer::new(Fake(Arc::clone(&state)))
             .max_decoding_message_size(64 << 20)
@@ -325,6 +340,7 @@ impl Agent for Fake {
             memory_bytes,
             memory_limit_bytes,
             processes: 3,
+            counter: self.0.counter.into(),
             ..Default::default()
         };
         Ok(Response::new(report))
