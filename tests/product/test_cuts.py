@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -179,7 +179,7 @@ async def test_a_watch_over_a_network_that_fails_misses_nothing_unsaid(stack: Pr
     known: set[str] = set()
     overflows = 0
 
-    async def look(changes: AsyncGenerator[FileChange, None]) -> None:
+    async def look(changes: AsyncIterator[FileChange]) -> None:
         nonlocal overflows
         async for change in changes:
             overflows += change.change == "overflowed"

@@ -29,9 +29,9 @@ _PULLS: Final = frozenset(
 _NEVER_RAN: Final = frozenset(
     {"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "PostStartHookError"}
 )
-# The sandbox exceeded its own limit, unlike "the node was low on ...", which another pod may have caused.
 # As sidecar/src/memory_files.rs writes it.
 _IN_MEMORY: Final = re.compile(r"^event=memory_files bytes=(\d+)$", re.M)
+# The sandbox exceeded its own limit, unlike "the node was low on ...", which another pod may have caused.
 _OWN_DISK: Final = re.compile(r"(storage|emptydir).*\bexceed|\bexceed.*(storage|disk)", re.I | re.S)
 _MISSING_HANDLER: Final = re.compile(r"no runtime for|runtime ?handler|RuntimeClass", re.I)
 _FORMAT: Final = re.compile(r"exec format error|no match for platform|no matching manifest|specified platform", re.I)

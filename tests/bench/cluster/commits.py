@@ -56,10 +56,11 @@ async def _records(client: Client) -> list[Record]:
             made = await sandbox.commit(checkpoint=True, ttl=3600, timeout=300)
             times.append(time.perf_counter() - began_s)
     doing("sandboxes from it")
+    from_it: GroupOptions = {**SIZES, "checkpoint": made}
     # The node has it, as from its second sandbox on.
-    async with await client.create(checkpoint=made, **SIZES):
+    async with await client.create(**from_it):
         pass
-    started = await _group(lambda: client.create(checkpoint=made, **SIZES), READY)
+    started = await _group(lambda: client.create(**from_it), READY)
     await client.remove_image(made.id)
     doing("sandboxes that are set up")
     set_up = await _group(lambda: client.create(ON_CLUSTER, **SIZES), SET_UP)

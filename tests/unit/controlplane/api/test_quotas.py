@@ -35,7 +35,7 @@ async def test_a_quota_is_declared_listed_and_taken_back(plane: World) -> None:
     limits |= dict.fromkeys(("commit_bytes", *EGRESS_LIMITS))
     assert told == {"owner": "bob", "declared_for": "bob", "limits": limits, "used": NOTHING, "waiting": 0}
     assert (await plane.api("GET", "/v1/quotas")).json == {"quotas": [told]}
-    places = {"max_sandboxes": None, "sandboxes_in_all": 0, "queue": []}
+    places: dict[str, object] = {"max_sandboxes": None, "sandboxes_in_all": 0, "queue": []}
     assert (await plane.api("GET", "/v1/quotas/bob")).json == {**told, **places}
     gone = (await plane.api("DELETE", "/v1/quotas/bob")).json
     assert gone["declared_for"] is None
