@@ -185,6 +185,9 @@ class PlayedCluster:
         del sandbox_id
         return None
 
+    async def cpu_us(self, sandbox_id: str) -> int | None:
+        return None
+
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
         return SandboxNode("played", ready=True)
 
