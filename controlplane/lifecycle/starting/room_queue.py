@@ -17,7 +17,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain, count, islice
@@ -33,6 +33,7 @@ from controlplane.lifecycle.starting.creates_first import CreatesFirst
 from controlplane.lifecycle.starting.holdings import Holdings
 from controlplane.lifecycle.starting.pending import Pending
 from controlplane.lifecycle.starting.room_lines import RoomLines, RoomPlace, Waiter
+from controlplane.lifecycle.starting.room_notes import RoomNotes
 from controlplane.lifecycle.starting.scheduler_words import plain
 from controlplane.lifecycle.starting.standings import SLACK_MS, Standings
 from controlplane.model import Sandbox, State
@@ -65,7 +66,7 @@ class RoomQueue:
         clock: the time of day.
         metrics: counts waits, and what the scheduler saw otherwise.
         most_pending: see ``Pending``.
-        noted: writes on record that a start waits for room; raises no ``Problem``.
+        notes: has on record which starts wait for room.
     """
 
     def __init__(
@@ -74,12 +75,12 @@ class RoomQueue:
         clock: Clock,
         metrics: Metrics,
         most_pending: int,
-        noted: Callable[[Sandbox], Awaitable[None]],
+        notes: RoomNotes,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._metrics = metrics
-        self._noted = noted
+        self._notes = notes
         self._holdings = Holdings()
         self._standings = Standings()
         self.creates_first = CreatesFirst(self._standings)
@@ -275,7 +276,7 @@ class RoomQueue:
         try:
             left_s = max(0, sandbox.begin_by_ms - began_ms) / 1000
             if not (await asyncio.wait((turn,), timeout=min(left_s, NOTED_AFTER_S)))[0]:
-                await self._noted(sandbox)
+                await self._notes.write(sandbox)
                 left_s = max(0, sandbox.begin_by_ms - self._clock.now_ms()) / 1000
                 await asyncio.wait((turn,), timeout=left_s)
             if not turn.done():

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, Literal
 
@@ -20,9 +20,10 @@ from controlplane.lifecycle.starting.fallback import Fallback
 from controlplane.lifecycle.starting.near_waits import LONGEST_PAUSE_S, LOOK_AGAIN_S, NearWaits
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
+from controlplane.lifecycle.starting.room_notes import RoomNotes
 from controlplane.lifecycle.starting.room_queue import RoomQueue
 from controlplane.lifecycle.starting.start_queue import StartQueue
-from controlplane.model import WAITS_FOR_ROOM, Sandbox, SandboxSpec, State, dump_record
+from controlplane.model import Sandbox, SandboxSpec, State, dump_record
 from controlplane.model.states import Change, Event
 
 # Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
@@ -63,7 +64,7 @@ class Starter:
         self._clock = deps.clock
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
-        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending, self._waits_for_room)
+        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending, RoomNotes(ledger, deps.clock))
         keep_whole = partial(self.room.again, whole=True)
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
         self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room)
@@ -144,13 +145,6 @@ class Starter:
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
         waited = "" if pull is None else f": {self.told(pull)}"
         return Problem("start_timeout", f"{sandbox.id} was not ready {within}{waited}")
-
-    async def _waits_for_room(self, sandbox: Sandbox) -> None:
-        """Writes it down, so that every replica knows; one that is away hears of it by the start itself."""
-        with suppress(Problem):
-            await self._ledger.change(
-                sandbox.id, lambda record: waited_for(record, self._clock.now_ms(), WAITS_FOR_ROOM)
-            )
 
     async def _copied(self, sandbox: Sandbox, pin: Pin, phases: Phases) -> Pin:
         """The pin of what nodes pull: waits until the private registry has it."""

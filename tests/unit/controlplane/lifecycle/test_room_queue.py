@@ -15,6 +15,7 @@ from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.pending import PROMISE_MS
 from controlplane.lifecycle.starting.room_lines import MOST_KINDS
+from controlplane.lifecycle.starting.room_notes import RoomNotes
 from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
@@ -28,8 +29,14 @@ DEADLINE = SandboxSpec(image="a", start_timeout_ms=10_000)
 MANY = Options(starts_in_flight=64)
 
 
-async def unnoted(_: Sandbox) -> None:
+class Unnoted(RoomNotes):
     """Nobody else is told that a start waits."""
+
+    def __init__(self) -> None:
+        """There is no ledger."""
+
+    async def write(self, sandbox: Sandbox) -> None:
+        del sandbox
 
 
 def of_cpu(**cores: float) -> Room:
@@ -277,7 +284,7 @@ def starting(number: int, clock: VirtualClock) -> Sandbox:
 
 async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_forgotten() -> None:
     clock, room = VirtualClock(), room_for(3)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
     seen, ended, lost = (starting(number, clock) for number in range(3))
     for one in (seen, ended, lost):
         queue.on(Transition.of(None, one, here=False))
@@ -293,7 +300,7 @@ async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_for
 
 async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_place() -> None:
     clock, room = VirtualClock(), room_for(1)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
     sandbox = replace(starting(1, clock), state=State.QUEUED)
     async with queue.turn(sandbox, queue.ticket()) as has_room:
         assert has_room()
@@ -306,7 +313,7 @@ async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_p
 
 async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed() -> None:
     clock, room, metrics = VirtualClock(), room_for(2), Metrics()
-    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0, unnoted)
+    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0, Unnoted())
     one, alike = (replace(starting(number, clock), state=State.QUEUED) for number in range(2))
     async with queue.turn(one, queue.ticket()):
         for _ in range(2):
@@ -322,7 +329,7 @@ async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed(
 
 def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomQueue]:
     clock = VirtualClock()
-    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending, unnoted)
+    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending, Unnoted())
 
 
 def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUEUED) -> Sandbox:
@@ -370,7 +377,7 @@ async def test_of_two_replicas_that_reserve_the_last_place_one_gives_way() -> No
 async def test_what_the_scheduler_refuses_another_replica_takes_no_room_here() -> None:
     room = room_for(1)
     clock, cluster = VirtualClock(), FakeCluster(room=room)
-    queue = RoomQueue(cluster, clock, Metrics(), 0, unnoted)
+    queue = RoomQueue(cluster, clock, Metrics(), 0, Unnoted())
     other = starting(1, clock)
     cluster.place(other.id, "", "no")
     queue.on(Transition.of(None, other, here=False))
