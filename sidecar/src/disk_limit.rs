@@ -10,23 +10,32 @@ use wire::{Code, Problem};
 use crate::spawner::link::Link;
 use crate::usage::Disk;
 
-/// Between two looks, each of which costs a message to the spawner and back. Kubelets look every ten seconds.
+/// Between two looks, each of which costs a message to the spawner and back, while more is written.
 const EVERY: Duration = Duration::from_secs(2);
+/// The same where nothing is: a node has hundreds of idle sandboxes. Kubelets look as often at all.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Completes when more is written than `limit_bytes` (0: no limit); never, where what is written is not counted apart.
 pub async fn exceeded(link: &Link, limit_bytes: u64) -> Problem {
+    let (mut seen_bytes, mut pause) = (0, EVERY);
     loop {
         match link.disk().await {
             Ok(disk) if limit_bytes > 0 && disk.is_own => {
                 if let Some(problem) = judge(disk, limit_bytes) {
                     return problem;
                 }
+                pause = until_next(pause, disk.used_bytes != seen_bytes);
+                seen_bytes = disk.used_bytes;
             }
             // Without a spawner the sandbox ends for that.
             Ok(_) | Err(_) => std::future::pending().await,
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(pause).await;
     }
+}
+
+fn until_next(pause: Duration, written: bool) -> Duration {
+    if written { EVERY } else { LONGEST.min(pause * 2) }
 }
 
 fn judge(disk: Disk, limit_bytes: u64) -> Option<Problem> {
@@ -40,6 +49,16 @@ fn judge(disk: Disk, limit_bytes: u64) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_still_is_looked_at_less_often() {
+        let seconds = |pause, written| until_next(Duration::from_secs(pause), written).as_secs();
+        assert_eq!(
+            [seconds(2, false), seconds(4, false), seconds(8, false), seconds(10, false)],
+            [4, 8, 10, 10]
+        );
+        assert_eq!([seconds(2, true), seconds(10, true)], [2, 2]);
+    }
 
     #[test]
     fn what_is_written_ends_it_once_it_is_more_than_the_limit() {
