@@ -125,6 +125,7 @@ async def place(
         budget=StoreLimit.parse("80%"),
         past_full=past_full,
         recorded_bytes=recorded_bytes,
+        plain=[upstream],
     )
     options = Options(starts_in_flight=16, images=images)
     async with AsyncExitStack() as stack:

@@ -122,6 +122,7 @@ PURE = (
     "unit/test_cluster_parts.py",
     "unit/test_docstrings.py",
     "unit/test_lint.py",
+    "unit/test_versions.py",
 )
 UNIT = (
     "unit/sdk",
