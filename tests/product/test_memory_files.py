@@ -120,8 +120,8 @@ async def test_shared_memory_counts_as_memory(client: Client, sandbox: Sandbox) 
     before = await sandbox.usage()
     await sandbox.exec("head -c 100M /dev/zero > /dev/shm/data", check=True)
     assert (await sandbox.usage()).memory_bytes >= before.memory_bytes + 95 * MIB
-    # Together they are more than the limit: the kernel's choice on an engine, the end under gVisor.
-    ended = await sandbox.exec(["python3", "-c", "x = bytearray(230 << 20)"])
+    # More than the limit, under gVisor that of the pod: the kernel's choice on an engine, the end under gVisor.
+    ended = await sandbox.exec(["python3", "-c", "x = bytearray(320 << 20)"])
     assert ended.oom_killed
     if await is_gvisor(client):
         return
