@@ -39,11 +39,13 @@ from tests.product.test_git_scrub import (
     test_later_commits_are_gone_and_every_object_is_accounted_for,
 )
 from tests.product.test_git_scrub import test_the_example_prepares_once_and_grades_a_group as the_example
+from tests.product.test_memory_files import test_an_image_of_a_sandbox_has_what_was_in_tmp
 from tests.product.test_prefetch import (
     test_one_that_is_nowhere_fails_and_the_others_do_not,
     test_the_list_has_it_with_size_and_last_use,
     test_what_is_there_is_here_at_once,
 )
+from tests.product.test_usage import test_cpu_time_is_time_on_processors_or_is_marked_as_more
 from tests.support.commits import repository
 from tests.support.committing import committing, counted_pulls
 from tests.support.images import IMAGE
@@ -61,8 +63,10 @@ __all__ = [
     "test_a_named_image_outlives_the_checkpoint_that_it_comes_from",
     "test_all_stands_still_meanwhile_and_goes_on_after_it",
     "test_an_image_has_what_the_sandbox_has_changed_and_nothing_else",
+    "test_an_image_of_a_sandbox_has_what_was_in_tmp",
     "test_an_image_of_an_image_and_a_name_that_moves",
     "test_branches_of_one_sandbox_do_not_see_each_other",
+    "test_cpu_time_is_time_on_processors_or_is_marked_as_more",
     "test_later_commits_are_gone_and_every_object_is_accounted_for",
     "test_one_that_ends_meanwhile_says_so_and_leaves_no_image_and_is_not_committed_later",
     "test_one_that_is_nowhere_fails_and_the_others_do_not",
