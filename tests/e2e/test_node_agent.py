@@ -426,21 +426,26 @@ async def _has_used(uid: str, ms: float) -> bool:
 
 
 def _pod_cpu_ms(uid: str) -> float:
-    """What the control group of a pod has counted: its kernel is in one below it."""
+    """What the control group of a pod has counted: its kernel is in that one, or in one below it."""
     for folder in Path("/proc").glob("[0-9]*"):
         # Others end between the listing and the look.
         with contextlib.suppress(OSError):
             command = (folder / "cmdline").read_bytes()
             if command.startswith(b"runsc-sandbox") and uid.encode() in command:
-                return _counted_ms((folder / "cgroup").read_text())
+                return _counted_ms((folder / "cgroup").read_text(), uid)
     raise AssertionError(f"no gVisor kernel of pod {uid}")
 
 
-def _counted_ms(groups: str) -> float:
+def _counted_ms(groups: str, uid: str) -> float:
     places = {controllers: place for _, controllers, place in (line.split(":", 2) for line in groups.splitlines())}
-    root = Path("/sys/fs/cgroup")
     for controllers, place in places.items():
         if "cpuacct" in controllers.split(","):
-            return int((root / controllers / place.lstrip("/")).with_name("cpuacct.usage").read_text()) / 1e6
-    told = dict(line.split() for line in (root / places[""].lstrip("/")).with_name("cpu.stat").read_text().splitlines())
+            return int((_of_pod(controllers, place, uid) / "cpuacct.usage").read_text()) / 1e6
+    told = dict(line.split() for line in (_of_pod("", places[""], uid) / "cpu.stat").read_text().splitlines())
     return int(told["usage_usec"]) / 1e3
+
+
+def _of_pod(controllers: str, place: str, uid: str) -> Path:
+    """The group that is named for the pod; systemd has no dashes in its names."""
+    group = Path("/sys/fs/cgroup") / controllers / place.lstrip("/")
+    return next(one for one in (group, *group.parents) if uid in one.name.replace("_", "-"))
