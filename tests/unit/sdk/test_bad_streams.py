@@ -35,9 +35,10 @@ def test_a_stdout_that_takes_nothing_is_told(
 
 
 @pytest.mark.parametrize("streams", ["2>/dev/full", "2>&-"])
-def test_a_stderr_that_takes_nothing_changes_no_exit_code(apart: FakeGateway, streams: str) -> None:
+def test_a_stderr_that_takes_nothing_changes_no_exit_code(apart: FakeGateway, tmp_path: Path, streams: str) -> None:
     made(apart)
-    listed, missing = shell("ps --json", streams), shell("ls sb-1:/", f"--json {streams}")
+    apart.files.root = tmp_path
+    listed, missing = shell("ps --json", streams), shell("ls sb-1:/missing", f"--json {streams}")
     assert (listed.returncode, '"sb-1"' in listed.stdout) == (0, True)
     assert (missing.returncode, missing.stdout) == (2, "")
 
