@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry import trace
@@ -109,8 +110,9 @@ async def test_one_trace_is_that_of_the_programs_own_span(client: Client, spans:
 
 
 async def test_a_failure_has_its_code_and_nothing_that_was_passed(
-    client: Client, fake: FakeGateway, spans: InMemorySpanExporter
+    client: Client, fake: FakeGateway, spans: InMemorySpanExporter, tmp_path: Path
 ) -> None:
+    fake.files.root = tmp_path
     with pytest.raises(SandboxError):
         await client.create("missing", env={"KEY": SECRET})
     sandbox = await client.create("python", env={"KEY": SECRET}, files={"/f": SECRET})
