@@ -83,14 +83,14 @@ class PrefetchRequest(Closed):
 
 
 class PrefetchLine(BaseModel):
-    """A line of a prefetch: how far a node is with an image; the last line alone is ``summary``.
+    """A line of a prefetch: how far a node is with an image; the last line has ``summary`` alone, or ``problem``.
 
     Attributes:
         image: as the request named it.
         node: empty where the image failed before any node was asked.
         state: ``here`` and ``failed`` are a node's last ones for an image.
         done_bytes, total_bytes: of the layers of which the sizes are known; null: not known.
-        problem: why it failed, as the API answers failures.
+        problem: why it failed, as the API answers failures; without ``image`` why the whole prefetch did, as last line.
         summary: how many pulls, one for each image and node, came to ``here`` and to ``failed``.
     """
 
@@ -374,8 +374,12 @@ async def _lines(first: ImageProgress | None, told: AsyncGenerator[ImageProgress
     async with aclosing(told):
         if first is not None:
             yield _counted(first, summary)
-        async for progress in told:
-            yield _counted(progress, summary)
+        try:
+            async for progress in told:
+                yield _counted(progress, summary)
+        except Problem as problem:
+            yield _line(PrefetchLine(problem=problem.to_json(request_id())))
+            return
     yield _line(PrefetchLine(summary=summary))
 
 

@@ -34,8 +34,8 @@ _BEHIND: Final = "free_slot"
 BEHIND_S: Final = 0.01
 
 T = TypeVar("T")
-# A command, and the future for its reply.
-_Step = tuple[bytes, asyncio.Future[Any]]
+# A command, the future for its reply, and when it was asked for (s, the loop's time).
+_Step = tuple[bytes, asyncio.Future[Any], float]
 
 
 class Calls:
@@ -192,8 +192,9 @@ class Calls:
         return answer
 
     def _step(self, name: str, args: Mapping[str, Value]) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._steps.append((self._message(name, args), answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._steps.append((self._message(name, args), answer, loop.time()))
         if name != _BEHIND:
             self._begin()
         elif self._later is None:
@@ -210,15 +211,16 @@ class Calls:
     async def _send(self) -> None:
         while self._steps:
             steps, self._steps = self._steps[:TOGETHER], self._steps[TOGETHER:]
-            message = b"".join(step for step, _ in steps)
+            message = b"".join(step for step, _, _ in steps)
             answers: Sequence[Reply]
             try:
                 answers = await self._exchanged(self._line, message, len(steps))
             except Exception as error:
-                # The steps behind fail too: they have waited as long, and one timeout for each batch would add up.
-                steps, self._steps = steps + self._steps, []
+                # Those behind that have waited for a call's time fail too, since the timeouts of batches would add up.
+                behind, self._steps = _parted(self._steps, asyncio.get_running_loop().time() - CALL_TIMEOUT_S)
+                steps = [*steps, *behind]
                 answers = [error] * len(steps)
-            for (_, future), answer in zip(steps, answers, strict=True):
+            for (_, future, _), answer in zip(steps, answers, strict=True):
                 _set(future, answer)
         self._sending = None
 
@@ -238,6 +240,12 @@ class Calls:
 
 async def _again(_: Exception) -> None:
     """Cleans up after a failed try: nothing to do, ``Line.exchange`` has closed the connection."""
+
+
+def _parted(steps: list[_Step], at_s: float) -> tuple[list[_Step], list[_Step]]:
+    """The steps that were asked for until then, and the later ones."""
+    first = next((at for at, (_, _, asked_s) in enumerate(steps) if asked_s > at_s), len(steps))
+    return steps[:first], steps[first:]
 
 
 def _set(future: asyncio.Future[Any], answer: object) -> None:

@@ -370,7 +370,8 @@ class Store(Protocol):
 
         Args:
             name: of the text.
-            text: empty: nothing is kept from then on. No two writers write the same.
+            text: empty: nothing is kept from then on. No two writers write the same, unless
+                it makes no difference which of them did: a write whose answer was lost is recognized by its text.
             ttl_ms: how long it is kept.
             before: what has to be there; empty: nothing.
         """

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
+import structlog
+
 from controlplane.capacity import NOTHING, Amounts, Room
 from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.engine import facts as fact_files
@@ -341,13 +343,14 @@ class EngineCluster:
     async def _image(self, sandbox_id: str, image: str) -> tuple[Image, dict[str, int]]:
         if present := await self._images.local(image):
             return present, {}
-        began_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         self._pulling[sandbox_id] = Pulling(NODE, image, round(time.time() * 1000))
         try:
             pulled = await self._images.pull(image)
         finally:
             self._pulling.pop(sandbox_id, None)
-        return pulled, {"pull": round((time.monotonic() - began_s) * 1000)}
+        return pulled, {"pull": round((now_s() - began_s) * 1000)}
 
     async def _run(self, sandbox_id: str, target: Body, sidecar: Body) -> None:
         await self._create(name(sandbox_id, TARGET), target)
@@ -373,8 +376,19 @@ class EngineCluster:
                 await self._client.call("DELETE", f"containers/{name(sandbox_id, role)}", {"force": True, "v": True})
             except Missing:
                 continue
-        shutil.rmtree(self._host.agent_dir(sandbox_id), ignore_errors=True)
+        await self._remove_files(self._host.agent_dir(sandbox_id))
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
+
+    async def _remove_files(self, folder: Path) -> None:
+        # In a thread: the folder of a sandbox that has written much there would hold all calls up.
+        try:
+            await asyncio.to_thread(shutil.rmtree, folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            structlog.get_logger("engine").warning(
+                "the folder of a removed sandbox is left", folder=str(folder), error=str(error)
+            )
 
     async def _seen(self, sandbox_id: str) -> dict[str, Inspection | None]:
         return {role: await self._inspect(name(sandbox_id, role)) for role in (TARGET, SIDECAR)}

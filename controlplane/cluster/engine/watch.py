@@ -38,12 +38,17 @@ class Watch:
 
     async def deaths(self) -> AsyncIterator[Death]:
         """See ``Cluster.watch``."""
+        now_s = asyncio.get_running_loop().time
         pause_s = FIRST_RETRY_S
         while True:
+            began_s = now_s()
             try:
                 async for death in self._one_stream():
                     pause_s = FIRST_RETRY_S
                     yield death
+                # Without a death too: one that ends at once again and again is no success.
+                if now_s() - began_s >= LAST_RETRY_S:
+                    pause_s = FIRST_RETRY_S
                 self._log.info("the engine closed its event stream, reconnecting")
             except Problem as problem:
                 self._log.warning("the engine's event stream failed, reconnecting", detail=problem.detail)

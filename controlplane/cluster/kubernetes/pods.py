@@ -1,8 +1,9 @@
 """Mirrors the sandboxes' pods (trimmed copies), checks them at every change, and reports deaths and placements."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from controlplane.clock import Clock
@@ -64,6 +65,7 @@ class Pods:
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}  # pods that have ended without a known reason
         self._stopping: dict[str, asyncio.Future[None]] = {}
+        self._stops: Counter[str] = Counter()  # how many calls wait for the end of each of these
         self._listeners: set[Listener[Death]] = set()
         self._placements: set[Listener[Placement]] = set()
 
@@ -126,15 +128,22 @@ class Pods:
             self._compare(sandbox_id, pod)
             self._judge(sandbox_id)
 
-    def stopping(self, sandbox_id: str) -> asyncio.Future[None]:
-        """Announces a stop by the control plane. Returns a future, shared by all callers, that is done with the pod."""
+    @contextmanager
+    def stopping(self, sandbox_id: str) -> Iterator[asyncio.Future[None]]:
+        """Announces a stop by the control plane, until the end of the block: it has finished or was given up.
+
+        Yields:
+            A future that is done with the pod. All calls for the same pod share it, until the last one is over.
+        """
         if sandbox_id not in self._stopping:
             self._stopping[sandbox_id] = asyncio.get_running_loop().create_future()
-        return self._stopping[sandbox_id]
-
-    def stopped(self, sandbox_id: str) -> None:
-        """Ends ``stopping``: the stop has finished or was given up."""
-        self._stopping.pop(sandbox_id, None)
+        self._stops[sandbox_id] += 1
+        try:
+            yield self._stopping[sandbox_id]
+        finally:
+            self._stops[sandbox_id] -= 1
+            if not self._stops[sandbox_id]:
+                del self._stops[sandbox_id], self._stopping[sandbox_id]
 
     def replace(self, objects: Sequence[Json]) -> None:
         """See ``Mirror.replace``."""

@@ -74,16 +74,14 @@ class Removal:
         await self._removed(sandbox_id, undone=True)
 
     async def _removed(self, sandbox_id: str, *, undone: bool = False) -> None:
-        gone = self._pods.stopping(sandbox_id)
         try:
-            if await self._ask(sandbox_id, GRACE_S):
-                async with asyncio.timeout(WITHIN_S):
-                    await self._gone(sandbox_id, gone, undone=undone)
+            with self._pods.stopping(sandbox_id) as gone:
+                if await self._ask(sandbox_id, GRACE_S):
+                    async with asyncio.timeout(WITHIN_S):
+                        await self._gone(sandbox_id, gone, undone=undone)
         except TimeoutError as error:
             detail = f"the pod {sandbox_id} is not gone after {WITHIN_S:.0f} s; its kubelet has not confirmed the end"
             raise Problem("upstream_timeout", detail, sandbox_id=sandbox_id) from error
-        finally:
-            self._pods.stopped(sandbox_id)
 
     async def _ask(self, sandbox_id: str, grace_s: int) -> bool:
         """Requests the deletion; False if there is no such pod."""

@@ -82,11 +82,14 @@ class Reflector:
         """Runs until it is cancelled; failures are logged and retried with exponential backoff."""
         pause_s = FIRST_PAUSE_S
         while True:
-            before = self._version
+            before, began_s, stood = self._version, _now_s(), False
             try:
                 if not self._version:
                     await self._relist()
                 await self._follow()
+                # Without a change and without a bookmark the version stays as it was. One that ends at once again and
+                # again is no success.
+                stood = _now_s() - began_s >= LAST_PAUSE_S
             except Problem as problem:
                 if _forgotten(problem):
                     self._version = ""
@@ -94,7 +97,7 @@ class Reflector:
                 else:
                     self._complain(problem)
                     self._tell_denied(problem)
-            if self._version != before:
+            if stood or self._version != before:
                 pause_s, self._told = FIRST_PAUSE_S, ""
             await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - spreads reconnections
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
@@ -141,6 +144,10 @@ class Reflector:
                 self._mirror.remove(thing)
             # After the mirror was updated, so that a change which is lost before that is sent again.
             self._version = str((thing.get("metadata") or {}).get("resourceVersion") or self._version)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _refusal(status: Json) -> Refusal:

@@ -54,8 +54,9 @@ class Shelf:
         now_ms = self._clock.now_ms()
         if policy.digest in self._own or self._written_ms.get(policy.digest, 0) > now_ms - WRITTEN_EVERY_MS:
             return
-        await self._write(policy)
-        self._written_ms[policy.digest] = now_ms
+        # Else the next look writes it.
+        if await self._written(policy):
+            self._written_ms[policy.digest] = now_ms
 
     async def get(self, digest: str) -> Compiled:
         """The policy of this digest; ``offline`` where nobody knows it any more. Cost: a read of the store, once.
@@ -89,12 +90,14 @@ class Shelf:
             del self._known[digest]
             self._written_ms.pop(digest, None)
 
-    async def _write(self, policy: Compiled) -> None:
+    async def _written(self, policy: Compiled) -> bool:
+        # Other replicas write the same text, and it makes no difference which of them has.
         name = _name(policy.digest)
         for _ in range(TRIES):
             there = await self._store.note(name)
             if await self._store.write_note(name, policy.text, KEPT_MS, before=there):
-                return
+                return True
+        return False
 
 
 def _name(digest: str) -> str:

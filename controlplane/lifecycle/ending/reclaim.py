@@ -58,7 +58,13 @@ class Reclaimer:
         start = self._starts.get(sandbox_id)
         # A start that has just failed ends its own sandbox, and then itself.
         start = None if start is asyncio.current_task() else start
-        task = self._group.create_task(self._reclaim(sandbox_id, start, known), name=f"reclaim {sandbox_id}")
+        reclaiming = self._reclaim(sandbox_id, start, known)
+        try:
+            task = self._group.create_task(reclaiming, name=f"reclaim {sandbox_id}")
+        except RuntimeError:
+            # The group is closing, and the end is on record: the next comparison of records and cluster begins anew.
+            reclaiming.close()
+            return
         self._under_way[sandbox_id] = task
         self._began_s[sandbox_id] = asyncio.get_running_loop().time()
 

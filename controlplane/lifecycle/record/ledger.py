@@ -49,7 +49,10 @@ class Ledger:
         self._log = structlog.get_logger("ledger")
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls ``subscriber`` with every transition that is made or heard of here, perhaps twice; it must not wait."""
+        """Calls ``subscriber`` with every transition that is made or heard of here, perhaps twice; it must not wait.
+
+        An exception of a subscriber is logged, with its stack: the change is stored by then, and others follow it too.
+        """
         self._subscribers.append(subscriber)
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -321,7 +324,17 @@ class Ledger:
             self._facts.observe(after)
         transition = Transition.of(before, after, here=here, whole=whole)
         for subscriber in self._subscribers:
-            subscriber(transition)
+            # The change is on record: a defect in one of those that follow it is neither its caller's nor the others'.
+            try:
+                subscriber(transition)
+            except Exception:
+                self._log.exception(
+                    "what follows from a transition failed", sandbox_id=after.id, follower=_name(subscriber)
+                )
+
+
+def _name(subscriber: Subscriber) -> str:
+    return getattr(subscriber, "__qualname__", repr(subscriber))
 
 
 async def _side_by_side(call: Callable[[S], Awaitable[T]], of: Sequence[S]) -> list[T]:

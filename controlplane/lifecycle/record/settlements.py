@@ -13,12 +13,12 @@ class Settlements:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._unsettled: dict[str, asyncio.Future[Sandbox]] = {}
+        self._unsettled: dict[str, asyncio.Future[Sandbox | None]] = {}  # None: no record any more
         self._awaited: set[str] = set()  # admitted, and a caller waits here until the start is over
         self._unconfirmed: set[str] = set()  # of these, started elsewhere when the store was lost
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def expect(self, sandbox_id: str) -> asyncio.Future[Sandbox]:
+    def expect(self, sandbox_id: str) -> asyncio.Future[Sandbox | None]:
         """Lets ``settled`` wait for this sandbox, from its admission on."""
         if sandbox_id not in self._unsettled:
             self._unsettled[sandbox_id] = asyncio.get_running_loop().create_future()
@@ -50,7 +50,9 @@ class Settlements:
             await self._check(sandbox.id)
         await asyncio.wait((future, self._leaving), return_when=asyncio.FIRST_COMPLETED)
         if future.done():
-            return future.result()
+            if (after := future.result()) is None:
+                raise Problem("sandbox_not_found", f"there is no sandbox {sandbox.id} any more")
+            return after
         raise Problem("draining", f"{sandbox.id} gets ready elsewhere: ask again with its key", retry_after_ms=200)
 
     async def reread(self) -> None:
@@ -73,7 +75,8 @@ class Settlements:
             await self._ledger.refresh(sandbox_id) is None
             and (future := self._unsettled.pop(sandbox_id, None)) is not None
         ):
-            future.set_exception(Problem("sandbox_not_found", f"there is no sandbox {sandbox_id} any more"))
+            # Not as an exception, which asyncio would log where all callers have gone away meanwhile.
+            future.set_result(None)
 
     def on(self, transition: Transition) -> None:
         """Wakes the callers that wait for the start which is over."""

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+import structlog
+
 from controlplane.cluster import Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
@@ -106,7 +108,7 @@ class Core:
     """
 
     def __init__(self, deps: Dependencies, options: Options, group: asyncio.TaskGroup) -> None:
-        self._deps, self._options, self._group = deps, options, group
+        self._deps, self._options, self._group, self._log = deps, options, group, structlog.get_logger("lifecycle")
         # Records.
         self.store = store = RecoveringStore(deps.store)
         self.ledger = ledger = Ledger(store, deps.clock)
@@ -313,7 +315,6 @@ class Core:
         if self.scaler is not None:
             self.ledger.subscribe(self.scaler.census.on)
         self.ledger.subscribe(self._count_end)
-        # Last: in a group that is closing it cannot begin anything, and raises.
         self.ledger.subscribe(self.reclaimer.on)
         self.quotas.listen(self.create_queue.changed)
 
@@ -428,16 +429,25 @@ class Core:
             await self.ledger.end_with_retries(death.sandbox_id, Problem(death.cause, death.detail), backend)
 
     async def _follow_placements(self) -> None:
-        # Side by side: each is a message to the store, and those of a herd would come one after the other.
+        # Side by side: each is a message to the store, and those of a herd would come one after the other. There are
+        # no more of them than starts of this replica: a second one of the same start finds it busy, and is over.
         async with asyncio.TaskGroup() as hearing:
             async for placement in self._deps.cluster.placements():
                 if placement.turned_away_by:
                     again = self.starter.elsewhere.again(placement)
-                    hearing.create_task(again, name=f"elsewhere {placement.sandbox_id}")
+                    hearing.create_task(self._heard(again), name=f"elsewhere {placement.sandbox_id}")
                     continue
                 self.starter.room.placed(placement)
                 if placement.sandbox_id in self.queue:
-                    hearing.create_task(self._placed(placement), name=f"placed {placement.sandbox_id}")
+                    placed = self._placed(placement)
+                    hearing.create_task(self._heard(placed), name=f"placed {placement.sandbox_id}")
+
+    async def _heard(self, hearing: Coroutine[Any, Any, None]) -> None:
+        # A defect that one start meets ends neither the others' nor the replica.
+        try:
+            await hearing
+        except Exception:
+            self._log.exception("what follows from a placement failed")
 
     async def _placed(self, placement: Placement) -> None:
         await self.queue.placed(placement)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -43,7 +43,7 @@ class Fallback:
         self._clock = clock
         self._log = structlog.get_logger("fallback")
 
-    async def watch(self, sandbox: Sandbox, pin: Pin, plain: Pin, boot: Boot, over: "asyncio.Future[Sandbox]") -> Pin:
+    async def watch(self, sandbox: Sandbox, pin: Pin, plain: Pin, boot: Boot, over: "asyncio.Future[Any]") -> Pin:
         """Returns when the start is over, or was begun anew; what it runs from then.
 
         Args:
@@ -62,7 +62,7 @@ class Fallback:
             return pin
         return await self._anew(sandbox, pin, plain, boot, over)
 
-    async def _in_time(self, sandbox: Sandbox, over: "asyncio.Future[Sandbox]") -> bool:
+    async def _in_time(self, sandbox: Sandbox, over: "asyncio.Future[Any]") -> bool:
         """Whether it is over before its time in the lazy form is up, which begins when a node has it."""
         placed_ms: int | None = None
         while True:
@@ -82,7 +82,7 @@ class Fallback:
         placement = self._cluster.placement(sandbox_id)
         return placement is not None and bool(placement.node)
 
-    async def _anew(self, sandbox: Sandbox, pin: Pin, plain: Pin, boot: Boot, over: "asyncio.Future[Sandbox]") -> Pin:
+    async def _anew(self, sandbox: Sandbox, pin: Pin, plain: Pin, boot: Boot, over: "asyncio.Future[Any]") -> Pin:
         waited_s = (self._clock.now_ms() - sandbox.created_at_ms) / 1000
         self._lazily.broke(sandbox.owner, pin, f"a sandbox was not ready {waited_s:.0f} s after its create")
         whole = self._lazily.fallen_back(plain, f"from its converted copy it was not ready after {waited_s:.0f} s")

@@ -27,6 +27,7 @@ from controlplane.capacity import Amounts, Room, Short
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Placement
 from controlplane.errors import Code, Problem
+from controlplane.lifecycle.deadlines import Deadlines
 from controlplane.lifecycle.pace import Pace
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.starting.creates_first import CreatesFirst
@@ -92,6 +93,7 @@ class RoomQueue:
         self._pending = Pending(most_pending)
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, Sandbox] = {}  # starts that other replicas have begun
+        self._expiring = Deadlines()  # theirs
         self._refusals: dict[str, Problem] = {}  # what the last callers were told that were refused
         self._paces: dict[str, Pace] = {}
         self._told: dict[str, tuple[int, str]] = {}
@@ -159,8 +161,8 @@ class RoomQueue:
             self._begun_elsewhere(after)
         else:
             self._over_elsewhere(after.id)
-        while self._others and (first := next(iter(self._others.values()))).start_by_ms + SLACK_MS <= now_ms:
-            self._over_elsewhere(first.id)
+        for other in self._expiring.due(now_ms - SLACK_MS):
+            self._over_elsewhere(other)
 
     def placed(self, placement: Placement) -> None:
         """Takes in what the scheduler says of a start; another replica's that it refuses takes no room here."""
@@ -294,11 +296,13 @@ class RoomQueue:
     def _take_over(self, start: Waiter) -> None:
         """Of a start that another replica began: its pod is made or there already, so it goes on without room, too."""
         self._others.pop(start.sandbox.id, None)
+        self._expiring.discard(start.sandbox.id)
         if not self._reserve(start, anyway=True):
             self._pending.add(start)
 
     def _begun_elsewhere(self, other: Sandbox) -> None:
         self._others[other.id] = other
+        self._expiring.put(other.id, other.start_by_ms)
         self._standings.drop(other.id)
         if (placement := self._cluster.placement(other.id)) is not None and not placement.node:
             self._standings.add(other)
@@ -308,6 +312,7 @@ class RoomQueue:
     def _over_elsewhere(self, sandbox_id: str) -> None:
         self._standings.drop(sandbox_id)
         if self._others.pop(sandbox_id, None) is not None:
+            self._expiring.discard(sandbox_id)
             self._release(sandbox_id)
 
     def _placed_elsewhere(self, placement: Placement) -> None:

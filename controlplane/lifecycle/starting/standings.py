@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from controlplane.capacity import meet
+from controlplane.lifecycle.deadlines import Deadlines
 from controlplane.model import Sandbox
 
 # Of a herd that is refused at one deadline the last one is told that it was the last, not that it was the only one.
@@ -46,6 +47,7 @@ class Standings:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Sandbox] = {}
+        self._expiring = Deadlines()
         self._left: dict[str, tuple[int, Sandbox]] = {}  # by key or id: refused for want of room a moment ago
         self._lines, self._past = _Lines(), _Lines()
         self._wanted: Counter[_Labels] = Counter()  # node selectors of creates that wait
@@ -62,6 +64,7 @@ class Standings:
         if one.id in self._waiting:
             return
         self._waiting[one.id] = one
+        self._expiring.put(one.id, one.start_by_ms)
         self._lines.add(one)
         if not one.unclaimed:
             self._wanted[_labels(one.spec.node_selector)] += 1
@@ -71,6 +74,7 @@ class Standings:
         """A start waits no more; success if it did not."""
         if (one := self._waiting.pop(sandbox_id, None)) is None:
             return
+        self._expiring.discard(sandbox_id)
         self._lines.drop(one)
         if not one.unclaimed:
             labels = _labels(one.spec.node_selector)
@@ -110,8 +114,8 @@ class Standings:
         """Forgets what was refused some time ago, and what should long be over."""
         while self._left and not 0 <= now_ms - next(iter(self._left.values()))[0] < LEFT_MS:
             self._forget(next(iter(self._left)))
-        while self._waiting and (first := next(iter(self._waiting.values()))).start_by_ms + SLACK_MS <= now_ms:
-            self.drop(first.id)
+        for sandbox_id in self._expiring.due(now_ms - SLACK_MS):
+            self.drop(sandbox_id)
 
     def _forget(self, ident: str) -> None:
         if (gone := self._left.pop(ident, None)) is not None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from controlplane.cluster import Boot, Pulling
 from controlplane.errors import Code, Problem
@@ -264,7 +264,7 @@ class Starter:
         return await retried_while_away(lambda: self._ledger.take(sandbox.id, Event.START, change, sandbox))
 
     @contextmanager
-    def _judging(self, sandbox: Sandbox, pin: Pin, over: "asyncio.Future[Sandbox]") -> Iterator[list[Pin]]:
+    def _judging(self, sandbox: Sandbox, pin: Pin, over: "asyncio.Future[Any]") -> Iterator[list[Pin]]:
         """Takes in what the end of a start says about its image, the last one in the list; however it ends."""
         pins = [pin]
         try:

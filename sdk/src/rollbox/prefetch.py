@@ -79,6 +79,8 @@ class Prefetch:
                         resumption.progress()
                         problem = told.get("problem")
                         error = None if problem is None else error_from_problem(problem, answer.headers)
+                        if error is not None and not told.get("image"):
+                            raise error  # of the whole prefetch
                         yield PrefetchProgress.from_json(told, error)
                 raise StreamInterrupted("the answer to a prefetch ended before its summary")
             except SandboxError as error:

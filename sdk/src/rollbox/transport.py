@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +21,11 @@ from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox._version import __version__
 from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted, UpstreamTimeout
+
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
 
 # The codes for a proxy's answer without a problem body: the proxy may or may not have forwarded the request.
 _NO_SUCH_ROUTE = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
@@ -398,5 +402,7 @@ def _let_wait(connected: aiohttp.ClientWebSocketResponse) -> None:
 
 def _most_connections() -> int:
     """Three quarters of the open files limit, at most: a request had better wait for a connection than meet EMFILE."""
+    if resource is None:
+        return _MOST_CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(_MOST_CONNECTIONS, files * 3 // 4))

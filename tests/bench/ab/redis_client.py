@@ -57,11 +57,11 @@ async def _send(self: Calls) -> None:
         steps, self._steps = self._steps[:TOGETHER], self._steps[TOGETHER:]
         answers: Sequence[Any]
         try:
-            answers = await _asked(client, [step for step, _ in steps])
+            answers = await _asked(client, [step for step, _, _ in steps])
         except Exception as error:
             steps, self._steps = steps + self._steps, []
             answers = [error] * len(steps)
-        for (_, future), answer in zip(steps, answers, strict=True):
+        for (_, future, _), answer in zip(steps, answers, strict=True):
             calls._set(future, answer)
     self._sending = None
 

@@ -139,3 +139,14 @@ def test_a_list_is_printed_without_rich_and_pydantic(apart: FakeGateway, command
     assert apart.url
     assert "aiohttp" in made
     assert not made & {"rich", "pydantic"}
+
+
+def test_the_library_is_imported_where_the_modules_of_unix_are_not() -> None:
+    code = "import sys\nsys.modules.update(dict.fromkeys(('resource', 'termios', 'tty', 'fcntl', 'pwd', 'grp')))\n"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}import rollbox, rollbox.sync\nrollbox.Client\nrollbox.Sandbox\n"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")

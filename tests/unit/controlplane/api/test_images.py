@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
+from controlplane.api.images import _lines
 from controlplane.cluster import Death
+from controlplane.cluster.protocol import PrefetchProgress
 from controlplane.errors import Problem
-from controlplane.lifecycle.images.inventory import MOST_UNREAD
+from controlplane.lifecycle.images.inventory import MOST_UNREAD, ImageProgress
 from tests.support.asgi import Answer
 from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, OWNER, SPEC, World, world
@@ -295,3 +297,13 @@ async def test_a_cluster_that_commits_nothing_says_what_would(without: World) ->
     assert (refused.status, refused.code) == (422, "unsupported")
     assert refused.json["details"]["value"] == "nodeAgent.enabled"
     assert (await create(without, f"{COMMITS}/bob/repo")).status == 201
+
+
+async def test_a_prefetch_that_fails_as_a_whole_says_why_in_its_last_line() -> None:
+    async def told() -> AsyncGenerator[ImageProgress, None]:
+        yield ImageProgress("a:1", PrefetchProgress("n1", "here"))
+        raise Problem("upstream_timeout", "the API server does not answer")
+
+    lines = [json.loads(one) async for one in _lines(None, told())]
+    assert (lines[0]["image"], lines[0]["state"]) == ("a:1", "here")
+    assert (lines[1]["problem"]["code"], "summary" in lines[1], len(lines)) == ("upstream_timeout", False, 2)

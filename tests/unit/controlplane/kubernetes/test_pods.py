@@ -94,8 +94,23 @@ async def test_an_eviction_is_told_by_its_event_and_once() -> None:
 async def test_an_end_of_our_own_meanwhile_is_nobodys_news() -> None:
     async with watched() as (pods, told):
         pods.put(pod(IN_PEACE))
-        pods.stopping("sb-1")
-        await asyncio.sleep(10)
+        with pods.stopping("sb-1"):
+            await asyncio.sleep(10)
+        assert told == []
+
+
+async def test_a_stop_that_is_given_up_takes_the_end_from_no_other_that_waits_for_it() -> None:
+    async with watched() as (pods, told):
+        pods.put(pod())
+        with pods.stopping("sb-1") as gone:
+            with pods.stopping("sb-1") as same:
+                assert same is gone
+            assert not gone.done()
+            pods.remove(pod())
+            assert gone.done()
+        with pods.stopping("sb-1") as later:
+            assert not later.done()
+        await asyncio.sleep(1)
         assert told == []
 
 

@@ -294,7 +294,7 @@ async def test_a_sandbox_is_deleted_at_another_replica_than_its_own() -> None:
         assert ended.state is State.ENDED
         assert await ends(two.a) == await ends(two.b) == [(sandbox.id, "deleted")]
         assert await routes(two.a) == []
-        assert two.a.service._core.expiry.ttl._timers._moments == {}
+        assert two.a.service._core.expiry.ttl._timers._deadlines._moments == {}
 
 
 async def test_a_start_is_ended_at_another_replica_and_leaves_nothing() -> None:

@@ -17,6 +17,7 @@ from controlplane.lifecycle.starting.pending import PROMISE_MS
 from controlplane.lifecycle.starting.room_lines import MOST_KINDS
 from controlplane.lifecycle.starting.room_notes import RoomNotes
 from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
+from controlplane.lifecycle.starting.standings import SLACK_MS
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 from controlplane.telemetry import Metrics
@@ -296,6 +297,19 @@ async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_for
     await asyncio.sleep(DEADLINE.start_timeout_ms + 300)
     queue.on(Transition.of(None, replace(ended, state=State.ENDED), here=False))
     assert room.fit((1, 0, 0, 0, 1), {}) == 2
+
+
+async def test_another_replicas_start_is_forgotten_at_its_deadline_whatever_began_before_it() -> None:
+    clock, room = VirtualClock(), room_for(2)
+    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
+    patient, short, third = (starting(number, clock) for number in range(3))
+    patient = replace(patient, spec=patient.spec.model_copy(update={"start_timeout_ms": 3_600_000}))
+    for one in (patient, short):
+        queue.on(Transition.of(None, one, here=False))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 0
+    await asyncio.sleep((short.start_by_ms - clock.now_ms() + SLACK_MS) / 1000 + 1)
+    queue.on(Transition.of(None, replace(third, state=State.ENDED), here=False))
+    assert room.fit((1, 0, 0, 0, 1), {}) == 1
 
 
 async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_place() -> None:

@@ -155,7 +155,7 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
             parts.starts._tasks,
             parts.settlements._unsettled,
             parts.readiness._begun,
-            parts.expiry.ttl._timers._moments,
+            parts.expiry.ttl._timers._deadlines._moments,
             parts.reclaimer._under_way,
             vars(store)["_records"],
             vars(store)["_keys"],
@@ -166,4 +166,4 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
             vars(store)["_slots"],
         )
         assert [len(one) for one in kept] == [0] * len(kept)
-        assert len(parts.expiry.ttl._timers._heap) <= 1024
+        assert len(parts.expiry.ttl._timers._deadlines._heap) <= 1024

@@ -81,3 +81,13 @@ def test_pools_stand_back_on_the_nodes_that_creates_may_come_to() -> None:
     assert not standings.wanted({"gpu": "h100"})
     standings.drop("sb-2")
     assert not standings.wanted({})
+
+
+def test_what_should_long_be_over_is_forgotten_whatever_was_added_before_it() -> None:
+    standings, patient, short = Standings(), start(1), start(2)
+    standings.add(replace(patient, spec=patient.spec.model_copy(update={"start_timeout_ms": 3_600_000})))
+    standings.add(short)
+    standings.tidy(short.start_by_ms + SLACK_MS - 1)
+    assert len(standings.all()) == 2
+    standings.tidy(short.start_by_ms + SLACK_MS)
+    assert [one.id for one in standings.all()] == [patient.id]

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from controlplane.lifecycle.expiry.timers import SLACK_ENTRIES, Timers
+from controlplane.lifecycle.deadlines import SLACK_ENTRIES
+from controlplane.lifecycle.expiry.timers import Timers
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
 
 
@@ -49,4 +50,4 @@ async def test_forgotten_moments_do_not_pile_up() -> None:
     for number in range(10 * SLACK_ENTRIES):
         timers.watch(f"sb-{number}", EPOCH_MS + 10**9)
         timers.forget(f"sb-{number}")
-    assert len(timers._heap) <= SLACK_ENTRIES + 1
+    assert len(timers._deadlines._heap) <= SLACK_ENTRIES + 1
