@@ -46,8 +46,14 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
     asked = Asked.of(_single(request))
     service, now_ms = context.service, context.deps.clock.now_ms()
     looking = service.looks.find(owner, asked.states, asked.words, asked.offset, PER_PAGE)
-    found, use, others, (pools, trouble) = await _within(
-        asyncio.gather(looking, service.quota_use(owner), _others(context, owner), _pools(context))
+    found, use, others, (pools, trouble), silent = await _within(
+        asyncio.gather(
+            looking,
+            service.quota_use(owner),
+            _others(context, owner),
+            _pools(context),
+            service.looks.silent_since_ms(),
+        )
     )
     view = Overview.of(
         (owner, __version__),
@@ -59,6 +65,7 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
         ends=service.looks.ends(owner),
         troubles=[trouble] if trouble else [],
         now_ms=now_ms,
+        silent=silent,
     )
     return HTMLResponse(pages.overview(view), headers=dict(POLICY))
 

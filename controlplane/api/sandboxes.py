@@ -97,7 +97,8 @@ async def find(
         raise Problem("invalid_argument", "give state=STATE or all=true, and not both", field="all")
     states = state if state is not None else (None if everything else LIVE)
     found = await service.find(owner, _labels(label), states)
-    return SandboxList(sandboxes=[_body(service, one) for one in found])
+    silent = await service.looks.silent_since_ms()
+    return SandboxList(sandboxes=[SandboxBody.of(one, service.description, silent) for one in found])
 
 
 @router.delete("/sandboxes", summary="Delete by labels or by idempotency key")
@@ -128,13 +129,14 @@ async def delete_many(
 @router.get("/sandboxes/{sandbox_id}", summary="One sandbox, also after its end")
 async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
     """The record; a tombstone is kept for 24 hours if the store lasts."""
-    return _body(service, await service.get(owner, sandbox_id))
+    sandbox = await service.get(owner, sandbox_id)
+    return SandboxBody.of(sandbox, service.description, await service.looks.silent_since_ms())
 
 
 @router.delete("/sandboxes/{sandbox_id}", summary="Delete; answers when the end is on record and its quota free")
 async def delete(sandbox_id: str, service: Service, owner: Owner, wait_ms: WaitMs = 0) -> SandboxBody:
     """Legal in every state; repeating it is success. The cluster takes it off behind the answer, unless waited for."""
-    return _body(service, await service.delete(owner, sandbox_id, wait_s=wait_ms / 1000))
+    return SandboxBody.of(await service.delete(owner, sandbox_id, wait_s=wait_ms / 1000), service.description)
 
 
 @router.post("/sandboxes/{sandbox_id}/unbound", status_code=204, include_in_schema=False)
@@ -158,10 +160,6 @@ async def extend(sandbox_id: str, wish: ExtendRequest, service: Service, owner: 
 async def token(sandbox_id: str, service: Service, owner: Owner) -> UsableSandboxBody:
     """Refused with the end's cause when it does not run any more."""
     return _usable(service, await service.alive(owner, sandbox_id))
-
-
-def _body(service: Sandboxes, sandbox: Sandbox) -> SandboxBody:
-    return SandboxBody.of(sandbox, service.description)
 
 
 def _usable(service: Sandboxes, sandbox: Sandbox) -> UsableSandboxBody:

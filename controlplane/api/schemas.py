@@ -1,5 +1,6 @@
 """The bodies of the HTTP API; unknown fields are refused, and field names include their units."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Query
@@ -9,7 +10,7 @@ from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.images import Checkpoint, parse
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import EndCause, Lease, Pulled, Range, Sandbox, State
+from controlplane.model import UP, EndCause, Lease, Pulled, Range, Sandbox, State
 from controlplane.model.spec import MAX_TTL_MS, Closed
 
 
@@ -70,6 +71,7 @@ class SandboxBody(BaseModel):
         cold_reason: why cold, where pools of its image exist.
         parent: the checkpoint that it was started from; null: it was started from another image.
         draining_at_ms: when it ends at the latest, since its node is drained; null: its node is not.
+        silent_since_ms: since when it has answered no health probe; null: it does, or was not asked.
     """
 
     id: str
@@ -105,11 +107,13 @@ class SandboxBody(BaseModel):
     cold_reason: str
     parent: ParentBody | None
     draining_at_ms: int | None
+    silent_since_ms: int | None = None
 
     @classmethod
-    def of(cls, sandbox: Sandbox, place: Description) -> Self:
-        """From the record, and what is true of all sandboxes there."""
-        return cls(**cls._fields(sandbox, place))
+    def of(cls, sandbox: Sandbox, place: Description, silent: Mapping[str, int] | None = None) -> Self:
+        """From the record, what is true of all sandboxes there, and since when which of them are silent (Unix ms)."""
+        since_ms = (silent or {}).get(sandbox.id) if sandbox.state in UP else None
+        return cls(**cls._fields(sandbox, place), silent_since_ms=since_ms)
 
     @staticmethod
     def _fields(sandbox: Sandbox, place: Description) -> dict[str, Any]:

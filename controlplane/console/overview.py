@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlencode
 
@@ -136,6 +137,7 @@ class Overview:
         ends: Sequence[EndedIn],
         troubles: Sequence[str],
         now_ms: int,
+        silent: Mapping[str, int] = MappingProxyType({}),
     ) -> "Overview":
         """Puts it together.
 
@@ -149,6 +151,7 @@ class Overview:
             ends: of the owner's sandboxes.
             troubles: what could not be read, in words.
             now_ms: Unix time.
+            silent: since when which sandboxes have answered no probe.
         """
         last = asked.offset + len(found.page.sandboxes)
         return cls(
@@ -157,7 +160,7 @@ class Overview:
             now_ms=now_ms,
             asked=asked,
             tabs=_tabs(asked, found.page.counts),
-            sandboxes=[SandboxRow.of(one, now_ms) for one in found.page.sandboxes],
+            sandboxes=[SandboxRow.of(one, now_ms, silent.get(one.id)) for one in found.page.sandboxes],
             shown=_shown(asked, found, last, now_ms),
             before=asked.link(page=asked.page - 1) if asked.page > 1 else "",
             after=asked.link(page=asked.page + 1) if last < found.matching and asked.page < MOST_PAGE else "",

@@ -24,7 +24,7 @@ class SandboxRow:
 
     Attributes:
         phase: what it does within its state, or why it ended.
-        fault: of its end; empty: it has none.
+        fault: of its end, or that it is bad as it is; empty: neither.
         age: since it was asked for, or how long it lived.
         limits: of processor and memory.
         left: until its ttl ends it, or since its end.
@@ -43,8 +43,9 @@ class SandboxRow:
     more_labels: int
 
     @classmethod
-    def of(cls, one: Sandbox, now_ms: int) -> "SandboxRow":
-        """From the record."""
+    def of(cls, one: Sandbox, now_ms: int, silent_since_ms: int | None = None) -> "SandboxRow":
+        """From the record, and since when it has answered no probe (Unix ms)."""
+        silent_ms = None if silent_since_ms is None or one.state is not State.RUNNING else now_ms - silent_since_ms
         began_ms = one.claimed_at_ms or one.created_at_ms
         until_ms = now_ms if one.end is None else one.end.at_ms
         left = f"{duration(now_ms - one.end.at_ms)} ago" if one.end else duration(one.expires_at_ms - now_ms)
@@ -52,8 +53,8 @@ class SandboxRow:
         return cls(
             id=one.id,
             state=one.state,
-            phase=phase(one),
-            fault="" if one.end is None else ("normal" if one.end.cause == "deleted" else one.end.fault),
+            phase=phase(one) if silent_ms is None else f"no answer for {duration(silent_ms)}",
+            fault=_fault(one) if silent_ms is None else "bad",
             age=duration(until_ms - began_ms),
             left=left,
             image=one.spec.image,
@@ -61,6 +62,12 @@ class SandboxRow:
             labels=labels[:MOST_LABELS],
             more_labels=max(0, len(labels) - MOST_LABELS),
         )
+
+
+def _fault(one: Sandbox) -> str:
+    if one.end is None:
+        return ""
+    return "normal" if one.end.cause == "deleted" else one.end.fault
 
 
 def phase(one: Sandbox) -> str:

@@ -117,7 +117,7 @@ class SandboxStory:
             owner=who[0],
             version=who[1],
             now_ms=now_ms,
-            row=SandboxRow.of(one, now_ms),
+            row=SandboxRow.of(one, now_ms, now_ms if told.silence else None),
             summary=summary(one, told.refusal, told.pulling, told.silence),
             advice="" if entry is None else entry.hint,
             masked=entry is not None and entry.mask_sample and one.end is not None and one.end.cause != "deleted",

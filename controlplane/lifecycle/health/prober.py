@@ -10,6 +10,7 @@ import structlog
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.health.silence import LostSandbox, ProbeResult, lost, suspects, unanswered
+from controlplane.lifecycle.health.silence_notes import SilenceNotes
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import UP, Sandbox
@@ -34,6 +35,7 @@ class Prober:
         self._clock = deps.clock
         self._ledger = ledger
         self._silent: dict[str, ProbeResult] = {}  # the sandboxes that did not answer their last probe
+        self._notes = SilenceNotes(store, deps.clock)
         self._log = structlog.get_logger("prober")
 
     async def round(self) -> None:
@@ -55,6 +57,7 @@ class Prober:
         if len(self._silent) != len(before):
             words = "sandboxes do not answer health probes, they end if it lasts"
             self._log.warning(words, asked=len(seen), silent=len(self._silent))
+        await self._notes.write({name: one.here.first_ms for name, one in self._silent.items() if one.here is not None})
         for one in lost([*seen.values()]):
             await self._ledger.end(one.seen.sandbox_id, Problem("sandbox_lost", _words(one)), "prober")
 

@@ -8,6 +8,7 @@ from typing import Final
 from controlplane.cluster import Command, SandboxUsage
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
+from controlplane.lifecycle.health.silence_notes import SilenceNotes
 from controlplane.lifecycle.record.end_times import EndedIn, EndTimes
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.service.searches import Searches
@@ -49,6 +50,7 @@ class Looks:
         self._end_times = end_times
         self._free = asyncio.Semaphore(ASKED_AT_ONCE)
         self._searches = Searches(store, deps.clock)
+        self._silences = SilenceNotes(store, deps.clock)
 
     async def find(self, owner: str, states: Collection[State], words: Sequence[str], offset: int, most: int) -> Found:
         """The newest of an owner's sandboxes in these states that match all words.
@@ -120,6 +122,10 @@ class Looks:
         except TimeoutError:
             return f"no answer within {USED_WITHIN_S:.0f} s"
         return ""
+
+    async def silent_since_ms(self) -> Mapping[str, int]:
+        """Since when which sandboxes have answered no probe (Unix ms), by the last round; empty where none are made."""
+        return await self._silences.since_ms()
 
     def ends(self, owner: str) -> Sequence[EndedIn]:
         """When the owner's sandboxes ended in the last day, and by which causes."""

@@ -72,6 +72,7 @@ class SandboxRecord:
     `image_pulled_why` says why "full", where the nodes could have pulled it lazily, or whose recorded copy it is.
     `egress` is the name of its network policy (`Sandbox.egress`).
     `draining_at_ms` says when it ends at the latest, since its node is drained; None: it is not.
+    `silent_since_ms` says since when it has answered no health probe of its cluster; None: it does, or was not asked.
     `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """
 
@@ -108,6 +109,7 @@ class SandboxRecord:
     image_pulled_why: str = ""
     parent: Parent | None = None
     draining_at_ms: int | None = None
+    silent_since_ms: int | None = None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SandboxRecord:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,14 @@ def test_ps_lists_and_filters(apart: FakeGateway) -> None:
     assert first in shown
     assert "deleted" in shown
     assert first not in rollbox("ps").stdout
+
+
+def test_ps_says_of_one_that_does_not_answer_for_how_long(apart: FakeGateway) -> None:
+    silent, answering = made(apart), made(apart)
+    apart.sandboxes[silent]["silent_since_ms"] = time.time() * 1000 - 600_000
+    told = {one["id"]: one["silent_since_ms"] for one in json.loads(rollbox("ps", "--json").stdout)}
+    assert (told[silent] is None, told[answering]) == (False, None)
+    assert rollbox("ps").stdout.count("no answer for 10m") == 1
 
 
 def test_a_label_that_looks_like_markup_is_shown_as_it_is(apart: FakeGateway) -> None:

@@ -157,6 +157,8 @@ def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:
         state = f"{record.state} ({record.end.cause})" if record.end else record.state
         if record.draining_at_ms is not None:
             state = f"{state} (node drained)"
+        if record.silent_since_ms is not None:
+            state = f"{state} (no answer for {span((now_ms - record.silent_since_ms) / 1000)})"
         ends_ms = record.draining_at_ms or record.expires_at_ms
         left = "" if record.end else span((ends_ms - now_ms) / 1000)
         labels = ",".join(f"{key}={value}" for key, value in record.labels.items())

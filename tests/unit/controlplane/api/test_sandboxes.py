@@ -62,6 +62,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "image_pulled",
         "image_pulled_why",
         "draining_at_ms",
+        "silent_since_ms",
         "token",
         "token_expires_at_ms",
     }

@@ -2,15 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from controlplane.cluster import Health
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.health.silence import GAP_MS
+from controlplane.lifecycle.health.silence_notes import MOST, SilenceNotes
 from controlplane.model import Sandbox, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
+from tests.support.refilled import refilled
+from tests.support.shared_store import SharedMemory
+from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
 EVERY = Options(starts_in_flight=100, probe_every_ms=20_000)
@@ -158,3 +163,48 @@ async def test_one_that_does_not_answer_is_told_so_while_it_is_on_record_as_runn
         assert "it ends as sandbox_lost: after a minute, or five where its node has no other sandbox." in summary
         page = await plane.api("GET", f"/v1/console/sandboxes/{silent.id}")
         assert "It does not answer (" in page.body.decode()
+
+
+async def listed(plane: World, sandbox: Sandbox) -> int | None:
+    """Since when the list says that this one is silent; the console's list and its record say the same."""
+    (told,) = [one for one in (await plane.api("GET", "/v1/sandboxes")).json["sandboxes"] if one["id"] == sandbox.id]
+    since_ms: int | None = told["silent_since_ms"]
+    record = (await plane.api("GET", f"/v1/sandboxes/{sandbox.id}")).json
+    assert record["silent_since_ms"] == since_ms
+    page = (await plane.api("GET", "/v1/console")).body.decode()
+    assert ("no answer for " in page) == ('class="state running bad"' in page) == (since_ms is not None)
+    return since_ms
+
+
+async def test_every_replica_tells_it_in_lists_until_it_answers_again() -> None:
+    memory, cluster, sidecars, clock = SharedMemory(VirtualClock()), FakeCluster(), FakeSidecars(), VirtualClock()
+    await refilled(memory.view("r0"))
+    async with AsyncExitStack() as stack:
+        planes = [
+            await stack.enter_async_context(world(cluster, sidecars, EVERY, store=memory.view(name)))
+            for name in ("r1", "r2")
+        ]
+        silent, answering = [(await planes[1].create(OWNER, SPEC)).sandbox for _ in range(2)]
+        assert [await listed(plane, silent) for plane in planes] == [None, None]
+        began_ms = clock.now_ms()
+        sidecars.dead.add(silent.address or "")
+        await asyncio.sleep(50)
+        (since_ms,) = {await listed(plane, silent) for plane in planes}
+        assert since_ms is not None
+        assert began_ms <= since_ms <= began_ms + 21_000
+        for plane in planes:
+            told = (await plane.api("GET", f"/v1/sandboxes/{answering.id}")).json
+            assert told["silent_since_ms"] is None
+        sidecars.dead.clear()
+        await asyncio.sleep(25)
+        assert [await listed(plane, silent) for plane in planes] == [None, None]
+
+
+async def test_what_is_told_of_silence_is_bounded() -> None:
+    async with world() as plane:
+        notes = SilenceNotes(plane.service._core.store, plane.deps.clock)
+        await notes.write({f"sb-{number}": number for number in range(MOST + 5)})
+        told = await notes.since_ms()
+        assert (len(told), max(told.values())) == (MOST, MOST - 1)
+        await asyncio.sleep(GAP_MS / 1000 + 1)
+        assert await notes.since_ms() == {}, "nobody probes any more"
