@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import secrets
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ import pytest
 from rollbox import Client, Sandbox
 from rollbox.errors import DiskFull
 from rollbox.options import Pull
+from tests.cluster import images
+from tests.cluster.layout import REGISTRY
 from tests.e2e.test_lazy import converted, pushed
+from tests.product.test_image_volumes import image as with_volumes
 from tests.support.images import IMAGE
 from tests.support.installed import own_cluster
 
@@ -78,6 +83,17 @@ async def test_it_holds_for_every_form_of_an_image(client: Client, tmp_path: Pat
 async def test_it_holds_wherever_something_is_written(client: Client, folder: str, command: str) -> None:
     async with await made(client, IMAGE, "auto") as sandbox:
         await is_ended_by(client, sandbox, f"mkdir -p {folder}/.; {command.format(folder=folder)}")
+
+
+@pytest.mark.parametrize("at", ["/data", "/missing/inner", "/tmp"])
+async def test_it_holds_in_volumes_of_an_image_that_is_mounted_lazily(client: Client, at: str) -> None:
+    name, tag = f"plain/volumes-{secrets.token_hex(4)}", "1"
+    image = with_volumes()
+    images.push_image(name, tag, image.settings(), [gzip.compress(layer, 1) for layer in image.layers])
+    async with await made(client, await converted(f"{REGISTRY}/{name}:{tag}"), "lazy") as sandbox:
+        assert sandbox.record.image_pulled == "lazy"
+        assert (await sandbox.exec("cat /data/file")).stdout == "of the image\n"
+        await is_ended_by(client, sandbox, f"head -c 600000000 /dev/zero > {at}/large; sleep 600")
 
 
 async def test_what_was_removed_does_not_count(client: Client, tmp_path: Path) -> None:

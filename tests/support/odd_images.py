@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from controlplane.embedded.binaries import required
 from tests.cluster import images as registry
-from tests.cluster.layout import REGISTRY
 from tests.support.containers import engine
+from tests.support.images import REGISTRY
 from tests.support.waiting import until
 
 PROGRAM = "/app"
@@ -86,8 +86,9 @@ async def provided(image: OddImage, folder: Path) -> AsyncIterator[str]:
     name = f"odd-{uuid4().hex[:8]}"
     if ON_CLUSTER:
         layers = [_packed(layer) for layer in image.layers]
-        await asyncio.to_thread(registry.push_image, f"odd/{name}", "1", image.settings(), layers)
-        yield f"{REGISTRY}/odd/{name}:1"
+        repository = f"{REGISTRY}/odd/{name}"
+        await asyncio.to_thread(registry.push_image, repository.partition("/")[2], "1", image.settings(), layers)
+        yield f"{repository}:1"
         return
     local = f"localhost/rollbox/{name}:1"
     await engine("load", "--input", str(_saved(image, local, folder)))

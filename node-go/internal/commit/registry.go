@@ -223,6 +223,18 @@ func (r *registry) send(ctx context.Context, base v1.Image, from io.ReadCloser) 
 	return made, nil
 }
 
+// withoutVolumes returns the image without folders that are volumes: what is in these is in its layers, and would be copied
+// at each start.
+func withoutVolumes(image v1.Image) (v1.Image, error) {
+	file, err := image.ConfigFile()
+	if err != nil || len(file.Config.Volumes) == 0 {
+		return image, err
+	}
+	config := *file.Config.DeepCopy()
+	config.Volumes = nil
+	return mutate.Config(image, config)
+}
+
 // name gives the image its name: until then, nothing of it is offered.
 func (r *registry) name(ctx context.Context, base v1.Image, made *stream.Layer) (digest string, err error) {
 	now := v1.Time{Time: time.Now().UTC()}
@@ -231,6 +243,9 @@ func (r *registry) name(ctx context.Context, base v1.Image, made *stream.Layer) 
 		return "", err
 	}
 	if image, err = mutate.CreatedAt(image, now); err != nil {
+		return "", err
+	}
+	if image, err = withoutVolumes(image); err != nil {
 		return "", err
 	}
 	if kind, err := image.MediaType(); err == nil && kind == types.OCIManifestSchema1 {

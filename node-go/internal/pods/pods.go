@@ -27,6 +27,9 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
+// What is below these is never on the root file system (image_volumes.rs of the sidecar).
+var notOnDisk = regexp.MustCompile(`^/(dev|proc|sys)(/|$)`)
+
 var sandboxID = regexp.MustCompile(`^sb-[a-z0-9]{1,60}$`)
 
 // Finder finds the pods of one namespace that have one of some runtime handlers.
@@ -90,7 +93,8 @@ func (f *Finder) Running(ctx context.Context) ([]*cri.PodSandbox, error) {
 // Container is one that runs.
 type Container struct {
 	Pod, ID string
-	// Mounts are the paths in it at which something is mounted; of these, Volumes are those that its image declares.
+	// Mounts are the paths in it at which something is mounted; of these, Volumes are those that its image declares. Not
+	// those that the sidecar has detached: they are folders of the root file system then.
 	Mounts, Volumes []string
 }
 
@@ -161,9 +165,13 @@ func (f *Finder) mounts(ctx context.Context, container string) (mounts, volumes 
 	}
 	for _, one := range read.Spec.Mounts {
 		place := strings.TrimSuffix(one.Destination, "/")
-		mounts = append(mounts, place)
 		// Where containerd makes a folder for each.
-		if strings.Contains(one.Source, "/containers/"+container+"/volumes/") {
+		volume := strings.Contains(one.Source, "/containers/"+container+"/volumes/")
+		if volume && !notOnDisk.MatchString(place) {
+			continue
+		}
+		mounts = append(mounts, place)
+		if volume {
 			volumes = append(volumes, place)
 		}
 	}

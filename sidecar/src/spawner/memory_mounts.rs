@@ -14,20 +14,12 @@ use std::path::Path;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
+use super::mounts::{Mount, topmost};
 use crate::target::Target;
 
 const TMP: &str = "/tmp";
-const SHM: &str = "/dev/shm";
+pub(super) const SHM: &str = "/dev/shm";
 const FOR_ALL: u32 = 0o1777;
-
-/// A line of the mounts, as far as it matters here.
-#[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
-    at: &'a str,
-    kind: &'a str,
-    /// Those of its file system.
-    options: &'a str,
-}
 
 /// Sets both up. The caller is in the target's own mount namespace, so that all see the same: the target's main process,
 /// and with it gVisor's kernel when it reads files for a commit.
@@ -42,7 +34,7 @@ pub(super) fn settle(target: &Target, memory_bytes: u64, gvisor: bool) -> io::Re
         fs::set_permissions(TMP, Permissions::from_mode(FOR_ALL)).map_err(|err| named(TMP, &err))?;
     }
     if memory_bytes > 0 {
-        size_shm(topmost(mounts, SHM).as_ref(), memory_bytes).map_err(|err| named(SHM, &err))?;
+        size_shm(topmost(mounts, Path::new(SHM)).as_ref(), memory_bytes).map_err(|err| named(SHM, &err))?;
     }
     Ok(())
 }
@@ -51,7 +43,7 @@ pub(super) fn settle(target: &Target, memory_bytes: u64, gvisor: bool) -> io::Re
 fn uncover_tmp(target: &Target) -> io::Result<bool> {
     // Where the image has a link there, the mount is where that leads to.
     let Ok(place) = fs::canonicalize(TMP) else { return Ok(false) };
-    let found = place.to_str().and_then(|place| topmost(&target.mounts, place));
+    let found = topmost(&target.mounts, &place);
     if !found.is_some_and(|found| is_of_gvisor(&found)) {
         return Ok(false);
     }
@@ -96,17 +88,8 @@ fn is_of_gvisor(mount: &Mount<'_>) -> bool {
     mount.kind == "tmpfs" && mount.options == "rw,mode=01777"
 }
 
-fn topmost<'a>(mountinfo: &'a str, at: &str) -> Option<Mount<'a>> {
-    mountinfo.lines().rev().filter_map(parse).find(|mount| mount.at == at)
-}
-
-fn parse(line: &str) -> Option<Mount<'_>> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let mut file_system = file_system.split(' ');
-    Some(Mount { at: mount.split(' ').nth(4)?, kind: file_system.next()?, options: file_system.nth(1)? })
-}
-
-fn named(path: &str, err: &io::Error) -> io::Error {
+/// The failure, with what it happened to.
+pub(super) fn named(path: &str, err: &io::Error) -> io::Error {
     io::Error::other(format!("{path}: {err}"))
 }
 
@@ -122,31 +105,19 @@ mod tests {
 
     #[test]
     fn the_mount_over_an_empty_folder_is_known() {
-        let found = topmost(IN_GVISOR, TMP).unwrap();
-        assert_eq!(found, Mount { at: "/tmp", kind: "tmpfs", options: "rw,mode=01777" });
+        let found = topmost(IN_GVISOR, Path::new(TMP)).unwrap();
         assert!(is_of_gvisor(&found));
-        assert_eq!(topmost(IN_GVISOR, "/"), Some(Mount { at: "/", kind: "overlay", options: "rw" }));
-        assert_eq!(topmost(IN_GVISOR, "/tmp/inner"), None);
+        assert!(!is_of_gvisor(&topmost(IN_GVISOR, Path::new(SHM)).unwrap()));
     }
 
     #[test]
     fn what_was_put_there_on_purpose_stays() {
+        let mounted = |kind, options| Mount { at: TMP.into(), kind, options, writable: true };
         for options in
             ["rw", "rw,size=65536k,mode=01777", "rw,mode=1777", "ro,mode=01777", "rw,mode=01777,uid=5"]
         {
-            assert!(!is_of_gvisor(&Mount { at: TMP, kind: "tmpfs", options }), "{options}");
+            assert!(!is_of_gvisor(&mounted("tmpfs", options)), "{options}");
         }
-        assert!(!is_of_gvisor(&Mount { at: TMP, kind: "9p", options: "rw,mode=01777" }));
-    }
-
-    #[test]
-    fn of_two_mounts_at_one_place_the_later_is_seen() {
-        let both = format!("{IN_GVISOR}15 14 0:31 / /tmp rw - 9p none rw\n");
-        assert_eq!(topmost(&both, TMP).unwrap().kind, "9p");
-        assert_eq!(
-            parse("36 35 98:0 /inner /tmp rw master:1 shared:2 - ext4 /dev/root ro").unwrap().at,
-            "/tmp"
-        );
-        assert_eq!(parse("no mount"), None);
+        assert!(!is_of_gvisor(&mounted("9p", "rw,mode=01777")));
     }
 }

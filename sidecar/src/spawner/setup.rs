@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
-use super::{clone, kernel_settings, memory_mounts, proc_mount, seccomp};
+use super::{clone, image_volumes, kernel_settings, memory_mounts, proc_mount, seccomp};
 use crate::sys;
 use crate::target::Target;
 use crate::target::limits::{self, Limit};
@@ -60,6 +60,7 @@ pub(super) fn set_up(target: Target, processes: u32, memory_bytes: u64) -> io::R
     SigSet::all().thread_block()?;
     sys::default_signals();
     let gvisor = proc_mount::is_gvisor();
+    image_volumes::detach(&target)?;
     memory_mounts::settle(&target, memory_bytes, gvisor)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     proc_mount::replace()?;

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-# What an image says about the processes that run from it, as the engine tells it.
+# What an image says about the processes that run from it, as the engine tells it. Not its volumes: what is in these
+# folders is in the layer, and would be copied at each start.
 _SETTINGS: Final = (
     "User",
     "Env",
@@ -20,7 +21,6 @@ _SETTINGS: Final = (
     "Cmd",
     "WorkingDir",
     "Labels",
-    "Volumes",
     "ExposedPorts",
     "StopSignal",
     "Shell",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from controlplane.errors import Problem
@@ -18,12 +19,14 @@ class Changes:
         uppers: the folder with what the sandbox has changed, and those of layers of its image that are a part of it.
         lowers: the folders of the layers below that.
         mounts: absolute paths.
+        volumes: those of ``mounts`` that are folders which the image declares as ``VOLUME``.
         layers: how many layers of the image are in ``uppers``.
     """
 
     uppers: Sequence[str]
     lowers: Sequence[str]
     mounts: Sequence[str]
+    volumes: Sequence[str] = ()
     layers: int = 0
 
     def squashed(self, sandbox_id: str, base: Inspection) -> "Changes":
@@ -61,5 +64,24 @@ def changes_of(sandbox_id: str, seen: Inspection) -> Changes:
         driver = (seen.get("GraphDriver") or {}).get("Name")
         detail = f"the engine's storage ({driver}) has no folder with the changes of {sandbox_id} that can be read here"
         raise Problem("unsupported", f"{detail}: it takes the driver overlay, and root", value="storage driver overlay")
-    mounts = [str(one.get("Destination")) for one in seen.get("Mounts") or ()]
-    return Changes([upper], [one for one in lowers if one], mounts)
+    table = _table(seen)
+    mounts = [one for one in seen.get("Mounts") or () if not _detached(one, table)]
+    volumes = [_place(one) for one in mounts if one.get("Type") == "volume"]
+    return Changes([upper], [one for one in lowers if one], [_place(one) for one in mounts], volumes)
+
+
+def _place(mount: Mapping[str, Any]) -> str:
+    return str(mount.get("Destination"))
+
+
+def _detached(mount: Mapping[str, Any], table: str) -> bool:
+    """Whether the sidecar has detached it: the folder is a part of the root file system then."""
+    return mount.get("Type") == "volume" and bool(table) and f"/{mount.get('Name')}/" not in table
+
+
+def _table(seen: Inspection) -> str:
+    """What is mounted in a container; empty if that cannot be read."""
+    try:
+        return Path(f"/proc/{seen['State']['Pid']}/mountinfo").read_text(errors="replace")
+    except (OSError, KeyError):
+        return ""

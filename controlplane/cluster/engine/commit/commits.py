@@ -88,7 +88,8 @@ class Commits:
                         async with self._still(sandbox_id):
                             layer = await _read(sandbox_id, changes, file.fileno(), max_bytes, found)
                         await self._load(base, layer, file, target, squashed=changes.layers)
-        return Committed(target, layer["image"], layer["size_bytes"], (*_volumes(seen), *layer["skipped"]))
+        volumes = (f"{one}: a volume that the image declares" for one in changes.volumes)
+        return Committed(target, layer["image"], layer["size_bytes"], (*volumes, *layer["skipped"]))
 
     async def let_go_on(self, sandbox_id: str, sidecar: Inspection | None) -> None:
         """Lets a sandbox go on that a commit of an earlier control plane has left standing still."""
@@ -269,11 +270,6 @@ def _check_layers(sandbox_id: str, base: Inspection, squashed: int) -> None:
     if count >= MAX_LAYERS:
         detail = f"the image of {sandbox_id} has {count} layers already, and engines take {MAX_LAYERS} at most"
         raise Problem("unsupported", detail, value=f"an image of fewer than {MAX_LAYERS} layers")
-
-
-def _volumes(seen: Inspection) -> list[str]:
-    volumes = [one for one in seen.get("Mounts") or () if one.get("Type") == "volume"]
-    return [f"{one.get('Destination')}: a volume that the image declares" for one in volumes]
 
 
 def _lost(sandbox_id: str, why: str) -> NoReturn:

@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
         "WorkingDir": "/repo",
         "Labels": {"x": "y"},
         "Hostname": "of a container",
-        "Volumes": None,
+        "Volumes": {"/data": {}},
     },
     "RootFS": {"Type": "layers", "Layers": [BELOW]},
 }

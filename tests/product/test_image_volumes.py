@@ -1,0 +1,116 @@
+"""Folders that an image declares as `VOLUME` are parts of the file system: counted, and in images of the sandbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rollbox import Client, Sandbox
+from rollbox.errors import DiskFull
+from tests.support.commits import commit, made_where_offered, repository
+from tests.support.installed import own_cluster
+from tests.support.odd_images import ON_CLUSTER, OddImage, archive, folders, linked, provided
+
+MIB = 1 << 20
+BUSYBOX = "/bin/busybox"
+FILLED, EMPTY, MISSING, NESTED, BEHIND_A_LINK, SPACE, ABOVE_MOUNTS, TEMPORARY = VOLUMES = (
+    "/data",
+    "/empty",
+    "/missing/inner",
+    "/data/inner/deep",
+    "/link/sub",
+    "/white space",
+    "/etc",
+    "/tmp",
+)
+SETTINGS: Final[dict[str, Any]] = {
+    "Volumes": {one: {} for one in VOLUMES},
+    "WorkingDir": "/data/work",
+    "Env": ["PATH=/bin"],
+}
+pytestmark = pytest.mark.skipif(ON_CLUSTER and not own_cluster(), reason="there is no registry for such images")
+
+
+def image() -> OddImage:
+    """One with a shell, and volumes wherever images have them."""
+    programs = {"bin/busybox": Path(BUSYBOX).read_bytes()}
+    applets = [
+        linked(f"bin/{one}", "busybox")
+        for one in ("sh", "cat", "stat", "ls", "head", "grep", "sleep", "mkdir", "chown", "readlink", "rm")
+    ]
+    kinds = {"data": 0o2751, "data/inner": 0o700, "empty": 0o1777, "real": 0o755, "etc": 0o755, "tmp": 0o1777}
+    files = {"data/file": b"of the image\n", "etc/own": b"of the image\n"}
+    return OddImage([archive(programs), *applets, archive(files), folders(kinds), linked("link", "real")], SETTINGS)
+
+
+async def one_device(sandbox: Sandbox) -> None:
+    """All of them are folders of the root file system, for commands and for files alike."""
+    for at in VOLUMES:
+        told = await sandbox.exec(["stat", "-c", "%d", "/", at], check=True)
+        assert len({*told.stdout.split()}) == 1, at
+        await sandbox.files.write(f"{at}/by-a-file-call", b"1")
+        assert (await sandbox.exec(["cat", f"{at}/by-a-file-call"])).stdout == "1"
+
+
+async def test_what_the_image_has_there_is_seen_with_its_modes(client: Client, tmp_path: Path) -> None:
+    async with provided(image(), tmp_path) as name, await client.create(name, memory="128Mi") as sandbox:
+        await one_device(sandbox)
+        told = await sandbox.exec(
+            "cat /data/file /etc/own; stat -c '%a %u' /data /data/inner /empty /tmp; readlink /proc/self/cwd"
+        )
+        assert told.stdout.splitlines() == ["of the image"] * 2 + ["2751 0", "700 0", "1777 0", "1777 0", "/data/work"]
+        # What the runtime mounts in such a folder stays.
+        mounted = await sandbox.exec("grep -c ' /etc/hosts ' /proc/mounts; grep localhost /etc/hosts | head -n 1")
+        assert mounted.stdout.split()[:2] == ["1", "127.0.0.1"]
+
+
+@made_where_offered
+async def test_what_was_written_there_is_in_images_of_the_sandbox(client: Client, tmp_path: Path) -> None:
+    async with provided(image(), tmp_path) as name, repository() as ours:
+        async with await client.create(name, memory="128Mi") as sandbox:
+            for at in VOLUMES:
+                await sandbox.files.write(f"{at}/kept", at.encode(), owner="1000", mode=0o640)
+            await sandbox.exec("chown 1000 /data", check=True)
+            made = await commit(sandbox, ours)
+            assert made.skipped == ()
+        async with await client.create(made, memory="128Mi") as again:
+            for at in VOLUMES:
+                told = await again.exec(f"cat '{at}/kept'; stat -c ' %a %u' '{at}/kept'")
+                assert told.stdout == f"{at} 640 1000\n"
+            assert (await again.exec("stat -c '%a %u' /data; cat /data/file")).stdout == "2751 1000\nof the image\n"
+            await one_device(again)
+            # And in those of that one, as further changes.
+            await again.exec("rm /data/kept; echo 2 > /data/inner/deep/more", check=True)
+            more = await commit(again, ours)
+        async with await client.create(more, memory="128Mi") as last:
+            assert (await last.exec("ls /data /data/inner/deep")).stdout.split() == [
+                "/data:",
+                "by-a-file-call",
+                "file",
+                "inner",
+                "work",
+                "/data/inner/deep:",
+                "by-a-file-call",
+                "kept",
+                "more",
+            ]
+
+
+@pytest.mark.skipif(not ON_CLUSTER, reason="an engine refuses a disk limit")
+@pytest.mark.parametrize("at", [FILLED, EMPTY, MISSING, NESTED, BEHIND_A_LINK, TEMPORARY])
+async def test_what_is_written_there_counts_against_the_disk_limit(client: Client, tmp_path: Path, at: str) -> None:
+    async with provided(image(), tmp_path) as name, await client.create(name, memory="128Mi", disk="200Mi") as sandbox:
+        with pytest.raises(DiskFull):
+            await sandbox.exec(f"head -c 600000000 /dev/zero > '{at}/large'; sleep 100", timeout=110)
+
+
+async def test_what_is_written_there_is_told_as_used(client: Client, tmp_path: Path) -> None:
+    async with provided(image(), tmp_path) as name, await client.create(name, memory="128Mi") as sandbox:
+        before = await sandbox.usage()
+        await sandbox.exec("head -c 200000000 /dev/zero > /data/large", check=True)
+        after = await sandbox.usage()
+        assert after.memory_bytes < 100 * MIB
+        if ON_CLUSTER:
+            assert after.disk_bytes >= before.disk_bytes + 190 * MIB
