@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from controlplane.cluster.kubernetes.podspec import SIDECAR
 from rollbox import Client
 from rollbox.errors import (
     CapacityUnavailable,
@@ -21,7 +22,7 @@ from rollbox.errors import (
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, kubectl, run
-from tests.support.waiting import waiting
+from tests.support.waiting import until, waiting
 
 EAT = "held = []\nwhile True: held.append(b'x' * 2**24)"
 
@@ -41,6 +42,24 @@ async def test_a_memory_bomb_ends_as_oom_killed(client: Client) -> None:
         record = await client.get(sandbox.id)
         assert record.end is not None
         assert record.end.cause == "oom_killed"
+
+
+async def test_a_death_by_memory_says_what_of_it_were_files(stack: Installed, client: Client) -> None:
+    async with await client.create(IMAGE, memory="256Mi") as sandbox, waiting(sandbox):
+        await sandbox.exec("head -c 150M /dev/zero > /dev/shm/data", check=True)
+
+        async def logged() -> bool:
+            said = await kubectl("logs", sandbox.id, "-n", stack.sandboxes, "-c", SIDECAR, "--tail=-1")
+            return f"event=memory_files bytes={150 << 20}\n" in said
+
+        # As the sidecar looks by itself; what is written in the second before the end stays unknown.
+        await until(logged)
+        await sandbox.exec(["python3", "-c", EAT])
+        with pytest.raises(OomKilled, match="150 MiB of it were files in /dev/shm"):
+            await sandbox.exec("true")
+        record = await client.get(sandbox.id)
+        assert record.end is not None
+        assert "150 MiB of it were files in /dev/shm" in record.end.detail
 
 
 async def test_a_full_disk_ends_as_disk_full(client: Client) -> None:
