@@ -17,7 +17,7 @@ from controlplane.capacity import NOTHING, Amounts, Room
 from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.commit import COMMITS, Commits, KeptImages
+from controlplane.cluster.engine.commit import Commits, KeptImages, place_of
 from controlplane.cluster.engine.containers import (
     LABEL_INSTALLATION,
     SIDECAR,
@@ -75,7 +75,7 @@ class EngineCluster:
         self._images = images
         self._host = host
         self._machine = machine
-        self._what = replace(machine.description, commits=COMMITS)
+        self._what = replace(machine.description, commits=place_of(host.installation))
         self._live = LiveSandboxes()
         self._pulling: dict[str, Pulling] = {}
         self._commits = Commits(client)
@@ -110,13 +110,14 @@ class EngineCluster:
         (state_dir / "sandboxes").mkdir(mode=0o700, parents=True, exist_ok=True)
         async with EngineClient.connect(engine_url) as client:
             machine = Machine.of(await client.call("GET", "info"), await client.call("GET", "version"))
-            images = Images(client, machine.architecture)
+            installation = hashlib.sha256(str(state_dir).encode()).hexdigest()[:16]
+            images = Images(client, machine.architecture, place_of(installation))
             host = Host(
                 state_dir=state_dir,
                 ready_socket=ready_socket,
                 target_binary=target_binary,
                 sidecar_image=await images.sidecar(sidecar_binary),
-                installation=hashlib.sha256(str(state_dir).encode()).hexdigest()[:16],
+                installation=installation,
                 egress=egress,
             )
             cluster = cls(client, images, host, machine)
@@ -227,7 +228,7 @@ class EngineCluster:
     @property
     def commits(self) -> str:
         """See ``Cluster.commits``."""
-        return COMMITS
+        return self._what.commits
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
         """See ``Cluster.commit``; at most two at once, further ones wait."""

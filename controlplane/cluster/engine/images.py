@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.commit import hidden, shown
+from controlplane.cluster.engine.commit import COMMITS, hidden, shown
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
 from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.engine.pulling import PullMeter
@@ -47,10 +47,12 @@ class Images:
 
     Args:
         architecture: the machine's, as images name it; empty: unknown, so images of every architecture are accepted.
+        commits: below which this installation has the images that were made in it.
     """
 
-    def __init__(self, client: EngineClient, architecture: str = "") -> None:
+    def __init__(self, client: EngineClient, architecture: str = "", commits: str = COMMITS) -> None:
         self._client = client
+        self._commits = commits
         self._architecture = architecture
         self._pulling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._meters: WeakValueDictionary[str, PullMeter] = WeakValueDictionary()
@@ -71,7 +73,7 @@ class Images:
                 image = await self._client.call("GET", f"images/{candidate}/json")
             except Missing:
                 continue
-            if hidden(name, image.get("RepoTags") or ()):
+            if hidden(name, image.get("RepoTags") or (), self._commits):
                 continue
             self._check(name, str(image.get("Architecture") or ""))
             return Image(str(image["Id"]), bool((image.get("Config") or {}).get("Healthcheck")))

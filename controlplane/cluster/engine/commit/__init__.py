@@ -7,6 +7,6 @@ difference itself, and ``archive`` says the rest as the sandbox's own image does
 
 from controlplane.cluster.engine.commit.commits import Commits
 from controlplane.cluster.engine.commit.kept import KeptImages
-from controlplane.cluster.engine.commit.names import COMMITS, hidden, shown
+from controlplane.cluster.engine.commit.names import COMMITS, hidden, place_of, shown
 
-__all__ = ["COMMITS", "Commits", "KeptImages", "hidden", "shown"]
+__all__ = ["COMMITS", "Commits", "KeptImages", "hidden", "place_of", "shown"]

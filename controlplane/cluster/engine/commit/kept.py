@@ -38,7 +38,9 @@ class KeptImages:
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
         """See ``Cluster.expired_checkpoints``. Cost: as ``below``."""
-        known = ((one, Checkpoint.among(COMMITS, one.name, one.tags)) for one in await self.below(COMMITS))
+        # Also those of installations that are gone: their time is over whoever has made them.
+        every = await self.below(COMMITS)
+        known = ((one, Checkpoint.among(_place(one.name), one.name, one.tags)) for one in every)
         return [image for image, one in known if one is not None and one.expires_at_ms <= before_ms]
 
     async def digest(self, name: str) -> str:
@@ -95,6 +97,10 @@ class KeptImages:
                 await self._client.call("POST", f"images/{left}/tag", {"repo": reference.name, "tag": reference.tag})
             except Problem as problem:
                 self._log.warning("an image has lost a name", image=left, name=name, detail=problem.detail)
+
+
+def _place(name: str) -> str:
+    return f"{COMMITS}/{name.removeprefix(f'{COMMITS}/').partition('/')[0]}"
 
 
 def _below(folder: str, told: Told) -> bool:

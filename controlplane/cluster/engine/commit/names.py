@@ -6,7 +6,8 @@ from typing import Final
 
 from controlplane.images import parse
 
-# Engines send no request for names with this host: they are of images that were made here.
+# Engines send no request for names with this host: they are of images that were made here. Each installation has a
+# folder of its own below it, since several have owners of the same names.
 COMMITS: Final = "localhost/rollbox/commits"
 # Beside the name that its owner has given it, each has one that nothing else ever gets: an image that has lost all its
 # names can be reached by its digest, and would have no owner. It also has the bytes of the image's own layer, which no
@@ -44,7 +45,12 @@ def layer_bytes(names: Iterable[str]) -> int | None:
     return None
 
 
-def hidden(name: str, names: Iterable[str]) -> bool:
+def place_of(installation: str) -> str:
+    """Below which an installation has the images that were made in it."""
+    return f"{COMMITS}/{installation}"
+
+
+def hidden(name: str, names: Iterable[str], place: str = COMMITS) -> bool:
     """Whether an image that the engine has found by ``name`` is not meant by it.
 
     Engines also find images by digests, by the first digits of them, and by names that they complete. What somebody has
@@ -53,6 +59,7 @@ def hidden(name: str, names: Iterable[str]) -> bool:
     Args:
         name: as ``start`` is given it.
         names: all names of the image, with tags.
+        place: below which this installation has its own: no name leads to those of others.
     """
     repositories = {one.rpartition(":")[0] for one in names}
     committed = {one for one in repositories if one.startswith(f"{COMMITS}/")}
@@ -60,7 +67,7 @@ def hidden(name: str, names: Iterable[str]) -> bool:
         return False
     asked = parse(name)
     if asked.name in committed:
-        return False
+        return not asked.name.startswith(f"{place}/")
     # Somebody with access to the engine may have given it a name of another kind.
     short = f"localhost/{asked.repository.removeprefix('library/')}"
     return not {asked.name, short} & (repositories - committed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.cluster.engine.commit import COMMITS, hidden, shown
+from controlplane.cluster.engine.commit import COMMITS, hidden, place_of, shown
 from controlplane.cluster.engine.commit.names import is_kept, kept_name, layer_bytes
 
 ID = 64 * "a"
@@ -31,6 +31,12 @@ def test_its_own_name_leads_to_it(name: str) -> None:
 )
 def test_no_other_name_does(name: str) -> None:
     assert hidden(name, NAMES)
+
+
+def test_no_name_leads_to_one_of_another_installation() -> None:
+    ours, theirs = place_of("a1"), place_of("b2")
+    assert not hidden(f"{ours}/me/repo:1", [f"{ours}/me/repo:1"], ours)
+    assert hidden(f"{theirs}/me/repo:1", [f"{theirs}/me/repo:1"], ours)
 
 
 def test_an_image_that_nobody_has_committed_has_any_name() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.engine.client import EngineClient, Missing
-from controlplane.cluster.engine.commit import COMMITS, KeptImages
+from controlplane.cluster.engine.commit import KeptImages, place_of
 from controlplane.errors import Problem
 
-ME = f"{COMMITS}/me"
+ME = f"{place_of('installation')}/me"
 
 
 def digest(letter: str) -> str:
@@ -36,7 +36,10 @@ class Engine(EngineClient):
             digest("b"): [kept("above", "b", 30), f"{ME}/above:1"],
             digest("c"): [kept("base", "c", None)],
             digest("d"): ["docker.io/library/python:3"],
-            digest("e"): [f"{COMMITS}/me-too/base:1", f"{COMMITS}/me-too/base:id-{64 * 'e'}-5"],
+            digest("e"): [
+                f"{place_of('installation')}/me-too/base:1",
+                f"{place_of('installation')}/me-too/base:id-{64 * 'e'}-5",
+            ],
         }
         self.layers = {digest(one[0]): list(one[1:]) for one in ("axy", "bxyz", "cxw", "dx", "exv")}
         self.containers: list[str] = []
