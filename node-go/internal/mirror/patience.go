@@ -5,8 +5,9 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"rollbox.dev/node/internal/avoid"
 )
 
 const (
@@ -25,13 +26,12 @@ type Patience struct {
 	next http.RoundTripper
 	now  func() time.Time
 
-	mu    sync.Mutex
-	until map[string]time.Time // by host
+	hosts *avoid.Until
 }
 
 // NewPatience wraps a transport.
 func NewPatience(next http.RoundTripper) *Patience {
-	return &Patience{next: next, now: time.Now, until: map[string]time.Time{}}
+	return &Patience{next: next, now: time.Now, hosts: avoid.New(mostHosts, time.Now)}
 }
 
 // RoundTrip sends a request, perhaps several times.
@@ -50,32 +50,18 @@ func (p *Patience) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
 		_ = response.Body.Close()
-		p.pause(request.URL.Host, p.now().Add(pause))
-	}
-}
-
-func (p *Patience) pause(host string, until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.until) >= mostHosts {
-		clear(p.until)
-	}
-	if until.After(p.until[host]) {
-		p.until[host] = until
+		p.hosts.Set(request.URL.Host, p.now().Add(pause))
 	}
 }
 
 func (p *Patience) wait(ctx context.Context, host string) error {
-	p.mu.Lock()
-	until := p.until[host]
-	p.mu.Unlock()
-	left := until.Sub(p.now())
-	if left <= 0 {
+	left := p.hosts.Left(host)
+	if left == 0 {
 		return nil
 	}
 	heard, _ := ctx.Value(pausesKey{}).(*pauses)
 	if heard != nil {
-		heard.begin(until)
+		heard.begin(p.now().Add(left))
 	}
 	select {
 	case <-time.After(left):

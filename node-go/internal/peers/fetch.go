@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"rollbox.dev/node/internal/avoid"
 )
 
 const (
@@ -39,7 +41,7 @@ type fetcher struct {
 	ctx     context.Context
 	running sync.WaitGroup
 	mutex   sync.Mutex
-	left    map[string]time.Time
+	left    *avoid.Until
 	// Layers that are waited for already.
 	arriving map[string]bool
 	// Which tracker was told of each layer that this node has; only announce uses it.
@@ -232,21 +234,9 @@ func (f *fetcher) announce(all bool) error {
 }
 
 func (f *fetcher) isLeft(digest string) bool {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	until, there := f.left[digest]
-	if there && time.Now().After(until) {
-		delete(f.left, digest)
-		return false
-	}
-	return there
+	return f.left.Left(digest) > 0
 }
 
 func (f *fetcher) leave(digest string) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if len(f.left) >= maxTracked {
-		clear(f.left)
-	}
-	f.left[digest] = time.Now().Add(leftFor)
+	f.left.Set(digest, time.Now().Add(leftFor))
 }

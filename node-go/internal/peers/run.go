@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"rollbox.dev/node/internal/avoid"
 	"rollbox.dev/node/internal/mtls"
 )
 
@@ -57,7 +58,7 @@ func Serve(ctx context.Context, settings *Settings, peer, own net.Listener, log 
 	known, kept := newMembers(settings.Self, named(settings.Members)), newTracker(time.Now)
 	finding := &fetcher{
 		self: settings.Self, store: has, tracker: kept, members: known, caller: caller, counts: counts, log: log, ctx: ctx,
-		left: map[string]time.Time{}, arriving: map[string]bool{}, told: map[string]string{},
+		left: avoid.New(maxTracked, time.Now), arriving: map[string]bool{}, told: map[string]string{},
 	}
 	defer finding.running.Wait()
 	forNodes := &server{has, kept, known, counts, make(chan struct{}, settings.Sends)}
