@@ -155,14 +155,16 @@ impl Calls {
         }
     }
 
-    /// Returns the answer to a call that takes the sidecar a moment; fails after [`QUESTION_DEADLINE`].
+    /// Returns the answer to a call that takes the sidecar a moment; fails after [`QUESTION_DEADLINE`]. What it failed
+    /// by may take [`GONE_WAIT`] more to be known.
     pub(crate) async fn ask<T>(
         &self,
         route: &Arc<Route>,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Problem> {
-        match tokio::time::timeout(QUESTION_DEADLINE, self.ask_without_timeout(route, call)).await {
-            Ok(answered) => answered,
+        match tokio::time::timeout(QUESTION_DEADLINE, self.interruptible(route, call)).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(interrupted)) => Err(interrupted.explain(self, route).await),
             Err(_) => Err(late("an answer", route)),
         }
     }

@@ -10,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::json;
 use support::clock::Stopped;
 use support::proxy::Proxy;
@@ -326,6 +326,10 @@ async fn a_pod_that_vanishes_without_a_word_is_unreachable_within_seconds() {
     assert!(waited < Duration::from_secs(35), "{waited:?}");
     let (later, _) = clock.until(STEP, rig.run("sb-2", "echo hi")).await;
     assert_eq!(later.code(), "sandbox_unreachable");
+    // Its own time limit does not cut the wait for the cause short.
+    let token = token_of("sb-2", "alice", &["exec"]);
+    let listing = rig.client.call(Method::GET, "/v1/sandboxes/sb-2/execs", &token);
+    assert_eq!(clock.until(STEP, listing).await.0.code(), "sandbox_unreachable");
 }
 
 #[tokio::test]
