@@ -37,7 +37,7 @@ from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Re
 from controlplane.images.private import CONVERTED, FORMS, Form, PrivateRegistry
 from controlplane.images.recorded import plan_recorded
 from controlplane.images.recorded_tags import is_copy, offers, recorded_owner
-from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, parse
+from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, names_registry, parse
 from controlplane.images.rewrite import Rewrites
 from controlplane.images.stored import Collected, Collector, CopyStore, RecordedList, RegistryImage, RegistryRoom
 
@@ -93,6 +93,7 @@ __all__ = [
     "is_index",
     "layers_of",
     "names_a_file",
+    "names_registry",
     "offers",
     "own_reference",
     "parse",

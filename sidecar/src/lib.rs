@@ -9,6 +9,7 @@
 //! # Layout
 //! - `settings`, `log`: the configuration, and log lines for the container engine.
 //! - `install`: copies the target's binary to where a pod's target expects it.
+//! - `itself`: the sandbox's own name and addresses, in the notations that programs use.
 //! - `target`: finds the target's process and reads what commands inherit from it.
 //! - `spawner`: everything in the spawner's process, and `spawner::link`, the sidecar's end of its socket.
 //! - `process`, `ring`, `records`, `oom`: a command's life cycle, its output, the records of execs, OOM kills.
@@ -29,6 +30,7 @@ pub mod bound;
 pub mod disk_limit;
 pub mod files;
 pub mod install;
+pub mod itself;
 pub mod leg;
 pub mod log;
 pub mod memory_files;

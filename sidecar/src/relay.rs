@@ -2,20 +2,24 @@
 //! one up the link to the egress part of the platform.
 //!
 //! It reads what user code sends, so it is not the process that enforces deadlines: the sidecar's own program, executed
-//! again, without powers and with limits of its own. It parses nothing of a connection that has a link. The sidecar
+//! again, without powers and with limits of its own. Of a connection it reads no more than which host is asked for: one to
+//! the sandbox itself it connects itself, and all others go up the link as they are. The sidecar
 //! binds the sockets before user code runs, never accepts from them itself, and starts the relay when the first
 //! connection or the first link comes; a sandbox that uses no network has none.
 //!
 //! # Layout
 //! - `sockets`: what is bound on the sandbox's loopback; `control`: the messages between sidecar and relay.
 //! - `keeper`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
-//! - `child`: the relay's process; `confine`: what it gives up; `links`, `carry`: connections on the link; `refusal`:
-//!   the answers without one; `names`: the resolver that knows no name; `tally`: what it tells the sidecar.
+//! - `child`: the relay's process; `confine`: what it gives up; `asked`: where a connection is to go; `inside`: those to
+//!   the sandbox itself; `links`, `carry`: connections on the link; `refusal`: the answers without one; `names`: the
+//!   resolver that knows no name; `tally`: what it tells the sidecar.
 
+mod asked;
 mod carry;
 pub mod child;
 mod confine;
 mod control;
+mod inside;
 pub mod keeper;
 mod links;
 mod names;

@@ -43,6 +43,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{ForkResult, Pid};
 use wire::{Code, Problem};
 
+use crate::itself::Itself;
 use crate::sys::SingleThread;
 use crate::target::{self, Target};
 use channel::Channel;
@@ -146,7 +147,7 @@ fn serve(
 ) -> Result<(), Problem> {
     processors::add(&mut target.environ, config.cpu_millicores, processors::here());
     if let Some(port) = config.proxy_port {
-        proxies::add(&mut target.environ, port, &config.packages);
+        proxies::add(&mut target.environ, port, &Itself::here(), &config.packages);
     }
     let setup = setup::set_up(target, config.processes, config.memory_bytes)
         .map_err(|err| failed("set up the sandbox's init", &err))?;

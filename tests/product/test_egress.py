@@ -82,6 +82,46 @@ while time.monotonic() < until:
     except OSError:
         pass
 """
+OWN_SERVER = """
+import http.server, socket
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"mine")
+    def log_message(self, *args): pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+with Server(("::", 0), Handler) as server:
+    print(server.server_port, flush=True)
+    server.serve_forever()
+"""
+# Asks by the proxy, raw, since libraries write addresses in one notation; then by the variables.
+OWN_ASK = """
+import os, socket, sys, urllib.request
+port, *hosts = sys.argv[1:]
+own = socket.gethostname()
+hosts += [own, own.upper(), own + ".some.domain", socket.gethostbyname(own)]
+proxy = os.environ["HTTP_PROXY"].removeprefix("http://").partition(":")
+def said(request, *more):
+    with socket.create_connection((proxy[0], int(proxy[2])), timeout=20) as sock:
+        sock.sendall(request.encode())
+        got = b""
+        for one in more:
+            got += sock.recv(4096)
+            sock.sendall(one.encode())
+        while piece := sock.recv(4096):
+            got += piece
+        return got.decode()
+for host in hosts:
+    absolute = said(f"GET http://{host}:{port}/ HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n")
+    tunnel = said(f"CONNECT {host}:{port} HTTP/1.1\\r\\n\\r\\n", f"GET / HTTP/1.0\\r\\n\\r\\n")
+    print(host, absolute.splitlines()[0].split()[1], absolute[-4:], tunnel.split()[1], tunnel[-4:])
+for host in ("localhost", "127.0.0.1", "0.0.0.0", own):
+    print(host, "directly", urllib.request.urlopen(f"http://{host}:{port}/", timeout=20).read().decode())
+"""
+OWN_HOSTS = (
+    *("localhost", "LOCALHOST", "localhost.", "app.localhost", "127.0.0.1", "127.8.9.10", "0.0.0.0", "[::1]", "[::]"),
+    *("127.1", "0", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]"),
+)
 pytestmark = pytest.mark.egress
 
 
@@ -157,6 +197,25 @@ async def test_a_new_sandbox_is_offline_and_a_refusal_says_what_to_change(client
 async def test_what_a_create_asks_for_is_in_force_when_it_returns(client: Client) -> None:
     async with await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi", egress=INDEX) as sandbox:
         assert await _get(sandbox, f"http://index.test:{WEB}/hello") == "hello from outside\n"
+
+
+async def test_a_program_reaches_its_own_server_in_every_notation_and_by_the_proxy_too(offline: Sandbox) -> None:
+    async with await offline.spawn(["python3", "-c", OWN_SERVER]) as server:
+        port = (await anext(server.stdout.lines())).strip()
+        for policy in ("offline", INDEX):
+            await offline.egress(policy)
+            told = await offline.exec(["python3", "-c", OWN_ASK, port, *OWN_HOSTS], check=True, timeout=120)
+            wrong = [
+                line for line in told.stdout.splitlines() if not line.endswith((" 200 mine 200 mine", " directly mine"))
+            ]
+            assert wrong == []
+            assert len(told.stdout.splitlines()) == len(OWN_HOSTS) + 8
+        await server.signal(signal.SIGKILL)
+    status, problem = await _refusal(offline, "http://127.1:9/")
+    assert (status, problem["code"]) == (502, "port_unreachable")
+    # Nothing of it is an attempt to reach the network.
+    hosts = {one.host for one in await offline.egress_log()}
+    assert not hosts & {*OWN_HOSTS, offline.id, "::1"}
 
 
 async def test_a_switch_holds_from_its_answer_on(offline: Sandbox) -> None:

@@ -16,6 +16,7 @@ import structlog
 from controlplane.capacity import NOTHING, Amounts, Room
 from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.engine import facts as fact_files
+from controlplane.cluster.engine import network_files
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import Commits, KeptImages, place_of
 from controlplane.cluster.engine.containers import (
@@ -293,6 +294,7 @@ class EngineCluster:
         image, timings_ms = await self._image(sandbox_id, spec.image)
         self._images.used(image)
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
+        network_files.write(self._host.names_dir(sandbox_id), sandbox_id)
         target = target_body(sandbox_id, spec, boot, self._host, image)
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
         with self._live.starting(sandbox_id):
@@ -377,7 +379,8 @@ class EngineCluster:
                 await self._client.call("DELETE", f"containers/{name(sandbox_id, role)}", {"force": True, "v": True})
             except Missing:
                 continue
-        await self._remove_files(self._host.agent_dir(sandbox_id))
+        for folder in (self._host.agent_dir(sandbox_id), self._host.names_dir(sandbox_id)):
+            await self._remove_files(folder)
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
 
     async def _remove_files(self, folder: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controlplane.cluster.engine import network_files
 from controlplane.cluster.protocol import DEFAULT_PIDS, Boot
 from controlplane.images import DIGEST
 from controlplane.model import SandboxSpec
@@ -86,6 +87,10 @@ class Host:
         """The file with the sandbox's annotated facts; outside of the directory that its sidecar can write."""
         return self.state_dir / "sandboxes" / f"{sandbox_id}.json"
 
+    def names_dir(self, sandbox_id: str) -> Path:
+        """The directory of the files by which the sandbox knows names."""
+        return self.state_dir / "sandboxes" / f"{sandbox_id}.etc"
+
     def address(self, sandbox_id: str) -> str:
         """The address of the sandbox's sidecar."""
         return f"unix:{self.agent_dir(sandbox_id)}/agent.sock"
@@ -118,6 +123,7 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
     """
     return {
         "Image": image.id,
+        "Hostname": sandbox_id,
         "Entrypoint": [TARGET_COMMAND],
         "Cmd": [],
         # Disables the image's health check, which would run commands outside of any exec, in the target's cgroup. Set
@@ -129,7 +135,10 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
             **_limits(spec, memory_bytes=0, pids=0),
             "NetworkMode": "none",
             "LogConfig": {"Type": "none"},
-            "Binds": [f"{host.target_binary}:{TARGET_COMMAND}:ro"],
+            "Binds": [
+                f"{host.target_binary}:{TARGET_COMMAND}:ro",
+                *network_files.binds(host.names_dir(sandbox_id)),
+            ],
         },
     }
 
@@ -146,6 +155,8 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
     beside = f"container:{name(sandbox_id, TARGET)}"
     return {
         "Image": host.sidecar_image,
+        # By which the relay knows a program that asks for its own sandbox.
+        "Hostname": sandbox_id,
         "Entrypoint": [SIDECAR_COMMAND],
         "Cmd": [],
         "Env": [f"ROLLBOX_SIDECAR_{key}={value}" for key, value in _sidecar_settings(sandbox_id, spec, boot, host)],

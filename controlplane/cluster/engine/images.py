@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from controlplane.cluster.engine import near
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import COMMITS, hidden, shown
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
@@ -21,7 +22,7 @@ from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.engine.pulling import PullMeter
 from controlplane.cluster.protocol import ImageState, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
-from controlplane.images import parse
+from controlplane.images import names_registry, parse
 
 # Errors of engines and registries for an image that does not exist or may not be pulled; other errors can be retried.
 _ABSENT: Final = re.compile(
@@ -29,6 +30,8 @@ _ABSENT: Final = re.compile(
 )
 # Errors for a registry that cannot be reached, which say nothing about whether the image exists.
 _UNREACHED: Final = re.compile(r"no such host|dial tcp|timeout|connection refused|i/o|TLS|x509", re.I)
+# Their words for a name that is none to them, although it is well formed.
+_NO_NAME: Final = re.compile(r"invalid reference format|parsing reference|repository name must|not a valid", re.I)
 # Engines use this host name for images that were built or loaded locally; a registry on this machine would have a port.
 _LOCAL_ONLY: Final = "localhost/"
 # The node that all sandboxes of an engine are on.
@@ -73,6 +76,8 @@ class Images:
                 image = await self._client.call("GET", f"images/{candidate}/json")
             except Missing:
                 continue
+            except Problem as problem:
+                raise _misnamed(name, problem) from problem
             if hidden(name, image.get("RepoTags") or (), self._commits):
                 continue
             self._check(name, str(image.get("Architecture") or ""))
@@ -89,12 +94,28 @@ class Images:
         async with lock:
             if present := await self.local(name):
                 return present
-            self._log.info("pulling image", image=name)
-            await self._pull(name)
+            await self._come(name)
             if present := await self.local(name):
                 await self._tag(name, present)
                 return present
         raise Problem("image_pull_failed", f"the engine says that it pulled {name} but does not have it", image=name)
+
+    async def _come(self, name: str) -> None:
+        """Pulls an image that is not here; one that cannot come from anywhere is told at once."""
+        if name.startswith(_LOCAL_ONLY):
+            raise await self._absent(name, "the engine has no such image, and its name names no registry")
+        self._log.info("pulling image", image=name)
+        try:
+            await self._pull(name)
+        except Problem as problem:
+            if problem.code != "image_not_found":
+                raise
+            raise await self._absent(name, problem.detail.removeprefix(f"{name}: ")) from problem
+
+    async def _absent(self, name: str, why: str) -> Problem:
+        present = [one for image in await self.all() for one in image.names]
+        said = near.hint(name, present)
+        return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name)
 
     async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; a pull ends with the iterator that has begun it."""
@@ -150,12 +171,14 @@ class Images:
             return "here"
         if not ask_registry:
             return "unknown"
+        if name.startswith(_LOCAL_ONLY):
+            raise await self._absent(name, "the engine has no such image, and its name names no registry")
         try:
             await self._client.call("GET", f"distribution/{name}/json")
         except Problem as problem:
             refused = _refused(name, problem.detail, "")
             if isinstance(problem, Missing) or refused.code == "image_not_found":
-                raise Problem("image_not_found", refused.detail, image=name) from problem
+                raise await self._absent(name, problem.detail) from problem
             return "unknown"
         return "elsewhere"
 
@@ -220,15 +243,18 @@ class Images:
 
 
 def _refused(name: str, why: str, last: str) -> Problem:
-    if name.startswith(_LOCAL_ONLY):
-        return Problem(
-            "image_not_found", f"{name}: the engine has no such image, and its name names no registry", image=name
-        )
     # The image's name is removed before matching, since it may contain any of these words.
     words = why.replace(_repository(name), "")
     if _ABSENT.search(words) and not _UNREACHED.search(words):
         return Problem("image_not_found", f"{name}: {why}", image=name)
     return Problem("image_pull_failed", f"{name}: {why}", image=name, last_progress=last)
+
+
+def _misnamed(name: str, problem: Problem) -> Problem:
+    """What an engine says of a name is the caller's to mend; all else is what it was."""
+    if problem.code in ("internal", "unsupported") and _NO_NAME.search(problem.detail):
+        return Problem("invalid_argument", f"image {name}: {problem.detail}", option="image")
+    return problem
 
 
 def _repository(name: str) -> str:
@@ -248,9 +274,13 @@ def _reference(name: str) -> dict[str, str]:
 def _candidates(name: str) -> tuple[str, ...]:
     """The names under which the engine may have an image."""
     _, at, digest = name.partition("@")
+    # What names no registry may also be an image that was built or loaded here.
+    first, slash, _ = name.partition("/")
+    named = bool(slash) and names_registry(first)
     if not at:
-        return name, f"localhost/{name}"
-    return digest, f"{_repository(name)}@{digest}", f"localhost/{_repository(name)}@{digest}"
+        return (name,) if named else (name, f"{_LOCAL_ONLY}{name}")
+    repository = f"{_repository(name)}@{digest}"
+    return (digest, repository) if named else (digest, repository, f"{_LOCAL_ONLY}{repository}")
 
 
 def _content(binary: Path) -> bytes:

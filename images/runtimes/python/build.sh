@@ -22,11 +22,12 @@ if timeout 120 $engine pull --quiet "$base" >/dev/null 2>&1; then
   exit 0
 fi
 echo "   the public base image cannot be pulled: building one from Debian packages"
-tarball=$cache/python-$suite-1.tar
+tarball=$cache/python-$suite-2.tar
 if [ ! -s "$tarball" ]; then
   command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
   mkdir -p "$cache"
-  mmdebstrap --quiet --variant=minbase --include=python3,ca-certificates,procps $suite "$tarball.part.tar"
+  # mmdebstrap copies these files from this machine.
+  mmdebstrap --quiet --variant=minbase --customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' --include=python3,ca-certificates,procps $suite "$tarball.part.tar"
   mv "$tarball.part.tar" "$tarball"
 fi
 $engine import --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'CMD ["python3"]' "$tarball" $image >/dev/null

@@ -32,6 +32,8 @@ if [ ! -s "$tarball" ]; then
   command -v mmdebstrap >/dev/null || "$here/../../../setup/packages.sh" mmdebstrap
   # As in images/bases.sh: a seventh of the image would be documentation.
   options=()
+  # mmdebstrap copies these files from this machine.
+  options+=('--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"')
   for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
   mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, "$here/packages.txt")" bookworm "$tarball.part.tar"
   mv "$tarball.part.tar" "$tarball"

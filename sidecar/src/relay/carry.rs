@@ -20,11 +20,12 @@ const MAX_PIECES: usize = 16;
 
 /// Carries both directions until each has ended by itself. When one breaks, the program's connection is reset: a plain
 /// end would make what was cut look like the whole.
-pub(super) async fn carry(mut stream: TcpStream, opened: Opened) {
+/// `held` was read of the program already.
+pub(super) async fn carry(mut stream: TcpStream, held: Bytes, opened: Opened) {
     // Counted until the end of this function.
     let Opened { response, sent: mut link, counted: _counted } = opened;
     let (read, write) = stream.split();
-    let whole = async { tokio::try_join!(up(read, &mut link), down(response, write)) };
+    let whole = async { tokio::try_join!(up(read, held, &mut link), down(response, write)) };
     if whole.await.is_err() {
         link.send_reset(Reason::CANCEL);
         // If that fails, the program sees a plain end.
@@ -33,7 +34,14 @@ pub(super) async fn carry(mut stream: TcpStream, opened: Opened) {
 }
 
 /// From the program. A connection on which nothing comes has no buffer, and no share of the link's window.
-async fn up(read: ReadHalf<'_>, link: &mut SendStream<Bytes>) -> io::Result<()> {
+async fn up(read: ReadHalf<'_>, mut held: Bytes, link: &mut SendStream<Bytes>) -> io::Result<()> {
+    while !held.is_empty() {
+        let piece = held.split_to(room(link).await?.min(held.len()));
+        link.send_data(piece, false).map_err(|err| broken(&err))?;
+    }
+    // Its memory is given back: what follows is read into pieces of its own.
+    drop(held);
+    link.reserve_capacity(0);
     loop {
         tokio::select! {
             ready = read.readable() => ready?,

@@ -10,10 +10,12 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
+use super::asked::Asked;
 use super::control::{Control, Order};
 use super::links::{Family, Links, MAX_CONNECTIONS, READ_BYTES, WIDE_STREAM_BYTES};
 use super::tally::Tally;
-use super::{carry, confine, names, refusal};
+use super::{asked, carry, confine, inside, names, refusal};
+use crate::itself::Itself;
 use crate::{log, sys};
 
 /// After a failed accept (out of descriptors) an immediate retry would fail too.
@@ -28,8 +30,9 @@ pub fn main() -> ExitCode {
         let control = io::stdin().as_fd().try_clone_to_owned()?;
         sys::keep_memory(2 * READ_BYTES, WIDE_STREAM_BYTES as usize);
         confine::give_up()?;
+        let itself = Itself::here();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(serve(control))
+        runtime.block_on(serve(control, itself))
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,7 +43,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn serve(control: OwnedFd) -> io::Result<()> {
+async fn serve(control: OwnedFd, itself: Itself) -> io::Result<()> {
     let control = Control::new(control)?;
     confine::close_in()?;
     let Some(Order::Begin { port, had_link, proxies, names }) = control.order().await? else {
@@ -48,11 +51,11 @@ async fn serve(control: OwnedFd) -> io::Result<()> {
     };
     let tally = Arc::new(Tally::default());
     let links = Arc::new(Links::new(port, had_link));
+    let serving = Arc::new(Serving { itself, links: Arc::clone(&links), tally: Arc::clone(&tally) });
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     for (listener, family) in proxies.into_iter().zip([Family::V4, Family::V6]) {
         let listener = TcpListener::from_std(StdListener::from(listener))?;
-        let (links, tally, places) = (Arc::clone(&links), Arc::clone(&tally), Arc::clone(&places));
-        tokio::spawn(accept(listener, family, links, tally, places));
+        tokio::spawn(accept(listener, family, Arc::clone(&serving), Arc::clone(&places)));
     }
     let mut names = names.into_iter();
     if let (Some(datagrams), Some(streams)) = (names.next(), names.next()) {
@@ -76,13 +79,14 @@ async fn follow(control: &Control, links: &Arc<Links>, tally: &Tally) -> io::Res
     Ok(())
 }
 
-async fn accept(
-    listener: TcpListener,
-    family: Family,
+/// What connections need, the same for all.
+struct Serving {
+    itself: Itself,
     links: Arc<Links>,
     tally: Arc<Tally>,
-    places: Arc<Semaphore>,
-) {
+}
+
+async fn accept(listener: TcpListener, family: Family, serving: Arc<Serving>, places: Arc<Semaphore>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -90,23 +94,29 @@ async fn accept(
         };
         // One too many is closed at once, and not left in the queue, where it would look like a server that hangs.
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (links, tally) = (Arc::clone(&links), Arc::clone(&tally));
+        let serving = Arc::clone(&serving);
         tokio::spawn(async move {
-            program(stream, family, &links, &tally).await;
+            program(stream, family, &serving).await;
             drop(place);
         });
     }
 }
 
 /// Serves a program's connection to its end.
-async fn program(stream: TcpStream, family: Family, links: &Links, tally: &Tally) {
+async fn program(mut stream: TcpStream, family: Family, serving: &Serving) {
     // Small pieces of a program's protocol must not wait for each other.
     let _ = stream.set_nodelay(true);
-    match links.open(family).await {
-        Ok(opened) => carry::carry(stream, opened).await,
+    let held = match asked::read(&mut stream, &serving.itself).await {
+        Some(Asked::Outside(held)) => held,
+        Some(Asked::Inside(asked, read)) => return inside::serve(stream, &asked, read).await,
+        None => return,
+    };
+    match serving.links.open(family).await {
+        Ok(opened) => carry::carry(stream, held.freeze(), opened).await,
         Err(refusal) => {
-            tally.refused();
-            refusal::refuse(stream, refusal).await;
+            serving.tally.refused();
+            let first = held.first().copied().unwrap_or_default();
+            refusal::refuse(stream, first, refusal).await;
         }
     }
 }

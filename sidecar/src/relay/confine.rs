@@ -12,13 +12,14 @@ use crate::{spawner, sys};
 
 /// Beside its connections: the sockets it accepts from, links, the runtime's own, and one to be closed at once.
 const MORE_DESCRIPTORS: usize = 64;
+/// Of a connection within the sandbox: the program's, and the server's.
+const DESCRIPTORS: usize = 2;
 /// Of addresses. What all its connections may hold at once is a quarter of it.
 const ADDRESS_BYTES: rlim_t = 192 << 20;
 /// `nobody` in every image. No process of the sandbox sees this one, whoever it runs as.
 const NOBODY: u32 = 65_534;
 
-/// What a runtime that carries bytes between open sockets calls. No new sockets but accepted ones, no files, no
-/// programs, no processes, no signals.
+/// What a runtime that carries bytes between sockets calls. No files, no programs, no processes, no signals.
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -29,6 +30,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
     libc::SYS_accept4,
+    libc::SYS_connect,
     libc::SYS_shutdown,
     libc::SYS_setsockopt,
     libc::SYS_getsockopt,
@@ -59,6 +61,10 @@ const OLDER_CALLS: &[libc::c_long] = &[libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_CALLS: &[libc::c_long] = &[];
 
+/// New sockets are of the sandbox's own network, which is that of the programs too: they reach nothing by them that a
+/// program does not reach. None is of files or of the kernel.
+const NETWORKS: [libc::c_int; 2] = [libc::AF_INET, libc::AF_INET6];
+
 /// The saved user, to which the relay cannot return: without capabilities, and with a filter that lets no change of user
 /// pass. The sidecar has no capability to kill, and may signal its child by this only.
 const SIDECARS: Uid = Uid::from_raw(0);
@@ -84,7 +90,8 @@ pub(super) fn give_up() -> io::Result<()> {
 }
 
 fn limits() -> [(Resource, rlim_t); 5] {
-    let descriptors = rlim_t::try_from(MAX_CONNECTIONS + MORE_DESCRIPTORS).unwrap_or(rlim_t::MAX);
+    let descriptors =
+        rlim_t::try_from(DESCRIPTORS * MAX_CONNECTIONS + MORE_DESCRIPTORS).unwrap_or(rlim_t::MAX);
     [
         (Resource::RLIMIT_NOFILE, descriptors),
         (Resource::RLIMIT_AS, ADDRESS_BYTES),
@@ -101,5 +108,5 @@ fn limits() -> [(Resource, rlim_t); 5] {
 /// The kernel refuses.
 pub(super) fn close_in() -> io::Result<()> {
     let calls = [CALLS, OLDER_CALLS].concat();
-    Ok(sys::install_filter(&spawner::allowing_only(&calls))?)
+    Ok(sys::install_filter(&spawner::allowing_only(&calls, (libc::SYS_socket, &NETWORKS)))?)
 }

@@ -11,7 +11,7 @@ use wire::{Code, Problem};
 const SOCKS5: u8 = 5;
 /// "None of the methods that you offer."
 const SOCKS5_REFUSED: &[u8] = &[SOCKS5, 0xff];
-/// How long a program may take to send its first byte, and to take its answer.
+/// How long a program may take to take its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After its answer a program may send the rest of what it was sending. A socket that is closed over unread bytes
 /// resets the connection, and the answer would be lost.
@@ -29,13 +29,16 @@ pub(super) enum Refusal {
     Unavailable,
 }
 
-/// Answers a connection, and closes it.
-pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal) {
+/// Answers a connection that began with the byte `first`, and closes it.
+pub(super) async fn refuse(stream: TcpStream, first: u8, refusal: Refusal) {
+    answer(stream, &refusal.answer(first)).await;
+}
+
+/// Sends a whole answer, and closes the connection.
+pub(super) async fn answer(mut stream: TcpStream, bytes: &[u8]) {
     let mut piece = [0; 4096];
-    let Ok(Ok(1..)) = timeout(PATIENCE, stream.read(&mut piece)).await else { return };
-    let answer = refusal.answer(piece[0]);
     let answered = async {
-        stream.write_all(&answer).await?;
+        stream.write_all(bytes).await?;
         stream.shutdown().await
     };
     if !matches!(timeout(PATIENCE, answered).await, Ok(Ok(()))) {
@@ -59,18 +62,8 @@ impl Refusal {
     }
 
     fn http(self) -> Vec<u8> {
-        let problem = self.problem();
-        let body = problem.to_json("", None).to_string();
-        // The sentence stands in the place of `Forbidden`, as in answers of egress: most programs show that line of a refused
-        // CONNECT, and hardly any its body.
         let knob = if self == Self::Offline { format!("; {KNOB}") } else { String::new() };
-        format!(
-            "HTTP/1.1 {} {}{knob}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            problem.code.http(),
-            problem.detail,
-            body.len()
-        )
-        .into_bytes()
+        http(&self.problem(), &knob)
     }
 
     fn problem(self) -> Problem {
@@ -88,6 +81,20 @@ impl Refusal {
             }
         }
     }
+}
+
+/// The answer in HTTP; `knob` follows the sentence in its first line.
+pub(super) fn http(problem: &Problem, knob: &str) -> Vec<u8> {
+    let body = problem.to_json("", None).to_string();
+    // The sentence stands in the place of `Forbidden`, as in answers of egress: most programs show that line of a refused
+    // CONNECT, and hardly any its body.
+    format!(
+        "HTTP/1.1 {} {}{knob}\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        problem.code.http(),
+        problem.detail,
+        body.len()
+    )
+    .into_bytes()
 }
 
 #[cfg(test)]

@@ -81,9 +81,21 @@ pub fn program(init: InitSignals) -> Vec<sock_filter> {
     program
 }
 
-/// Builds the program for a process that makes the native `calls` only.
-pub(crate) fn allowing_only(calls: &[libc::c_long]) -> Vec<sock_filter> {
+/// Builds the program for a process that makes the native `calls` only, and one more with the first arguments that are
+/// listed.
+pub(crate) fn allowing_only(
+    calls: &[libc::c_long],
+    (limited, arguments): (libc::c_long, &[libc::c_int]),
+) -> Vec<sock_filter> {
     let mut program = vec![load(ARCH), jump(BPF_JEQ, TABLES[0].arch, 1, 0), answer(DENY), load(NUMBER)];
+    let mut block = vec![load(FIRST_ARGUMENT)];
+    for argument in arguments {
+        block.extend([jump(BPF_JEQ, argument.cast_unsigned(), 0, 1), answer(ALLOW)]);
+    }
+    block.push(answer(DENY));
+    // The numbers of system calls are small.
+    program.push(skip_unless(BPF_JEQ, limited as u32, block.len()));
+    program.extend(block);
     for call in calls {
         // The numbers of system calls are small.
         program.extend([jump(BPF_JEQ, *call as u32, 0, 1), answer(ALLOW)]);
@@ -297,13 +309,20 @@ mod tests {
 
     #[test]
     fn a_process_that_makes_few_calls_makes_those_and_natively() {
-        let program = allowing_only(&[libc::SYS_read, libc::SYS_write]);
+        let program = allowing_only(&[libc::SYS_read, libc::SYS_write], (libc::SYS_socket, &[2, 10]));
         for number in 0..2100 {
             let listed = [libc::SYS_read, libc::SYS_write].contains(&number);
-            let number = u32::try_from(number).unwrap();
-            let expected = if listed { ALLOW } else { DENY };
-            assert_eq!(interpret(&program, TABLES[0].arch, number, [0; 3]), expected, "{number}");
-            assert_eq!(interpret(&program, 0x1234_5678, number, [0; 3]), DENY);
+            for (first, limited) in [(1, false), (2, true), (10, true), (11, false)] {
+                let expected = listed || limited && number == libc::SYS_socket;
+                let number = u32::try_from(number).unwrap();
+                let expected = if expected { ALLOW } else { DENY };
+                assert_eq!(
+                    interpret(&program, TABLES[0].arch, number, [first; 3]),
+                    expected,
+                    "{number} {first}"
+                );
+                assert_eq!(interpret(&program, 0x1234_5678, number, [first; 3]), DENY);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 mod answers;
 mod attacks;
 mod inside;
+mod itself;
 mod link;
 mod transfers;
 

@@ -61,6 +61,7 @@ def test_what_is_wrong_under_offline_is_told_with_what_to_do(name: str, seen: Se
         (Seen(0.1, 200), False, "a sandbox reaches the metadata service (169.254.169.254:80) through egress"),
         (Seen(10, 502, "egress_unreachable", "no answer"), False, "only the network has stopped it"),
         (Seen(10, 503, "egress_unavailable", "lost"), False, "503 egress_unavailable lost"),
+        (Seen(0.1, 502, "port_unreachable", "the sandbox itself"), True, "not reached: the sandbox itself"),
     ],
 )
 def test_what_is_inside_must_be_refused_and_not_only_be_silent(seen: Seen, ok: bool, said: str) -> None:

@@ -69,6 +69,9 @@ def inside(places: Sequence[Place], seen: Mapping[str, Seen]) -> Iterator[Found]
         one = seen[place.name]
         if one.code == "egress_denied":
             yield Found(place.name, True, _short(f"refused under `open`: {one.detail}"))
+        elif one.code == "port_unreachable":
+            # An address of loopback is the sandbox itself.
+            yield Found(place.name, True, _short(f"{place.there} is not reached: {one.detail}"))
         elif one.status == HTTPStatus.OK:
             yield Found(place.name, False, f"a sandbox reaches {place.there} through egress", INSIDE)
         elif one.code == "egress_unreachable":

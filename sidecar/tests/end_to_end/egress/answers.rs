@@ -84,11 +84,15 @@ async fn commands_find_the_proxy_by_variables_that_the_caller_may_override() {
     assert_eq!(egress.sandbox.sh("echo $NODE_USE_ENV_PROXY $MAVEN_OPTS").await, format!("1 {java}"));
     let seen = egress.sandbox.sh("env | grep -iE '^(all|https?|no)_proxy=' | sort").await;
     let proxy = format!("http://127.0.0.1:{}", egress.port);
+    let without = egress.sandbox.sh("echo $NO_PROXY").await;
+    assert!(without.starts_with("localhost,.localhost,127.0.0.1,127.0.0.0/8,0.0.0.0,::1,::,"), "{without}");
+    let name = egress.sandbox.sh("uname -n").await;
+    assert!(without.trim().split(',').any(|entry| entry == name.trim().to_lowercase()), "{without}");
     let expected: Vec<String> = ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"]
         .into_iter()
         .flat_map(|name| [name.to_owned(), name.to_lowercase()])
         .map(|name| match name.to_uppercase().as_str() {
-            "NO_PROXY" => format!("{name}=localhost,127.0.0.1,::1"),
+            "NO_PROXY" => format!("{name}={}", without.trim()),
             _ => format!("{name}={proxy}"),
         })
         .collect();

@@ -43,7 +43,7 @@ async fn the_relay_has_no_powers() {
         assert_eq!(status(relay, name), expected, "{name}");
     }
     let limits = std::fs::read_to_string(format!("/proc/{relay}/limits")).unwrap();
-    for (name, most) in [("Max processes", "0"), ("Max file size", "0"), ("Max open files", "320")] {
+    for (name, most) in [("Max processes", "0"), ("Max file size", "0"), ("Max open files", "576")] {
         let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         assert_eq!(line.split_whitespace().collect::<Vec<_>>()[..2], [most, most], "{name}");
     }

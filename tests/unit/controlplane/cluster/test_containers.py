@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.cluster import Boot
+from controlplane.cluster.engine import network_files
 from controlplane.cluster.engine.containers import Host, Image, records_of, sidecar_body, target_body
 from controlplane.egress import EgressOptions
 from controlplane.model import SandboxSpec
@@ -45,7 +46,10 @@ def test_the_target_is_the_users_image_made_to_wait_without_network() -> None:
     target, _ = bodies()
     assert (target["Image"], target["Entrypoint"], target["Cmd"]) == ("sha256:img", ["/dev/rollbox/target"], [])
     assert target["HostConfig"]["NetworkMode"] == "none"
-    assert target["HostConfig"]["Binds"] == ["/opt/rollbox-target:/dev/rollbox/target:ro"]
+    assert target["HostConfig"]["Binds"] == [
+        "/opt/rollbox-target:/dev/rollbox/target:ro",
+        *(f"/run/rb/sandboxes/sb-1.etc/{name}:/etc/{name}" for name in ("hostname", "hosts", "resolv.conf")),
+    ]
     assert "CapAdd" not in target["HostConfig"]
 
 
@@ -57,6 +61,21 @@ def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
     assert "Privileged" not in host
     assert host["Binds"] == ["/run/rb/sandboxes/sb-1:/run/rollbox/agent", "/run/rb/ready:/run/rollbox/ready:ro"]
     assert "ROLLBOX_SIDECAR_READY_URL=unix:/run/rollbox/ready/ready.sock" in sidecar["Env"]
+
+
+def test_both_have_the_name_of_the_sandbox() -> None:
+    assert [body["Hostname"] for body in bodies()] == ["sb-1", "sb-1"]
+
+
+def test_the_files_of_names_tell_the_sandbox_alone(tmp_path: Path) -> None:
+    network_files.write(tmp_path / "etc", "sb-1")
+    found = {one.name: one.read_text() for one in (tmp_path / "etc").iterdir()}
+    assert found == {
+        "hostname": "sb-1\n",
+        "hosts": "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\tsb-1\n",
+        "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+    }
+    assert {one.stat().st_mode & 0o777 for one in (tmp_path / "etc").iterdir()} == {0o644}
 
 
 def test_the_sidecar_looks_for_the_targets_program() -> None:

@@ -1,0 +1,190 @@
+//! What a program asks the proxy for first, as far as that tells whether it is in the sandbox itself. `judge` is pure.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::itself::Itself;
+
+/// How long a program may take to send its first byte, and from then on to say which host it asks for: what says less is
+/// for egress to judge.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+const HOST: Duration = Duration::from_millis(500);
+/// Longest method, and the most in which a host and its port end.
+const METHOD_BYTES: usize = 32;
+const MOST_BYTES: usize = 1024;
+const FIRST_READ_BYTES: usize = 4 << 10;
+
+const CONNECT: &[u8] = b"CONNECT";
+const HTTP: &[u8] = b"http://";
+const HTTP_PORT: u16 = 80;
+
+/// What a program has asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Something that is not in the sandbox, or no request; with what was read of it, which is not empty.
+    Outside(BytesMut),
+    /// A server of the sandbox itself.
+    Inside(Inside, BytesMut),
+}
+
+/// A request for a server of the sandbox itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Inside {
+    /// Whether it is a `CONNECT`; otherwise it is a request in absolute form.
+    pub(super) connect: bool,
+    /// Host and port, as the program has named them.
+    pub(super) target: String,
+    /// Where the server may be, in the order in which to try.
+    pub(super) places: Vec<SocketAddr>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Judged {
+    Undecided,
+    Outside,
+    Inside(Inside),
+}
+
+/// Reads until it is known which host is asked for; `None`: the program said nothing, or has ended.
+pub(super) async fn read(program: &mut TcpStream, itself: &Itself) -> Option<Asked> {
+    let mut bytes = BytesMut::with_capacity(FIRST_READ_BYTES);
+    let mut deadline = Instant::now() + FIRST_BYTE;
+    loop {
+        match timeout_at(deadline, program.read_buf(&mut bytes)).await {
+            Ok(Ok(1..)) => {}
+            // What came so far is all there is for now.
+            Ok(Ok(_)) | Err(_) if !bytes.is_empty() => return Some(Asked::Outside(bytes)),
+            _ => return None,
+        }
+        match judge(&bytes, itself) {
+            Judged::Undecided => deadline = deadline.min(Instant::now() + HOST),
+            Judged::Outside => return Some(Asked::Outside(bytes)),
+            Judged::Inside(inside) => return Some(Asked::Inside(inside, bytes)),
+        }
+    }
+}
+
+fn judge(bytes: &[u8], itself: &Itself) -> Judged {
+    let method = &bytes[..bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len())];
+    if method.is_empty() || method.len() > METHOD_BYTES || !method.iter().all(|byte| is_of_method(*byte)) {
+        return Judged::Outside;
+    }
+    let Some(mut rest) = bytes.get(method.len() + 1..) else { return Judged::Undecided };
+    let connect = method == CONNECT;
+    if !connect {
+        let scheme = &rest[..rest.len().min(HTTP.len())];
+        if !scheme.eq_ignore_ascii_case(&HTTP[..scheme.len()]) {
+            return Judged::Outside;
+        }
+        rest = &rest[scheme.len()..];
+    }
+    match rest.iter().position(|byte| matches!(byte, b' ' | b'/' | b'?' | b'#' | b'\r' | b'\n')) {
+        Some(end) => within(&rest[..end], connect, itself),
+        None if bytes.len() > MOST_BYTES => Judged::Outside,
+        None => Judged::Undecided,
+    }
+}
+
+fn is_of_method(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte == b'-' || byte == b'_'
+}
+
+/// Whether `authority` is in the sandbox.
+fn within(authority: &[u8], connect: bool, itself: &Itself) -> Judged {
+    let text = std::str::from_utf8(authority).unwrap_or_default();
+    // A user's name is for the server, which is told by a header.
+    let target = text.rsplit_once('@').map_or(text, |(_, target)| target);
+    let default = if connect { None } else { Some(HTTP_PORT) };
+    let places = split(target, default).map(|(host, port)| itself.places(host, port)).unwrap_or_default();
+    if places.is_empty() {
+        return Judged::Outside;
+    }
+    Judged::Inside(Inside { connect, target: target.to_owned(), places })
+}
+
+/// Host, without brackets, and port.
+fn split(target: &str, default: Option<u16>) -> Option<(&str, u16)> {
+    let (host, port) = match target.strip_prefix('[') {
+        Some(rest) => {
+            rest.split_once(']').map(|(host, rest)| (host, rest.strip_prefix(':').unwrap_or(rest)))?
+        }
+        None => target.split_once(':').unwrap_or((target, "")),
+    };
+    let port = if port.is_empty() { default? } else { port.parse().ok()? };
+    Some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn inside(text: &str) -> Option<(bool, String)> {
+        match judge(text.as_bytes(), &Itself::default()) {
+            Judged::Inside(inside) => Some((inside.connect, inside.places[0].to_string())),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_request_for_the_sandbox_itself_is_known_by_its_host() {
+        for (request, connect, place) in [
+            ("CONNECT localhost:8443 HTTP/1.1\r\n", true, "127.0.0.1:8443"),
+            ("CONNECT [::1]:443 ", true, "[::1]:443"),
+            ("CONNECT 0:5 ", true, "127.0.0.1:5"),
+            ("GET http://0.0.0.0:8000/a?b HTTP/1.1\r\n", false, "127.0.0.1:8000"),
+            ("GET http://127.1 HTTP/1.1\r\n", false, "127.0.0.1:80"),
+            ("GET http://127.1: HTTP/1.1\r\n", false, "127.0.0.1:80"),
+            ("POST HTTP://me:secret@[::]:9?x", false, "[::1]:9"),
+            ("M-SEARCH http://LOCALHOST.:1#", false, "127.0.0.1:1"),
+        ] {
+            assert_eq!(inside(request), Some((connect, place.into())), "{request}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_judged_elsewhere_as_soon_as_that_is_known() {
+        for text in [
+            "x",
+            "early",
+            "\x05\x01\0",
+            "\x16\x03",
+            "GET / HTTP/1.1",
+            "GET https://localhost/ ",
+            "GET http:/localhost/ ",
+            "CONNECT localhost ",
+            "CONNECT localhost:0x50 ",
+            "CONNECT example.org:443 ",
+            "GET http:///",
+            " GET http://0/",
+            "GET http://example.org/?http://localhost/ ",
+            "GET http://localhost@example.org/ ",
+            "CONNECT [::1:80 ",
+            "CONNECT localhost:70000 ",
+        ] {
+            assert_eq!(judge(text.as_bytes(), &Itself::default()), Judged::Outside, "{text}");
+        }
+        for text in ["C", "CONNECT ", "CONNECT exam", "GET htt", "GET http://localhost:80"] {
+            assert_eq!(judge(text.as_bytes(), &Itself::default()), Judged::Undecided, "{text}");
+        }
+        for begin in ["GET http://", "CONNECT ", ""] {
+            let long = format!("{begin}{}", "A".repeat(2000));
+            assert_eq!(judge(long.as_bytes(), &Itself::default()), Judged::Outside);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            for begin in ["", "CONNECT ", "GET http://", "GET http://["] {
+                let _ = judge(&[begin.as_bytes(), &bytes].concat(), &Itself::default());
+            }
+        }
+    }
+}
