@@ -40,7 +40,7 @@ class GrpcSidecars:
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
         """See ``Sidecars.configure``."""
-        request = agent_pb2.ConfigureRequest(env=spec.env, cwd=spec.cwd, user=spec.user)
+        request = agent_pb2.ConfigureRequest(env=spec.env, cwd=spec.cwd, user=spec.user, make_cwd=spec.make_cwd)
         await _asked(address, token, "Configure", request, agent_pb2.Configured)
 
     async def health(self, address: str, token: str) -> Health:

@@ -193,6 +193,11 @@ class SandboxSpec(Template):
 
     env: Annotated[dict[str, str], AfterValidator(_env)] = Field(default_factory=dict)
     cwd: Annotated[str, StringConstraints(max_length=4096), AfterValidator(_absolute)] = ""
+    make_cwd: bool = Field(
+        default=False,
+        exclude_if=lambda made: not made,
+        description="make cwd where it is missing, as the user: files that are written next are there",
+    )
     user: Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\s:\x00]*(:[^\s:\x00]+)?$")] = ""
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
     ttl_ms: int = Field(default=3_600_000, ge=1_000, le=MAX_TTL_MS)
@@ -218,6 +223,8 @@ class SandboxSpec(Template):
     def _digest_or_values(self) -> Self:
         if self.settings_digest and self.has_settings:
             raise ValueError("settings_digest stands for env, cwd and user; give either")
+        if self.make_cwd and not self.cwd:
+            raise ValueError("make_cwd is given without cwd: there is nothing to make")
         return self
 
     @property

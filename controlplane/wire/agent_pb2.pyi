@@ -310,7 +310,7 @@ class FileChunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., info: _Optional[_Union[FileInfo, _Mapping]] = ..., moved: _Optional[bool] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
-    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof", "ticket", "moved", "moved_bytes")
+    __slots__ = ("path", "mode", "user", "size_bytes", "sha256", "data", "parents", "owner", "eof", "ticket", "moved", "moved_bytes", "keep_mode", "in_place", "modified_at_ms")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +323,9 @@ class WriteFileRequest(_message.Message):
     TICKET_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
     MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEEP_MODE_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     mode: int
     user: str
@@ -335,7 +338,10 @@ class WriteFileRequest(_message.Message):
     ticket: bytes
     moved: bool
     moved_bytes: int
-    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
+    keep_mode: bool
+    in_place: bool
+    modified_at_ms: int
+    def __init__(self, path: _Optional[bytes] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., owner: _Optional[str] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ..., keep_mode: _Optional[bool] = ..., in_place: _Optional[bool] = ..., modified_at_ms: _Optional[int] = ...) -> None: ...
 
 class PathRequest(_message.Message):
     __slots__ = ("path", "user", "follow")
@@ -435,7 +441,7 @@ class ReadArchiveRequest(_message.Message):
     def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class WriteArchiveRequest(_message.Message):
-    __slots__ = ("path", "user", "data", "parents", "eof", "ticket", "moved", "moved_bytes")
+    __slots__ = ("path", "user", "data", "parents", "eof", "ticket", "moved", "moved_bytes", "in_place")
     PATH_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +450,7 @@ class WriteArchiveRequest(_message.Message):
     TICKET_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
     MOVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     path: bytes
     user: str
     data: bytes
@@ -452,7 +459,8 @@ class WriteArchiveRequest(_message.Message):
     ticket: bytes
     moved: bool
     moved_bytes: int
-    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ...) -> None: ...
+    in_place: bool
+    def __init__(self, path: _Optional[bytes] = ..., user: _Optional[str] = ..., data: _Optional[bytes] = ..., parents: _Optional[bool] = ..., eof: _Optional[bool] = ..., ticket: _Optional[bytes] = ..., moved: _Optional[bool] = ..., moved_bytes: _Optional[int] = ..., in_place: _Optional[bool] = ...) -> None: ...
 
 class ArchiveWritten(_message.Message):
     __slots__ = ("count", "size_bytes", "skipped")
@@ -546,7 +554,7 @@ class UsageReport(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ..., counter: _Optional[_Union[UsageReport.Counter, str]] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
-    __slots__ = ("env", "cwd", "user", "digest")
+    __slots__ = ("env", "cwd", "user", "digest", "make_cwd")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -558,11 +566,13 @@ class ConfigureRequest(_message.Message):
     CWD_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MAKE_CWD_FIELD_NUMBER: _ClassVar[int]
     env: _containers.ScalarMap[str, str]
     cwd: str
     user: str
     digest: str
-    def __init__(self, env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+    make_cwd: bool
+    def __init__(self, env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., user: _Optional[str] = ..., digest: _Optional[str] = ..., make_cwd: _Optional[bool] = ...) -> None: ...
 
 class Configured(_message.Message):
     __slots__ = ()

@@ -10,6 +10,7 @@
 //! - `worker`: runs one operation and sends its answer.
 //! - `errors`: maps errnos to the contract's error codes.
 //! - `place`: names in open directories, temporary files; `walk`: visits a tree without following links.
+//! - `rewrite`: new content for a name, whatever is there already.
 //! - `read`, `write`, `change` (make, move, remove), `copy`, `list`, `watch`: the operations.
 //! - `archive`: packs and unpacks tar streams.
 
@@ -24,6 +25,7 @@ mod list;
 mod pipes;
 mod place;
 mod read;
+mod rewrite;
 mod walk;
 mod watch;
 pub mod worker;

@@ -5,6 +5,8 @@
     reason = "fork, descriptor passing, the seccomp call and the environment block are unsafe by nature"
 )]
 
+pub mod attributes;
+
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::io::{self, IoSliceMut};

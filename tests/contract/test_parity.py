@@ -54,6 +54,7 @@ def test_the_sdk_has_every_option_of_a_create() -> None:
         commands=CommandSettings(env={"A": "b"}, cwd="/", user="root"),
         lifetime=Lifetime(idle_timeout=60),
         labels={"run": "1"},
+        files={"/a": "b"},
         egress="packages",
     ).to_json()
     body["lease"]["name"] = "client-1"

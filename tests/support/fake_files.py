@@ -157,9 +157,12 @@ class FakeFiles:
             raise Refused("invalid_argument", "the digest is another", reason="digest_mismatch")
         place = self.place(query["path"])
         os.makedirs(os.path.dirname(place), exist_ok=query.get("parents") == b"true")
+        new = not os.path.lexists(place)
         Path(os.fsdecode(place)).write_bytes(data)
-        if "mode" in query:
+        if "mode" in query and (new or query.get("keep_mode") != b"true"):
             os.chmod(place, int(query["mode"], 8))
+        if "modified_at_ms" in query:
+            os.utime(place, ns=(int(query["modified_at_ms"]) * 10**6,) * 2)
         return web.json_response(self.info(query["path"], sha256="0" * 64 if self.wrong_digest else digest))
 
     async def write_archive(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.quantity import Size
 from rollbox.record import SandboxRecord
-from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
+from rollbox.request import Command, Directory, ExecOptions, SpawnOptions, Variables
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
@@ -145,7 +145,7 @@ class LazySandbox:
         self,
         *,
         cwd: Directory | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> Shell:

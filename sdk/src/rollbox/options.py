@@ -15,7 +15,7 @@ from rollbox import request
 from rollbox.egress import Egress, wish_to_json
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
-from rollbox.request import Directory, InitialFiles, milliseconds
+from rollbox.request import Directory, InitialFiles, Variables, milliseconds
 
 _Value = TypeVar("_Value")
 # How a node gets an image: whole before the sandbox starts, or file by file while it runs.
@@ -38,7 +38,7 @@ class ResourceOptions(TypedDict, total=False):
 class GroupOptions(ResourceOptions, total=False):
     """The options of `SandboxGroup.create`: those of `Sandbox.create` that all sandboxes of a group share."""
 
-    env: Mapping[str, str] | None
+    env: Variables | None
     files: InitialFiles | None
     cwd: Directory | None
     user: str | None
@@ -139,7 +139,7 @@ class CommandSettings:
         InvalidArgument: one of them is invalid.
     """
 
-    env: Mapping[str, str] | None = field(default=None, repr=False)
+    env: Variables | None = field(default=None, repr=False)
     cwd: Directory | None = None
     user: str | None = None
 
@@ -227,9 +227,11 @@ class CreateSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Write the body of a create. Not in it: the key, which is a header, and the files."""
+        cwd, files = self.commands.cwd, self.files
         return {
             **template_body(self.image, self.resources),
             **self.commands.to_json(),
+            **({"make_cwd": True} if cwd and files and request.made_by_files(cwd, files) else {}),
             **({"labels": label_rules.checked(self.labels)} if self.labels else {}),
             **self.lifetime.to_json(),
             **({} if self.egress is None else {"egress": wish_to_json(self.egress)}),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import posixpath
 from base64 import b64encode
 from collections.abc import AsyncIterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeGuard
 
 from rollbox.errors import InvalidArgument
@@ -19,7 +21,12 @@ Command: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Directory: TypeAlias = str | os.PathLike[str]
 """The directory of a command, in the sandbox."""
 
-InitialFiles: TypeAlias = Mapping[str, bytes | str | os.PathLike[str]]
+Variables: TypeAlias = Mapping[str, str | os.PathLike[str]]
+"""Environment variables; a value may be a path object, as for `subprocess`."""
+
+InitialFiles: TypeAlias = (
+    Mapping[str, bytes | str | os.PathLike[str]] | Mapping[os.PathLike[str], bytes | str | os.PathLike[str]]
+)
 """By absolute path: bytes, text (as UTF-8), or the path of a local file, whose mode is kept."""
 
 WAIT_TIMEOUT_S = 60.0
@@ -44,7 +51,7 @@ class ExecOptions(TypedDict, total=False):
     """The options of `Sandbox.exec`, for code that passes them on; described there."""
 
     cwd: Directory | None
-    env: Mapping[str, str] | None
+    env: Variables | None
     user: str | None
     stdin: Stdin
     timeout: float | None
@@ -60,7 +67,7 @@ class SpawnOptions(TypedDict, total=False):
     """The options of `Sandbox.spawn`, for code that passes them on; described there."""
 
     cwd: Directory | None
-    env: Mapping[str, str] | None
+    env: Variables | None
     user: str | None
     umask: int | None
     stdin: bool
@@ -77,7 +84,7 @@ def exec_body(
     exec_id: str,
     *,
     cwd: Directory | None,
-    env: Mapping[str, str] | None,
+    env: Variables | None,
     user: str | None,
     stdin: Stdin,
     timeout: float | None,
@@ -118,7 +125,7 @@ def spawn_body(
     terminal: tuple[int, int] | None,
     output_waits: bool,
     cwd: Directory | None,
-    env: Mapping[str, str] | None,
+    env: Variables | None,
     user: str | None,
     umask: int | None,
     timeout: float | None,
@@ -253,7 +260,7 @@ def wait_s(wait: bool, wait_timeout: float | None) -> float:
     return 0.0
 
 
-def command_settings(env: Mapping[str, str] | None, cwd: Directory | None, user: str | None) -> dict[str, Any]:
+def command_settings(env: Variables | None, cwd: Directory | None, user: str | None) -> dict[str, Any]:
     """Write variables, directory and user, which creates and execs share.
 
     Raises:
@@ -261,16 +268,25 @@ def command_settings(env: Mapping[str, str] | None, cwd: Directory | None, user:
     """
     body: dict[str, Any] = {}
     if env:
+        variables: dict[str, str] = {}
         for name, value in env.items():
             if not text("a name in env", name) or "=" in name:
                 raise InvalidArgument(f"the name {name!r} in env is empty or holds '='")
-            text(f"env[{name!r}]", value)
-        body["env"] = dict(env)
+            variables[name] = path_or_text(f"env[{name!r}]", value)
+        body["env"] = variables
     if cwd is not None:
         body["cwd"] = untilded("cwd", path_or_text("cwd", cwd))
     if user is not None:
         body["user"] = text("user", user)
     return body
+
+
+def made_by_files(cwd: Directory, files: InitialFiles) -> bool:
+    """Whether the directory is one that these files make: one of them is below it."""
+    place = PurePosixPath(posixpath.normpath(cwd))
+    # What is none is refused where the files are checked.
+    names = [name for name in files if isinstance(name, str | os.PathLike)] if isinstance(files, Mapping) else []
+    return any(place in PurePosixPath(posixpath.normpath(name)).parents for name in names)
 
 
 def _is_whole(stdin: Stdin) -> TypeGuard[bytes | str]:

@@ -25,7 +25,7 @@ from rollbox.process.streamed_stdin import run_with_streamed_stdin
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, parse_memory
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.recording import current
-from rollbox.request import Command, Directory, InitialFiles, Keep
+from rollbox.request import Command, Directory, InitialFiles, Keep, Variables
 from rollbox.result import ExecResult
 from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
@@ -67,7 +67,7 @@ class Sandbox:
         node_selector: Mapping[str, str] | None = None,
         pull: Pull = "auto",
         network: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         files: InitialFiles | None = None,
         cwd: Directory | None = None,
         user: str | None = None,
@@ -105,7 +105,7 @@ class Sandbox:
                 1000. Written as `user`; missing directories are made. If one cannot be written, the sandbox is deleted
                 and the error raised; with an `idempotency_key` of yours, the sandbox is kept after a cancellation or a
                 retryable error. The key does not cover them: a repeated create writes them again.
-            cwd: the directory of every command.
+            cwd: the directory of every command; it may be one that `files` make.
             user: the name or number that every command runs as.
             labels: names and values to list and delete it by.
             ttl: seconds after which the server deletes it; `extend` moves that.
@@ -204,7 +204,7 @@ class Sandbox:
         cmd: Command,
         *,
         cwd: Directory | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         user: str | None = None,
         stdin: request.Stdin = b"",
         timeout: float | None = None,  # noqa: ASYNC109
@@ -277,7 +277,7 @@ class Sandbox:
         cmd: Command,
         *,
         cwd: Directory | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         user: str | None = None,
         umask: int | None = None,
         stdin: bool = True,
@@ -337,7 +337,7 @@ class Sandbox:
         self,
         *,
         cwd: Directory | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> Shell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
@@ -14,7 +14,7 @@ from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
 from rollbox.recording import current
-from rollbox.request import Directory
+from rollbox.request import Directory, Variables
 from rollbox.result import ExecResult
 from rollbox.shell_dialects import Dialect, Mark
 from rollbox.shell_reader import MarkedReader
@@ -40,7 +40,7 @@ class CommandRunner(Protocol):
         """The id of the sandbox."""
 
     async def spawn(
-        self, cmd: Sequence[str], *, cwd: Directory | None, env: Mapping[str, str] | None, user: str | None
+        self, cmd: Sequence[str], *, cwd: Directory | None, env: Variables | None, user: str | None
     ) -> Process:
         """Start a command, as `Sandbox.spawn` does.
 
@@ -105,7 +105,7 @@ class Shell:
         run_cleanup: CleanupRunner,
         *,
         cwd: Directory | None,
-        env: Mapping[str, str] | None,
+        env: Variables | None,
         user: str | None,
         max_output_bytes: int,
     ) -> Shell:

@@ -17,6 +17,7 @@ use super::info::{is_directory, kind, mode, same};
 use super::pipes::still_wanted;
 use super::place::{Place, Temporary, described, locate, make_parents};
 use super::read;
+use super::rewrite::{Rewrite, Wanted};
 use super::walk::{self, Moment, Next, walk};
 
 /// Bytes that are copied between two checks whether the caller is still there.
@@ -57,11 +58,19 @@ pub(super) fn tree(
     options: CopyOptions,
 ) -> Result<(), Stop> {
     let stat = source.stat().at(from)?;
-    if !options.replace && target.stat().is_ok() {
+    let old = target.stat().ok();
+    if !options.replace && old.is_some() {
         return Err(Errno::EEXIST).at(to);
     }
+    let file = |stat: &FileStat| kind(stat) == SFlag::S_IFREG;
+    if let Some(old) = old.filter(|old| !options.keep && file(old) && file(&stat)) {
+        let (file, _) = read::open(source.directory.as_fd(), &*source.name, from, false)?;
+        let rewrite = Rewrite::begin(target.directory.as_fd(), &target.name, to, Some(old), false)?;
+        pour(&file, rewrite.content(), to)?;
+        return rewrite.commit(Wanted::default()).map(drop);
+    }
     if !is_directory(&stat) {
-        let temporary = Temporary::unmade(&target.directory);
+        let temporary = Temporary::unmade(target.directory.as_fd());
         one(
             source.directory.as_fd(),
             &source.name,
@@ -71,17 +80,17 @@ pub(super) fn tree(
             from,
             options,
         )?;
-        return temporary.move_to(target, options.replace).at(to);
+        return temporary.move_to(&target.name, options.replace).at(to);
     }
     let inner = walk::open(source.directory.as_fd(), &source.name, false).at(from)?;
-    let (temporary, copy) = Temporary::new(&target.directory, |directory, name| {
+    let (temporary, copy) = Temporary::new(target.directory.as_fd(), |directory, name| {
         mkdirat(directory, name, Mode::S_IRWXU)?;
-        walk::open(directory.as_fd(), name, false)
+        walk::open(directory, name, false)
     })
     .at(to)?;
     contents(inner, copy.try_clone().at(to)?, from, options)?;
     finish_directory(&copy, &stat, options).at(to)?;
-    temporary.move_to(target, options.replace).at(to)
+    temporary.move_to(&target.name, options.replace).at(to)
 }
 
 fn contents(from: OwnedFd, to: OwnedFd, path: &[u8], options: CopyOptions) -> Result<(), Stop> {

@@ -1,7 +1,7 @@
 //! Names in open directories, and temporary files that are made beside a file before they take its place.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -38,18 +38,20 @@ impl Place {
 
     /// Renames something of the same file system to this place; without `replace` only when the place is free.
     pub(super) fn take(&self, from: &OwnedFd, name: &[u8], replace: bool) -> nix::Result<()> {
-        if replace {
-            return renameat(from, name, &self.directory, self.name.as_slice());
-        }
-        let flags = RenameFlags::RENAME_NOREPLACE;
-        match renameat2(from, name, &self.directory, self.name.as_slice(), flags) {
-            // The file system does not know the flag: check first, as programs did before the flag existed.
-            Err(Errno::EINVAL | Errno::ENOSYS) if self.stat() == Err(Errno::ENOENT) => {
-                renameat(from, name, &self.directory, self.name.as_slice())
-            }
-            Err(Errno::EINVAL | Errno::ENOSYS) if self.stat().is_ok() => Err(Errno::EEXIST),
-            outcome => outcome,
-        }
+        take(from.as_fd(), name, self.directory.as_fd(), &self.name, replace)
+    }
+}
+
+fn take(from: BorrowedFd<'_>, old: &[u8], to: BorrowedFd<'_>, name: &[u8], replace: bool) -> nix::Result<()> {
+    if replace {
+        return renameat(from, old, to, name);
+    }
+    let there = || fstatat(to, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    match renameat2(from, old, to, name, RenameFlags::RENAME_NOREPLACE) {
+        // The file system does not know the flag: check first, as programs did before the flag existed.
+        Err(Errno::EINVAL | Errno::ENOSYS) if there() == Err(Errno::ENOENT) => renameat(from, old, to, name),
+        Err(Errno::EINVAL | Errno::ENOSYS) if there().is_ok() => Err(Errno::EEXIST),
+        outcome => outcome,
     }
 }
 
@@ -77,6 +79,10 @@ pub(super) fn locate(path: &[u8], follow: bool) -> nix::Result<Place> {
         let target = if follow { readlinkat(&directory, name) } else { Err(Errno::EINVAL) };
         match target {
             Ok(target) => {
+                // The kernel judges it: others' links in a folder like `/tmp` may be closed to this user.
+                if fstatat(&directory, name, AtFlags::empty()) == Err(Errno::EACCES) {
+                    return Err(Errno::EACCES);
+                }
                 rest = target.into_vec();
                 base = Some(directory);
             }
@@ -111,15 +117,15 @@ pub(super) fn make_parents(path: &[u8]) -> Result<(), Stop> {
 /// A file or directory under a temporary name; dropping it removes it unless it was moved into its place.
 #[derive(Debug)]
 pub(super) struct Temporary<'a> {
-    pub(super) directory: &'a OwnedFd,
+    pub(super) directory: BorrowedFd<'a>,
     pub(super) name: Vec<u8>,
 }
 
 impl<'a> Temporary<'a> {
     /// Picks a fresh name in `directory`, for which `make` creates something that did not exist.
     pub(super) fn new<T>(
-        directory: &'a OwnedFd,
-        make: impl Fn(&OwnedFd, &[u8]) -> nix::Result<T>,
+        directory: BorrowedFd<'a>,
+        make: impl Fn(BorrowedFd<'a>, &[u8]) -> nix::Result<T>,
     ) -> nix::Result<(Self, T)> {
         let mut tries = 0;
         loop {
@@ -132,20 +138,20 @@ impl<'a> Temporary<'a> {
     }
 
     /// Picks a fresh name for something that the caller makes at once.
-    pub(super) fn unmade(directory: &'a OwnedFd) -> Self {
+    pub(super) fn unmade(directory: BorrowedFd<'a>) -> Self {
         Self { directory, name: fresh_name(0) }
     }
 
     /// Makes an empty file that only its owner may use.
-    pub(super) fn file(directory: &'a OwnedFd) -> nix::Result<(Self, File)> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    pub(super) fn file(directory: BorrowedFd<'a>) -> nix::Result<(Self, File)> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(0o600);
         Self::new(directory, |directory, name| openat(directory, name, flags, mode).map(File::from))
     }
 
-    /// Moves it to `place`, in the same directory.
-    pub(super) fn move_to(self, place: &Place, replace: bool) -> nix::Result<()> {
-        place.take(self.directory, &self.name, replace)?;
+    /// Moves it to `name`, in the same directory.
+    pub(super) fn move_to(self, name: &[u8], replace: bool) -> nix::Result<()> {
+        take(self.directory, &self.name, self.directory, name, replace)?;
         std::mem::forget(self);
         Ok(())
     }
@@ -159,7 +165,7 @@ impl Drop for Temporary<'_> {
             Err(Errno::EISDIR | Errno::EPERM)
         ) {
             // What cannot be removed has been changed by another process, and is left to it.
-            let _ = walk::remove_tree(self.directory.as_fd(), name, &mut Vec::new());
+            let _ = walk::remove_tree(self.directory, name, &mut Vec::new());
         }
     }
 }
@@ -209,13 +215,13 @@ mod tests {
         let path = |name: &str| folder.path().join(name).into_os_string().into_vec();
         std::fs::write(folder.path().join("old"), "old").unwrap();
         let place = locate(&path("old"), true).unwrap();
-        let (temporary, _) = Temporary::file(&place.directory).unwrap();
+        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
         drop(temporary);
-        let (temporary, _) = Temporary::file(&place.directory).unwrap();
-        assert_eq!(temporary.move_to(&place, false), Err(Errno::EEXIST));
+        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
+        assert_eq!(temporary.move_to(&place.name, false), Err(Errno::EEXIST));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        let (temporary, _) = Temporary::file(&place.directory).unwrap();
-        temporary.move_to(&place, true).unwrap();
+        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
+        temporary.move_to(&place.name, true).unwrap();
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"");
     }
 

@@ -72,14 +72,21 @@ pub(super) fn open(
     let file = File::from(openat(base, name, flags, Mode::empty()).at(shown)?);
     let stat = fstat(&file).at(shown)?;
     regular(&stat, shown)?;
-    if is_own(file.as_fd()) {
-        let sentence = "is the platform's own";
-        return Err(refusal(Code::PermissionDenied, shown, "no_permission", sentence).into());
-    }
+    others(file.as_fd(), shown)?;
     Ok((file, stat))
 }
 
-fn regular(stat: &FileStat, path: &[u8]) -> Result<(), Stop> {
+/// Refuses what is this process's own.
+pub(super) fn others(file: BorrowedFd<'_>, path: &[u8]) -> Result<(), Stop> {
+    if is_own(file) {
+        let sentence = "is the platform's own";
+        return Err(refusal(Code::PermissionDenied, path, "no_permission", sentence).into());
+    }
+    Ok(())
+}
+
+/// Refuses what is no regular file.
+pub(super) fn regular(stat: &FileStat, path: &[u8]) -> Result<(), Stop> {
     match kind(stat) {
         SFlag::S_IFREG => Ok(()),
         SFlag::S_IFDIR => Err(Errno::EISDIR).at(path),

@@ -1,25 +1,28 @@
-//! Receives a file: it is written beside the old one, checked, then moved into its place.
+//! Receives a file: it is written beside the old one, checked, then brought to its name.
 
 use std::fs::File;
 use std::io::{BufRead, Write};
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, umask};
-use nix::unistd::{Gid, Uid, fchown};
+use nix::sys::stat::{FileStat, Mode, SFlag, umask};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{Gid, Uid};
 use sha2::{Digest, Sha256};
 use wire::agent::{FileInfo, WriteFileRequest};
 use wire::{Code, Problem};
 
 use super::errors::{At, Stop, refusal, shown};
-use super::info::{info, kind, mode};
+use super::info::{info, kind};
 use super::pipes::Incoming;
-use super::place::{Place, Temporary, locate, make_parents};
+use super::place::{Place, locate, make_parents};
+use super::rewrite::{Rewrite, Wanted};
 use crate::spawner::Databases;
 
 /// Mode of a new file when the request names none, before the umask.
 const FRESH_MODE: u32 = 0o666;
 
-/// Receives a file. The old file stays until all bytes have arrived and are checked.
+/// Receives a file. The old content stays until all bytes have arrived and are checked.
 pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     let path = request.path.as_slice();
     if path.ends_with(b"/") {
@@ -30,20 +33,15 @@ pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     }
     let place = locate(path, true).at(path)?;
     let old = old(&place, path)?;
-    let owner = owner(&request.owner)?;
-    // The directory exists, so ENOENT means that it takes no files, like those of `/proc`.
-    let made = Temporary::file(&place.directory)
-        .map_err(|errno| if errno == Errno::ENOENT { Errno::EPERM } else { errno });
-    let (temporary, file) = made.at(path)?;
-    let (size, digest) = receive(&file, path)?;
+    let wanted = Wanted {
+        owner: owner(&request.owner)?,
+        mode: wanted_mode(request, old.as_ref()),
+        modified: request.modified_at_ms.map(time),
+    };
+    let rewrite = Rewrite::begin(place.directory.as_fd(), &place.name, path, old, request.in_place)?;
+    let (size, digest) = receive(rewrite.content(), path)?;
     check(request, size, &digest)?;
-    if let Some((uid, gid)) = owner {
-        fchown(&file, Some(uid), Some(gid)).at(path)?;
-    }
-    // After the owner, because a change of the owner clears bits of the mode.
-    fchmod(&file, Mode::from_bits_truncate(wanted_mode(request.mode, old.as_ref()))).at(path)?;
-    let stat = fstat(&file).at(path)?;
-    temporary.move_to(&place, true).at(path)?;
+    let stat = rewrite.commit(wanted)?;
     Ok(FileInfo { sha256: digest, ..info(path, &stat) })
 }
 
@@ -119,14 +117,17 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The request's mode, else the old file's, else what the umask leaves. Setuid, setgid and sticky are only set when the
-/// request names them.
-fn wanted_mode(asked: Option<u32>, old: Option<&FileStat>) -> u32 {
-    match (asked, old) {
-        (Some(asked), _) => asked,
-        (None, Some(old)) => mode(old) & 0o777,
-        (None, None) => FRESH_MODE & !current_mask(),
+/// The request's mode; none for that of the file that is there, and for a new file what the umask leaves. Setuid, setgid
+/// and sticky are only set when the request names them.
+fn wanted_mode(request: &WriteFileRequest, old: Option<&FileStat>) -> Option<u32> {
+    match old {
+        Some(_) => request.mode.filter(|_| !request.keep_mode),
+        None => Some(request.mode.unwrap_or_else(|| FRESH_MODE & !current_mask())),
     }
+}
+
+fn time(unix_ms: i64) -> TimeSpec {
+    TimeSpec::new(unix_ms.div_euclid(1000), unix_ms.rem_euclid(1000) * 1_000_000)
 }
 
 /// Reads the umask, which is only possible by setting it; this process has one thread.

@@ -282,11 +282,15 @@ impl Service {
     /// life, so a later call is a retry whose answer was lost, and commands may be running already.
     async fn bind(&self, mut request: ConfigureRequest) -> Result<Configured, Problem> {
         let digest = std::mem::take(&mut request.digest);
+        let make_cwd = request.make_cwd;
         let defaults = Defaults::new(request)?;
         let _one_at_a_time = self.shared.binding.lock().await;
         if !self.shared.bound.knows(&digest)? {
             // Running a command takes longer than the rest of this call, and one has run before the sandbox could be
             // claimed. So where the defaults cannot fail, it is enough that the spawner still answers.
+            if make_cwd && !defaults.cwd.is_empty() {
+                self.make_directory(&defaults).await?;
+            }
             if defaults.can_fail() {
                 self.probe(defaults.clone()).await?;
             } else {
@@ -298,14 +302,25 @@ impl Service {
         Ok(Configured {})
     }
 
+    /// Makes the directory of the defaults, as their user.
+    async fn make_directory(&self, defaults: &Defaults) -> Result<(), Problem> {
+        let path = defaults.cwd.clone().into_bytes();
+        let request = MakeDirectoryRequest { path, parents: true, ..Default::default() };
+        self.files_with(defaults.clone()).make_directory(request).await.map(drop)
+    }
+
     /// The operations on files, with the defaults of this moment.
     fn files(&self) -> Result<Files<'_>, Status> {
         if *self.shared.draining.borrow() {
             return Err(status(&Problem::new(Code::Draining, "the sandbox is shutting down")));
         }
         let defaults = lock(&self.shared.defaults).clone();
+        Ok(self.files_with(defaults))
+    }
+
+    fn files_with(&self, defaults: Defaults) -> Files<'_> {
         let shared = &self.shared;
-        Ok(Files { places: &shared.places, context: &shared.context, legs: &shared.legs, defaults })
+        Files { places: &shared.places, context: &shared.context, legs: &shared.legs, defaults }
     }
 
     async fn measure(&self) -> Result<UsageReport, Problem> {

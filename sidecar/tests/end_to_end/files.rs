@@ -7,6 +7,7 @@ mod hostile_archives;
 mod legs;
 mod listings;
 mod refusals;
+mod rewrites;
 mod watching;
 
 use std::os::unix::ffi::OsStrExt;

@@ -81,6 +81,13 @@ def test_cp_keeps_the_time_of_a_file_that_comes_out(root: Path, tmp_path: Path) 
     assert (tmp_path / "f").stat().st_mtime == 1_000_000_000.25
 
 
+def test_cp_keeps_the_time_of_a_file_that_goes_in(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"up")
+    os.utime(tmp_path / "f", (1_000_000_000.25, 1_000_000_000.25))
+    assert rollbox("cp", str(tmp_path / "f"), "sb-1:/d/f").exit_code == 0
+    assert (root / "d" / "f").stat().st_mtime == 1_000_000_000.25
+
+
 def test_ls_lists(root: Path) -> None:
     assert rollbox("ls", "sb-1:/d").stdout == "/d/f\n"
     assert rollbox("ls", "sb-1:/d/f", "-l").stdout.startswith("-rw-")

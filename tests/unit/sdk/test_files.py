@@ -196,6 +196,26 @@ async def test_a_file_goes_up_and_down_with_its_mode_and_progress(files: Files, 
     assert (tmp_path / "there" / "y").stat().st_mode & 0o7777 == 0o751
 
 
+async def test_an_upload_brings_its_time_and_its_mode_to_a_new_file_alone(files: Files, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    local.write_bytes(b"x")
+    local.chmod(0o751)
+    os.utime(local, (1_000_000_000.25, 1_000_000_000.25))
+    for mode, given in ((0o751, None), (0o751, None), (0o600, 0o600), (0o600, None)):
+        info = await files.upload(local, "/x", mode=given)
+        assert (info.mode, info.modified_at_ms) == (mode, 1_000_000_000_250)
+
+
+async def test_a_write_in_place_is_asked_for_and_else_is_none(files: Files, fake: FakeGateway, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "f").touch()
+    for in_place, told in ((True, b"true"), (False, None)):
+        await files.write("/a", b"", in_place=in_place)
+        await files.upload(tmp_path / "f", "/b", in_place=in_place)
+        await files.upload_dir(tmp_path / "tree", "/c", in_place=in_place)
+        assert [query.get("in_place") for query in fake.files.queries[-3:]] == [told] * 3
+
+
 async def test_a_download_that_fails_leaves_the_old_file_and_nothing_else(
     files: Files, fake: FakeGateway, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -35,6 +35,28 @@ async def test_they_are_there_when_it_is_returned(client: Client, root: Path, tm
         assert (root / "repo" / "b").read_bytes() == b"\0\xff"
         assert (root / "bin" / "run").stat().st_mode & 0o777 == 0o750
         assert (root / "empty").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("cwd", "path", "makes"),
+    [
+        ("/repo", "/repo/src/a", True),
+        ("/repo/", "/repo/a", True),
+        ("/repo/src/..", "/repo/a", True),
+        ("/", "/a", True),
+        ("/repo/src", "/repo/a", False),
+        ("/repo", "/repository/a", False),
+        ("/repo", "/repo", False),
+        (PurePosixPath("/repo"), PurePosixPath("/repo/a"), True),
+        (None, "/repo/a", False),
+    ],
+)
+async def test_a_directory_that_they_make_is_made_before_it_is_looked_for(
+    fake: FakeGateway, root: Path, cwd: Any, path: Any, makes: bool
+) -> None:
+    async with await Sandbox.create("python", cwd=cwd, files={path: "x"}):
+        assert fake.bodies[-1].get("make_cwd", False) is makes
+        assert (root / str(path).lstrip("/")).read_text() == "x"
 
 
 async def test_nothing_of_them_is_told_to_the_control_plane(client: Client, fake: FakeGateway, root: Path) -> None:

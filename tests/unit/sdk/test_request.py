@@ -108,6 +108,7 @@ def test_path_objects_are_arguments_and_directories() -> None:
     assert _exec([here / "run", "-C", here])["argv"] == ["/repo/run", "-C", "/repo"]
     assert _exec(here / "run me")["argv"] == ["/repo/run me"]
     assert _exec("ls", here)["cwd"] == "/repo"
+    assert plain("ls", env={"HERE": here, "A": "b"})["env"] == {"HERE": "/repo", "A": "b"}
     assert hint_when_not_found(here) is None
     assert "one list item for each argument" in (hint_when_not_found([here / "ls -l"]) or "")
 

@@ -93,18 +93,25 @@ class Files:
         owner: str | None = None,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
     ) -> FileInfo:
-        """Write a file atomically: the data goes to a new file beside it, which is then renamed over it.
+        """Write a file: the old content stays until all data have come and are checked.
 
-        Readers see either the old content or the new content.
+        The data go to a new file, which gets owner, group, mode, access control list and extended attributes of the old
+        one and is moved over it, so that readers see either the old content or the new content; other hard links and
+        programs that have it open keep the old. Where a new file could not stand for the old one, the data are written
+        into that: it is a mount point like /etc/hosts, belongs to another user, or its directory may not be written to.
+        Who may not write to a file may not replace it either, except its owner.
 
         Args:
-            path: of the file.
+            path: of the file; a symbolic link is followed.
             data: bytes, text (as UTF-8), an open binary file, or an asynchronous iterator of bytes.
             mode: permissions like 0o755; None keeps those of the old file, or what the umask leaves of 0666.
-            owner: the file's owner as `user[:group]`; None is the user that writes.
+            owner: the file's owner as `user[:group]`; None keeps that of the old file, or is the user that writes.
             user: the user to write as.
             parents: make missing directories.
+            in_place: write into the old file as a shell does, so that its other hard links and programs that have it
+                open see the new content; a reader may see a part of it.
 
         Returns:
             the new file, with the digest that the sandbox computed, which the SDK has compared with its own.
@@ -114,7 +121,7 @@ class Files:
             InvalidArgument: the data are of another type, or the mode is none.
         Cancel safety: the old file is unchanged, or the new one is complete.
         """
-        query = [*self._place(path, user), ("parents", _flag(parents))]
+        query = [*self._place(path, user), ("parents", _flag(parents)), *_in_place(in_place)]
         if mode is not None:
             query.append(("mode", f"{bits('mode', mode, 0o7777):04o}"))
         if owner is not None:
@@ -217,7 +224,7 @@ class Files:
         Args:
             source: the file.
             target: the path of the copy.
-            replace: replace what is at the target; else that is a Conflict.
+            replace: replace what is at the target, a file as by `Files.write`; else that is a Conflict.
             parents: make missing directories above the target.
             user: the user to copy as.
         """
@@ -270,19 +277,21 @@ class Files:
         owner: str | None = None,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
         progress: Progress | None = None,
     ) -> FileInfo:
         """Write a local file into the sandbox, in constant memory; retried when the connection breaks.
 
-        The rest is as for `Files.write`.
+        It gets the time of the local file. The rest is as for `Files.write`.
 
         Args:
             local: the local file.
             remote: the path in the sandbox.
-            mode: permissions like 0o755; None keeps those of the local file.
-            owner: the file's owner as `user[:group]`; None is the user that writes.
+            mode: permissions like 0o755; None keeps those of the old file, or gives a new one those of the local file.
+            owner: the file's owner as `user[:group]`; None keeps that of the old file, or is the user that writes.
             user: the user to write as.
             parents: make missing directories.
+            in_place: as for `Files.write`.
             progress: called with the bytes sent so far.
         """
         path = Path(local)
@@ -290,6 +299,8 @@ class Files:
             status = os.fstat(file.fileno())
         kept = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else bits("mode", mode, 0o7777)
         query = [*self._place(remote, user), ("parents", _flag(parents)), ("mode", f"{kept:04o}")]
+        query += [("modified_at_ms", str(status.st_mtime_ns // 10**6)), *_in_place(in_place)]
+        query += [] if mode is not None else [("keep_mode", _flag(True))]
         query += [("size", str(status.st_size)), *([] if owner is None else [("owner", owner)])]
         return await self._put_file(query, transfer.of_path(path), progress)
 
@@ -351,18 +362,21 @@ class Files:
         *,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
         progress: Progress | None = None,
     ) -> TransferReport:
         """Copy the content of a local directory into one in the sandbox, as one tar stream made while it is sent.
 
-        Modes, symbolic links and empty directories are kept; everything belongs to the user that writes. Nothing in
-        the sandbox is removed.
+        Modes, times, symbolic links and empty directories are kept; what is new belongs to the user that writes. Files
+        and directories that are there keep owner, group, mode, access control list and attributes; files are written
+        as by `Files.write`, but never through a link. Nothing in the sandbox is removed.
 
         Args:
             local: the local directory.
             remote: the directory in the sandbox; made when it is missing.
             user: the user to write as.
             parents: make missing directories above it.
+            in_place: as for `Files.write`.
             progress: called with the bytes sent so far.
 
         Returns:
@@ -370,7 +384,7 @@ class Files:
         Cancel safety: what was written so far stays.
         """
         root = directory(Path(local))
-        query = [*self._place(remote, user), ("parents", _flag(parents))]
+        query = [*self._place(remote, user), ("parents", _flag(parents)), *_in_place(in_place)]
 
         async def once() -> TransferReport:
             report = TransferReport()
@@ -541,6 +555,10 @@ def _same(first: FileInfo | None, now: FileInfo | None) -> FileInfo | None:
 
 def _user(user: str | None) -> _Pairs:
     return [] if user is None else [("user", user)]
+
+
+def _in_place(wanted: bool) -> _Pairs:
+    return [("in_place", _flag(True))] if wanted else []
 
 
 def _flag(value: bool) -> str:

@@ -34,7 +34,7 @@ def checked(files: InitialFiles | None) -> dict[str, bytes | Path]:
     if len(files) > MOST_FILES:
         hint = "Put them into the image, or call files.upload_dir on the sandbox."
         raise InvalidArgument(f"{len(files)} files are more than {MOST_FILES}", hint=hint)
-    return {_path(path): _content(path, content) for path, content in files.items()}
+    return {(plain := _path(path)): _content(plain, content) for path, content in files.items()}
 
 
 class InitialFilesWriter:
@@ -87,11 +87,12 @@ class InitialFilesWriter:
             await (files.write(path, content) if isinstance(content, bytes) else files.upload(content, path))
 
 
-def _path(path: str) -> str:
+def _path(path: str | os.PathLike[str]) -> str:
     paths.encoded("a path in files", path)
-    if not isinstance(path, str) or not path.startswith("/") or path.endswith("/"):
-        raise InvalidArgument(f"the path {path!r} in files is not the absolute path of a file, like '/repo/main.py'")
-    return path
+    plain = os.fspath(path)
+    if not isinstance(plain, str) or not plain.startswith("/") or plain.endswith("/"):
+        raise InvalidArgument(f"the path {plain!r} in files is not the absolute path of a file, like '/repo/main.py'")
+    return plain
 
 
 def _content(path: str, content: bytes | str | os.PathLike[str]) -> bytes | Path:

@@ -42,9 +42,11 @@ class Files:
         owner: str | None = None,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
     ) -> FileInfo:
         """As `rollbox.Files.write`."""
-        return run(self.inner.write(path, data, mode=mode, owner=owner, user=user, parents=parents))
+        writing = self.inner.write(path, data, mode=mode, owner=owner, user=user, parents=parents, in_place=in_place)
+        return run(writing)
 
     def stat(self, path: SandboxPath, *, follow: bool = True, user: str | None = None) -> FileInfo:
         """As `rollbox.Files.stat`."""
@@ -109,11 +111,19 @@ class Files:
         owner: str | None = None,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
         progress: Progress | None = None,
     ) -> FileInfo:
         """As `rollbox.Files.upload`; `progress` is called in the background thread."""
         uploading = self.inner.upload(
-            local, remote, mode=mode, owner=owner, user=user, parents=parents, progress=progress
+            local,
+            remote,
+            mode=mode,
+            owner=owner,
+            user=user,
+            parents=parents,
+            in_place=in_place,
+            progress=progress,
         )
         return run(uploading)
 
@@ -135,10 +145,14 @@ class Files:
         *,
         user: str | None = None,
         parents: bool = True,
+        in_place: bool = False,
         progress: Progress | None = None,
     ) -> TransferReport:
         """As `rollbox.Files.upload_dir`; `progress` is called in the background thread."""
-        return run(self.inner.upload_dir(local, remote, user=user, parents=parents, progress=progress))
+        uploading = self.inner.upload_dir(
+            local, remote, user=user, parents=parents, in_place=in_place, progress=progress
+        )
+        return run(uploading)
 
     def download_dir(
         self,

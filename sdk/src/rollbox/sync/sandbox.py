@@ -14,7 +14,7 @@ from rollbox.image import Checkpoint, CommittedImage
 from rollbox.options import CommitOptions, CreateOptions
 from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
-from rollbox.request import Command, Directory, ExecOptions, SpawnOptions
+from rollbox.request import Command, Directory, ExecOptions, SpawnOptions, Variables
 from rollbox.result import ExecResult
 from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files
@@ -67,7 +67,7 @@ class Sandbox:
         self,
         *,
         cwd: Directory | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
     ) -> Shell:

@@ -1,10 +1,11 @@
 //! Confines unpacked entries to one directory, whatever symbolic links lie there or appear meanwhile.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use wire::Code;
 
@@ -14,17 +15,22 @@ use crate::files::info::is_directory;
 /// Never follows a symbolic link, so that what is opened lies in the directory that it is opened from.
 const STEP: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
+/// Directories that are remembered: most archives bring a directory before what it contains.
+const MAX_MADE: usize = 10_000;
+
 /// The directory that an archive is unpacked to.
 #[derive(Debug)]
 pub(super) struct Destination {
     root: OwnedFd,
     /// The directory of the last entry, cached: the next entry is often there too.
     last: Option<(Vec<Vec<u8>>, OwnedFd)>,
+    /// Device and number of directories that were made before their own entry came, if it does.
+    made: HashSet<(u64, u64)>,
 }
 
 impl Destination {
     pub(super) fn new(root: OwnedFd) -> Self {
-        Self { root, last: None }
+        Self { root, last: None, made: HashSet::new() }
     }
 
     /// Opens the directory that `parts` lead to, and creates missing ones if `make` is set. `name` is the entry's, for
@@ -37,24 +43,33 @@ impl Destination {
         if !known {
             let mut at = self.root.try_clone().at(name)?;
             for part in parts {
-                at = step(&at, part, make).map_err(|errno| refused(&at, part, errno, name))?;
+                at = self.step(&at, part, make).map_err(|errno| refused(&at, part, errno, name))?;
             }
             self.last = Some((parts.iter().map(|part| part.to_vec()).collect(), at));
         }
         Ok(self.last.as_ref().map_or(self.root.as_fd(), |(_, found)| found.as_fd()))
     }
-}
 
-fn step(at: &OwnedFd, part: &[u8], make: bool) -> nix::Result<OwnedFd> {
-    match openat(at, part, STEP, Mode::empty()) {
-        Err(Errno::ENOENT) if make => {
-            match mkdirat(at, part, Mode::from_bits_truncate(0o777)) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-            openat(at, part, STEP, Mode::empty())
+    fn step(&mut self, at: &OwnedFd, part: &[u8], make: bool) -> nix::Result<OwnedFd> {
+        match openat(at, part, STEP, Mode::empty()) {
+            Err(Errno::ENOENT) if make => {}
+            opened => return opened,
         }
-        opened => opened,
+        let made = mkdirat(at, part, Mode::from_bits_truncate(0o777));
+        if !matches!(made, Ok(()) | Err(Errno::EEXIST)) {
+            made?;
+        }
+        let opened = openat(at, part, STEP, Mode::empty())?;
+        if made.is_ok() && self.made.len() < MAX_MADE {
+            let stat = fstat(&opened)?;
+            self.made.insert((stat.st_dev, stat.st_ino));
+        }
+        Ok(opened)
+    }
+
+    /// Whether the directory with this stat was made for an entry in it, once.
+    pub(super) fn take_made(&mut self, stat: &FileStat) -> bool {
+        self.made.remove(&(stat.st_dev, stat.st_ino))
     }
 }
 

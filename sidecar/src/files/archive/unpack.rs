@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, UtimensatFlags, fchmod, futimens, mkdirat, utimensat};
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fchmod, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use tar::EntryType;
@@ -19,8 +19,10 @@ use super::names::parts;
 use super::stream::{Entry, Stream};
 use crate::files::errors::{At, Stop, refusal, shown};
 use crate::files::frames::MAX_PAYLOAD_BYTES;
+use crate::files::info::kind;
 use crate::files::pipes::Incoming;
 use crate::files::place::make_directories;
+use crate::files::rewrite::{Rewrite, Wanted};
 
 /// Names of skipped entries that the answer lists at most.
 const MAX_SKIPPED: usize = 100;
@@ -44,11 +46,11 @@ pub(in crate::files) fn write(request: &WriteArchiveRequest) -> Result<ArchiveWr
     let root = openat(AT_FDCWD, path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .at(path)?;
     let mut stream = Stream::new(Incoming::new());
-    let mut unpacking = Unpacking::new(root);
-    while let Some(entry) = stream.next()? {
-        unpacking.take(&entry, &mut stream)?;
-    }
-    unpacking.finish()
+    let mut unpacking = Unpacking::new(root, request.in_place);
+    let taken = unpacking.take_all(&mut stream);
+    // Also after a refusal: to a second attempt the directories are there already.
+    let settled = unpacking.settle_all();
+    taken.and(settled).map(|()| unpacking.done)
 }
 
 /// A directory that gets its mode and time after its contents.
@@ -60,6 +62,7 @@ struct Waiting {
 
 struct Unpacking {
     destination: Destination,
+    in_place: bool,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     buffer: Vec<u8>,
@@ -67,14 +70,22 @@ struct Unpacking {
 }
 
 impl Unpacking {
-    fn new(root: OwnedFd) -> Self {
+    fn new(root: OwnedFd, in_place: bool) -> Self {
         Self {
             destination: Destination::new(root),
+            in_place,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             buffer: vec![0; MAX_PAYLOAD_BYTES],
             done: ArchiveWritten::default(),
         }
+    }
+
+    fn take_all(&mut self, stream: &mut Stream<Incoming>) -> Result<(), Stop> {
+        while let Some(entry) = stream.next()? {
+            self.take(&entry, stream)?;
+        }
+        Ok(())
     }
 
     fn take(&mut self, entry: &Entry, stream: &mut Stream<Incoming>) -> Result<(), Stop> {
@@ -92,7 +103,8 @@ impl Unpacking {
             EntryType::Link => self.link(entry, above, last)?,
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let directory = self.destination.open(above, name, true)?;
-                self.done.size_bytes += file(directory, last, entry, stream, &mut self.buffer)?;
+                self.done.size_bytes +=
+                    file(directory, last, entry, stream, &mut self.buffer, self.in_place)?;
             }
             _ => {
                 if self.done.skipped.len() < MAX_SKIPPED {
@@ -108,10 +120,17 @@ impl Unpacking {
     fn directory(&mut self, entry: &Entry, above: &[&[u8]], last: &[u8]) -> Result<(), Stop> {
         let name = entry.name.as_slice();
         let directory = self.destination.open(above, name, true)?;
-        let made = replace(directory, last, || mkdirat(directory, last, Mode::S_IRWXU));
+        let mode = Mode::from_bits_truncate(entry.mode & KEPT_MODE) | Mode::S_IRWXU;
+        let made = replace(directory, last, || mkdirat(directory, last, mode));
         match made {
-            // The directory exists, as the entry wants.
-            Ok(()) | Err(Errno::EISDIR) => {}
+            Ok(()) => {}
+            // The directory exists, as the entry wants: it keeps what it has, unless it was made for what it contains.
+            Err(Errno::EISDIR) => {
+                let stat = fstatat(directory, last, AtFlags::AT_SYMLINK_NOFOLLOW).at(name)?;
+                if !self.destination.take_made(&stat) {
+                    return Ok(());
+                }
+            }
             refused => refused.at(name)?,
         }
         self.waiting_bytes += name.len() + size_of::<Waiting>();
@@ -161,11 +180,11 @@ impl Unpacking {
 
     /// Sets the modes and times that wait, the deepest first: a directory whose mode forbids entering it comes after
     /// its contents.
-    fn finish(mut self) -> Result<ArchiveWritten, Stop> {
+    fn settle_all(&mut self) -> Result<(), Stop> {
         while let Some(waiting) = self.waiting.pop_back() {
             self.settle(&waiting)?;
         }
-        Ok(self.done)
+        Ok(())
     }
 }
 
@@ -182,10 +201,23 @@ fn file(
     entry: &Entry,
     stream: &mut Stream<Incoming>,
     buffer: &mut [u8],
+    in_place: bool,
 ) -> Result<u64, Stop> {
     let name = entry.name.as_slice();
     let make = || openat(directory, last, NEW_FILE, Mode::from_bits_truncate(0o600));
-    let file = File::from(replace(directory, last, make).at(name)?);
+    let file = match make() {
+        Ok(file) => File::from(file),
+        Err(refused) => {
+            if let Some(old) = old(directory, last) {
+                let rewrite = Rewrite::begin(directory, last, name, Some(old), in_place)?;
+                let size = fill(rewrite.content(), entry, stream, buffer)?;
+                let wanted = Wanted { modified: Some(time(entry)), ..Wanted::default() };
+                return rewrite.commit(wanted).map(|_| size);
+            }
+            let made = if refused == Errno::EEXIST { replace(directory, last, make) } else { Err(refused) };
+            File::from(made.at(name)?)
+        }
+    };
     let filled = fill(&file, entry, stream, buffer).and_then(|size| {
         fchmod(&file, Mode::from_bits_truncate(entry.mode & KEPT_MODE)).at(name)?;
         futimens(&file, &time(entry), &time(entry)).at(name)?;
@@ -196,6 +228,12 @@ fn file(
         let _ = unlinkat(directory, last, UnlinkatFlags::NoRemoveDir);
     }
     filled
+}
+
+/// The stat of the regular file that is there.
+fn old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<FileStat> {
+    let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+    (kind(&found) == SFlag::S_IFREG).then_some(found)
 }
 
 /// Writes an entry's data and leaves its holes; returns the size of the data.

@@ -85,6 +85,9 @@ async fn the_workers_own_memory_is_nobodys() {
     ] {
         assert_eq!(why(get(&sandbox, path).await).0, Code::PermissionDenied, "{path}");
     }
+    for path in ["/proc/self/mem", "/proc/self/oom_score_adj", "/proc/1/mem"] {
+        assert_eq!(why(put(&sandbox, path, b"0").await).0, Code::PermissionDenied, "write {path}");
+    }
     for path in ["mem", "proc/self/mem", "proc/self/task/../mem"] {
         assert_eq!(why(get(&sandbox, folder.join(path)).await).0, Code::PermissionDenied, "{path}");
     }

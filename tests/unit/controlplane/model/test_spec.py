@@ -114,6 +114,7 @@ def test_every_field_changes_the_fingerprint() -> None:
         "network": "broker",
         "env": {"A": "B"},
         "cwd": "/",
+        "make_cwd": True,
         "user": "u",
         "labels": {"l": "m"},
         "ttl_ms": 5_000,
@@ -138,6 +139,14 @@ def test_a_warm_sandbox_of_another_network_serves_no_create() -> None:
     plain, direct = SandboxSpec(image="i"), SandboxSpec(image="i", network="broker")
     assert "network" not in plain.model_dump()
     assert plain.template_hash() != direct.template_hash()
+
+
+def test_a_directory_to_make_is_named_and_written_only_where_it_was_asked_for() -> None:
+    # A replica of an older version reads the spec of every record.
+    assert "make_cwd" not in SandboxSpec(image="i", cwd="/repo").model_dump()
+    assert SandboxSpec(image="i", cwd="/repo", make_cwd=True).model_dump()["make_cwd"] is True
+    with pytest.raises(ValueError, match="without cwd"):
+        SandboxSpec(image="i", make_cwd=True)
 
 
 def test_settings_come_by_value_or_as_a_digest() -> None:

@@ -73,9 +73,14 @@ async fn file(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Ve
 
 async fn archive(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Vec<u8>, Problem> {
     let check = || {
-        let query = Query::read(head.uri.query(), &["path", "parents", "user"])?;
-        let (path, user) = (query.path("path")?, query.user("user")?);
-        Ok(WriteArchiveRequest { path, user, parents: query.flag("parents", false)?, ..Default::default() })
+        let query = Query::read(head.uri.query(), &["path", "parents", "user", "in_place"])?;
+        Ok(WriteArchiveRequest {
+            path: query.path("path")?,
+            user: query.user("user")?,
+            parents: query.flag("parents", false)?,
+            in_place: query.flag("in_place", false)?,
+            ..WriteArchiveRequest::default()
+        })
     };
     let (mut operation, first) =
         Operation::enter(files, id, &head.headers, FileOperation::WriteArchive, check).await?;
@@ -89,7 +94,18 @@ async fn archive(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result
 }
 
 fn file_request(head: &Parts, announced: Option<u64>) -> Result<WriteFileRequest, Problem> {
-    let names = ["path", "mode", "user", "owner", "parents", "size", "sha256"];
+    let names = [
+        "path",
+        "mode",
+        "keep_mode",
+        "user",
+        "owner",
+        "parents",
+        "in_place",
+        "modified_at_ms",
+        "size",
+        "sha256",
+    ];
     let query = Query::read(head.uri.query(), &names)?;
     let size = query.number("size")?;
     if let (Some(size), Some(announced)) = (size, announced)
@@ -106,6 +122,9 @@ fn file_request(head: &Parts, announced: Option<u64>) -> Result<WriteFileRequest
         sha256: query.digest("sha256")?,
         parents: query.flag("parents", true)?,
         owner: query.user("owner")?,
+        keep_mode: query.flag("keep_mode", false)?,
+        in_place: query.flag("in_place", false)?,
+        modified_at_ms: query.time_ms("modified_at_ms")?,
         ..WriteFileRequest::default()
     })
 }

@@ -91,6 +91,14 @@ impl Query {
         number.ok_or_else(wrong).map(Some)
     }
 
+    /// Returns a time in Unix milliseconds, of before or after 1970.
+    pub(crate) fn time_ms(&self, name: &str) -> Result<Option<i64>, Problem> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let time = text.parse().ok().filter(|_| !text.starts_with('+'));
+        let wrong = || fields::invalid(name, format!("{name} is {text:?}, it must be Unix milliseconds"));
+        time.ok_or_else(wrong).map(Some)
+    }
+
     /// Returns a number within a range; `default` when absent.
     pub(crate) fn count(&self, name: &str, default: u32, range: RangeInclusive<u64>) -> Result<u32, Problem> {
         match self.number(name)? {
@@ -207,6 +215,8 @@ mod tests {
         assert_eq!(query.mode("mode").unwrap(), Some(0o644));
         assert!(query.flag("flag", false).unwrap());
         assert_eq!(query.number("number").unwrap(), Some(u64::MAX));
+        assert_eq!(read("number=-1500").unwrap().time_ms("number").unwrap(), Some(-1500));
+        assert!(read("number=%2b1").unwrap().time_ms("number").is_err());
         assert_eq!(query.user("user").unwrap(), "1000:1000");
         let digest = read(&format!("digest={}", "aB".repeat(32))).unwrap().digest("digest").unwrap();
         assert_eq!(digest, [0xab; 32]);

@@ -74,6 +74,7 @@ fn stripped(fields: &mut Fields, prefix: &str, key: &Key) -> Result<Option<(Late
         env: taken(fields, "env", "an object whose values are text", prefix)?,
         cwd: taken(fields, "cwd", "text", prefix)?,
         user: taken(fields, "user", "text", prefix)?,
+        make_cwd: taken(fields, "make_cwd", "true or false", prefix)?,
     };
     if late.is_empty() {
         return Ok(None);
@@ -131,8 +132,8 @@ pub fn check_split(body: &[u8], member: bool) -> Option<wire::agent::ConfigureRe
     // Numbers beyond those of this crate's are passed on as they are written.
     let Ok(told) = serde_json::from_slice::<Value>(told) else { return None };
     let sandbox = if member { told.get("sandbox").unwrap_or(&Value::Null) } else { &told };
-    let empty = |value: &Value| *value == serde_json::json!({}) || value == "";
-    for field in ["env", "cwd", "user"] {
+    let empty = |value: &Value| *value == serde_json::json!({}) || value == "" || *value == false;
+    for field in ["env", "cwd", "user", "make_cwd"] {
         assert!(sandbox.get(field).is_none_or(empty), "{field} is left in {told}");
     }
     let split = split?;
@@ -177,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_made_where_that_is_asked_for() {
+        let split = |body: Value| at(Place::Whole, &body).unwrap().unwrap();
+        let (made, plain) = (split(json!({"cwd": "/a", "make_cwd": true})), split(json!({"cwd": "/a"})));
+        assert!(made.late.to_request("").make_cwd && !plain.late.to_request("").make_cwd);
+        assert_ne!(made.digest, plain.digest);
+        assert_eq!(read(&made), json!({"settings_digest": made.digest}));
+    }
+
+    #[test]
     fn a_body_without_settings_stays_as_it_is() {
         for body in
             [json!({"image": "i"}), json!({"image": "i", "env": {}, "cwd": "", "user": ""}), json!({})]
@@ -213,6 +223,8 @@ mod tests {
             ("cwd", json!({"cwd": "/a\0"})),
             ("cwd", json!({"cwd": "/".repeat(4097)})),
             ("cwd", json!({"cwd": 7})),
+            ("make_cwd", json!({"cwd": "/a", "make_cwd": "yes"})),
+            ("make_cwd", json!({"make_cwd": true})),
             ("user", json!({"user": "a b"})),
             ("user", json!({"user": "a:"})),
             ("user", json!({"user": "a:b:c"})),

@@ -16,11 +16,13 @@ pub(crate) struct Late {
     pub(super) env: BTreeMap<String, String>,
     pub(super) cwd: String,
     pub(super) user: String,
+    /// Whether a missing directory is made: what the creator writes next is there.
+    pub(super) make_cwd: bool,
 }
 
 impl Late {
     pub(super) fn is_empty(&self) -> bool {
-        self.env.is_empty() && self.cwd.is_empty() && self.user.is_empty()
+        self.env.is_empty() && self.cwd.is_empty() && self.user.is_empty() && !self.make_cwd
     }
 
     /// Checks the settings.
@@ -34,13 +36,17 @@ impl Late {
             .map_err(refused(prefix, "env"))?;
         size(&self.env).map_err(refused(prefix, "env"))?;
         directory(&self.cwd).map_err(refused(prefix, "cwd"))?;
+        if self.make_cwd && self.cwd.is_empty() {
+            return Err(refused(prefix, "make_cwd")("there is no cwd to make".to_owned()));
+        }
         user(&self.user).map_err(refused(prefix, "user"))
     }
 
     /// All that distinguishes them from others, in an order that is always the same.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let variables = self.env.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
-        [self.cwd.as_str(), self.user.as_str()].into_iter().chain(variables)
+        let made = self.make_cwd.then_some("make_cwd");
+        [self.cwd.as_str(), self.user.as_str()].into_iter().chain(variables).chain(made)
     }
 
     /// The call that binds them.
@@ -50,6 +56,7 @@ impl Late {
             cwd: self.cwd.clone(),
             user: self.user.clone(),
             digest: digest.to_owned(),
+            make_cwd: self.make_cwd,
         }
     }
 }
