@@ -41,6 +41,7 @@ RETRIES = ("never", "later", "resume", "new_sandbox")
 Entry = Mapping[str, str | int]
 Table = Mapping[str, Entry]
 Ends = Mapping[str, Mapping[str, str]]
+Reasons = Mapping[str, str]
 
 
 def read_table() -> Table:
@@ -54,10 +55,18 @@ def read_table() -> Table:
             raise SystemExit(f"errors.toml: {name}: mask_sample contradicts its fault")
         if entry["fault"] not in FAULTS or entry["retry"] not in RETRIES:
             raise SystemExit(f"errors.toml: {name}: unknown fault or retry")
-        for field in ("title", "hint"):
-            if not str(entry[field]).endswith("."):
-                raise SystemExit(f"errors.toml: {name}: {field} does not end with a full stop")
+        if not str(entry["title"]).endswith(".") or not str(entry["hint"] or ".").endswith("."):
+            raise SystemExit(f"errors.toml: {name}: title or hint does not end with a full stop")
     return table
+
+
+def read_reasons() -> Reasons:
+    """Return reason -> its hint, of errors.toml, checked: known fields, sentences."""
+    rows: dict[str, dict[str, str]] = tomllib.loads((CONTRACT / "errors.toml").read_text())["reason"]
+    for name, row in rows.items():
+        if set(row) != {"hint"} or not row["hint"].endswith("."):
+            raise SystemExit(f"errors.toml: reason {name}: it has a hint alone, which ends with a full stop")
+    return {name: row["hint"] for name, row in rows.items()}
 
 
 def read_ends(table: Table) -> Ends:
@@ -74,7 +83,7 @@ def pascal(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def rust(table: Table) -> str:
+def rust(table: Table, reasons: Reasons) -> str:
     """The enum `Code` with one method per column."""
 
     def arms(column: str, quote: bool = True) -> str:
@@ -108,6 +117,7 @@ def rust(table: Table) -> str:
     names = "".join(f'            Self::{pascal(n)} => "{n}",\n' for n in table)
     from_name = "".join(f'            "{n}" => Self::{pascal(n)},\n' for n in table)
     every = "".join(f"        Self::{pascal(n)},\n" for n in table)
+    hints = "".join(f'        "{n}" => {json.dumps(hint)},\n' for n, hint in reasons.items())
     return (
         f"//! The error table as an enum.\n//! {HEAD}\n\n"
         + enum("Fault", "Whose fault a failure is.", FAULTS)
@@ -127,8 +137,10 @@ def rust(table: Table) -> str:
         + "    /// Whether RL code leaves the sample out.\n    pub const fn mask_sample(self) -> bool {\n"
         + f"        match self {{\n{arms('mask_sample', quote=False)}        }}\n    }}\n\n"
         + text("title", "title", "One short sentence, constant for the code.")
-        + text("hint", "hint", "What the user does next.").rstrip()
-        + "\n}\n"
+        + text("hint", "hint", "What the user does next; empty where only the detail can say it.").rstrip()
+        + "\n}\n\n/// What the user does next against one cause of a failure; `None`: what the code says.\n"
+        + "pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {\n    Some(match reason {\n"
+        + f"{hints}        _ => return None,\n    }})\n}}\n"
     )
 
 
@@ -138,7 +150,7 @@ def rustfmt(source: str) -> str:
     return subprocess.run(command, check=True, input=source, stdout=subprocess.PIPE, text=True).stdout
 
 
-def python_table(table: Table) -> str:
+def python_table(table: Table, reasons: Reasons) -> str:
     """The table as data for the control plane."""
     rows = "".join(
         f'    "{n}": Entry(\n        http={e["http"]},\n        grpc="{e["grpc"]}",\n        fault="{e["fault"]}",\n'
@@ -146,6 +158,7 @@ def python_table(table: Table) -> str:
         for n, e in table.items()
     )
     codes = "".join(f'    "{n}",\n' for n in table)
+    hints = "".join(f'    "{n}": {json.dumps(hint)},\n' for n, hint in reasons.items())
     return (
         f'"""The error table as data. {HEAD}"""\n\nfrom typing import Literal, NamedTuple\n\n'
         f"Fault = Literal[{', '.join(json.dumps(f) for f in FAULTS)}]\n"
@@ -154,7 +167,9 @@ def python_table(table: Table) -> str:
         "class Entry(NamedTuple):\n"
         '    """One row: HTTP status, gRPC status, whose fault, what to do."""\n\n'
         "    http: int\n    grpc: str\n    fault: Fault\n    retry: Retry\n    mask_sample: bool\n    title: str\n    hint: str\n\n\n"
-        f"TABLE: dict[Code, Entry] = {{\n{rows}}}\n"
+        f"TABLE: dict[Code, Entry] = {{\n{rows}}}\n\n"
+        "# The hint of a problem whose details have this reason, in place of its code's.\n"
+        f"HINT_OF_REASON: dict[str, str] = {{\n{hints}}}\n"
     )
 
 
@@ -162,7 +177,7 @@ def python_exceptions(table: Table) -> str:
     """The exception tree of the SDK: one class a code, all under SandboxError."""
     classes = "".join(
         f"class {pascal(n)}(SandboxError):\n"
-        f'    """{e["title"]} {e["hint"]}"""\n\n'
+        f'    """{" ".join(filter(None, (str(e["title"]), str(e["hint"]))))}"""\n\n'
         f'    code = "{n}"\n    fault = "{e["fault"]}"\n    retry = "{e["retry"]}"\n'
         f"    mask_sample = {e['mask_sample']}\n    hint = {json.dumps(e['hint'])}\n\n\n"
         for n, e in table.items()
@@ -178,11 +193,13 @@ def python_exceptions(table: Table) -> str:
     )
 
 
-def error_vectors(table: Table) -> str:
-    """One problem body a code: what every implementation must write and read."""
+def error_vectors(table: Table, reasons: Reasons) -> str:
+    """One problem body a code and one a reason: what every implementation must write and read."""
+    rows = [(n, {"name": "value"}, e["hint"]) for n, e in table.items()]
+    rows += [("conflict", {"reason": reason}, hint) for reason, hint in reasons.items()]
     vectors = [
         {
-            "problem": {"code": n, "detail": f"example of {n}", "details": {"name": "value"}},
+            "problem": {"code": n, "detail": f"example of {n}", "details": details},
             "request_id": "req-1",
             "retry_after_ms": 250 if e["retry"] == "later" else None,
             "http": e["http"],
@@ -195,13 +212,14 @@ def error_vectors(table: Table) -> str:
                 "fault": e["fault"],
                 "retry": e["retry"],
                 "mask_sample": e["mask_sample"],
-                "hint": e["hint"],
+                "hint": hint,
                 "request_id": "req-1",
                 **({"retry_after_ms": 250} if e["retry"] == "later" else {}),
-                "details": {"name": "value"},
+                "details": details,
             },
         }
-        for n, e in table.items()
+        for n, details, hint in rows
+        for e in (table[n],)
     ]
     return json.dumps(vectors, indent=1, sort_keys=True) + "\n"
 
@@ -325,13 +343,13 @@ def openapi() -> str:
 
 def copies() -> dict[Path, str]:
     """Path -> text of every generated file."""
-    table = read_table()
+    table, reasons = read_table(), read_reasons()
     metrics = read_metrics([*table])
     return {
-        ROOT / "gateway-rs/crates/wire/src/code.rs": rustfmt(rust(table)),
-        ROOT / "controlplane/errors/table.py": python_table(table),
+        ROOT / "gateway-rs/crates/wire/src/code.rs": rustfmt(rust(table, reasons)),
+        ROOT / "controlplane/errors/table.py": python_table(table, reasons),
         ROOT / "sdk/src/rollbox/errors.py": python_exceptions(table),
-        CONTRACT / "vectors/errors.json": error_vectors(table),
+        CONTRACT / "vectors/errors.json": error_vectors(table, reasons),
         ROOT / "docs/faults.md": faults_page(table, read_ends(table)),
         ROOT / "controlplane/telemetry/table.py": ruff(metric_copies.python_metrics(metrics)),
         ROOT / "gateway-rs/crates/gateway/src/telemetry/table.rs": rustfmt(

@@ -7,7 +7,6 @@ from pydantic import BaseModel
 
 from controlplane.api.context import Owner, Service
 from controlplane.egress import NAME, EgressPolicy
-from controlplane.errors import Problem
 from controlplane.lifecycle.egress.presets import Preset, Source
 
 Name = Annotated[str, Path(pattern=NAME, max_length=40)]
@@ -75,5 +74,5 @@ async def delete(name: Name, service: Service, owner: Owner) -> RemovedPreset:
 def _found(service: Service, owner: str, name: str) -> PresetBody:
     found = next((one for one in service.egress.presets.list(owner) if one.name == name), None)
     if found is None:
-        raise Problem("not_found", f"there is no egress preset {name}", preset=name)
+        raise service.egress.presets.missing(owner, name)
     return PresetBody.of(found)

@@ -4,7 +4,7 @@ from typing import Self
 
 from google.protobuf.message import DecodeError
 
-from controlplane.errors.table import TABLE, Code, Entry
+from controlplane.errors.table import HINT_OF_REASON, TABLE, Code, Entry
 from controlplane.wire import agent_pb2
 
 MEDIA_TYPE = "application/problem+json"
@@ -17,7 +17,8 @@ class Problem(Exception):
         code: a key of ``contract/errors.toml``.
         detail: one sentence that names the value at fault; for people.
         retry_after_ms: how long to wait before a retry; only for codes whose ``retry`` is ``later``.
-        details: extra machine-readable fields, by name; values are converted to text.
+        details: extra machine-readable fields, by name; values are converted to text. A ``reason`` of the contract
+            has a hint of its own.
     """
 
     def __init__(self, code: Code, detail: str, *, retry_after_ms: int | None = None, **details: object) -> None:
@@ -44,7 +45,7 @@ class Problem(Exception):
             "fault": entry.fault,
             "retry": entry.retry,
             "mask_sample": entry.mask_sample,
-            "hint": entry.hint,
+            "hint": HINT_OF_REASON.get(self.details.get("reason", ""), entry.hint),
             "request_id": request_id,
             **({} if self.retry_after_ms is None else {"retry_after_ms": self.retry_after_ms}),
             "details": dict(sorted(self.details.items())),

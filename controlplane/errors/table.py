@@ -76,7 +76,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The request is not valid.",
-        hint="Correct the argument that the detail names and send the request again.",
+        hint="",
     ),
     "unauthenticated": Entry(
         http=401,
@@ -94,7 +94,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The credential is valid but does not allow this.",
-        hint="The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key.",
+        hint="",
     ),
     "sandbox_not_found": Entry(
         http=404,
@@ -139,7 +139,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The request contradicts an earlier one or the present state.",
-        hint="The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again.",
+        hint="",
     ),
     "egress_denied": Entry(
         http=403,
@@ -301,7 +301,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The command passed its timeout and was killed with all its processes.",
-        hint="Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors.",
+        hint="Raise timeout, or treat it as the result of the code; the partial output is in the result.",
     ),
     "exec_failed": Entry(
         http=410,
@@ -310,7 +310,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="The command ended with a non-zero exit code or a signal.",
-        hint="Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them.",
+        hint="Read stderr of the result; leave check off to get the result instead of this error.",
     ),
     "exec_cancelled": Entry(
         http=410,
@@ -328,7 +328,7 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         mask_sample=True,
         title="There is no free capacity within the deadline.",
-        hint="Try again later, or add nodes.",
+        hint="Try again later, delete sandboxes, or give the installation more room.",
     ),
     "start_queue_timeout": Entry(
         http=504,
@@ -337,7 +337,7 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         mask_sample=True,
         title="The sandbox waited in the start queue until its deadline.",
-        hint="Start fewer at once, raise start_timeout, or add nodes.",
+        hint="Start fewer at once, or raise start_timeout.",
     ),
     "checkpoint_not_found": Entry(
         http=404,
@@ -364,7 +364,7 @@ TABLE: dict[Code, Entry] = {
         retry="new_sandbox",
         mask_sample=True,
         title="The image could not be pulled.",
-        hint="Create a new sandbox; if it persists, check the registry and the mirror.",
+        hint="Create a new sandbox; if it persists, check the registry.",
     ),
     "image_store_full": Entry(
         http=503,
@@ -501,4 +501,18 @@ TABLE: dict[Code, Entry] = {
         title="The part of the platform that reaches the network for this sandbox is not there now.",
         hint="Make the connection again in a few seconds; if it persists, ask the operator to run `rollbox doctor`.",
     ),
+}
+
+# The hint of a problem whose details have this reason, in place of its code's.
+HINT_OF_REASON: dict[str, str] = {
+    "no_permission": "Rights are those of the sandbox's user where no `user=` is given; those of root reach further.",
+    "read_only": "That file system is mounted read-only: use another path, for example one below /tmp.",
+    "exists": "Remove what is there first, or name another path.",
+    "not_empty": "Remove what is in it first; `files.remove(path, recursive=True)` removes all of it.",
+    "is_directory": "Name a file in it; `download_dir` and `upload_dir` (`rollbox cp -r`) copy whole directories.",
+    "command_not_found": "Check the name of the program, and PATH in the sandbox; a line for a shell is one text, not a list.",
+    "not_executable": "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image.",
+    "arguments_too_large": "Write it to a file in the sandbox, or send it as stdin.",
+    "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
+    "wrong_token": "Use the token of this sandbox, or the API key of its owner.",
 }

@@ -62,4 +62,4 @@ def _part(limit: int, thousandths: int, least: int) -> Range:
 
 
 def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / MIB:.4g}"
+    return f"{size_bytes / MIB:.1f}".removesuffix(".0")

@@ -12,8 +12,10 @@ from mkdocs.structure.pages import Page
 from docs.site import pictures, plots, reference, sequence, sources
 
 _DIAGRAM: Final = re.compile(r"^```mermaid\n(sequenceDiagram.*?)^```$", re.MULTILINE | re.DOTALL)
-_GENERATED: Final = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
-_SCREEN: Final = re.compile(r"^<!-- screen: (\S+) -->$", re.MULTILINE)
+# A line below a mark says where readers of the repository find what stands there on the site.
+_ELSEWHERE: Final = r"(?:\n\*In the repository: .*\*)?$"
+_GENERATED: Final = re.compile(r"^<!-- generated: (\S+) -->" + _ELSEWHERE, re.MULTILINE)
+_SCREEN: Final = re.compile(r"^<!-- screen: (\S+) -->" + _ELSEWHERE, re.MULTILINE)
 _PLOT: Final = re.compile(r"^<!-- plot: (\S+) -->$", re.MULTILINE)
 _origin: dict[str, str] = {}
 # Pages that stand in the navigation although their files are beside `docs/`.

@@ -49,7 +49,8 @@ def errors() -> str:
                 continue
             mask = "left out of the loss" if entry["mask_sample"] else "scored"
             parts.append(f"### {code} {{ #{code} }}\n")
-            parts.append(f"{entry['title']}\n\n**What to do:** {entry['hint']}\n")
+            hint = f"\n\n**What to do:** {entry['hint']}" if entry["hint"] else ""
+            parts.append(f"{entry['title']}{hint}\n")
             told = f"HTTP {entry['http']} · gRPC `{entry['grpc']}` · the sample is {mask} · {RETRIES[entry['retry']]}"
             parts.append(told + "\n")
     return "\n".join(parts)
@@ -60,6 +61,7 @@ def index() -> str:
     rows = [
         f"| [`{code}`](../reference/errors.md#{code}) | {FAULTS[entry['fault']]} | {entry['hint']} |"
         for code, entry in sorted(codes().items())
+        if entry["hint"]
     ]
     return "\n".join(["| code | caused by | what to do |", "|---|---|---|", *rows])
 

@@ -54,7 +54,8 @@ impl Records {
             return if process.fingerprint == fingerprint {
                 Ok(Claim::Known(Arc::clone(process)))
             } else {
-                Err(conflict(exec_id, "was used before with other parameters"))
+                Err(conflict(exec_id, "was used before with other parameters")
+                    .with("reason", "other_parameters"))
             };
         }
         if self.forgotten.contains(&digest(exec_id)) {
@@ -169,7 +170,8 @@ mod tests {
         let mut records = Records::default();
         run(&mut records, "x", 0);
         assert!(matches!(records.claim("x", process("x").fingerprint, || process("x")), Ok(Claim::Known(_))));
-        assert_eq!(records.claim("x", 0, || process("x")).unwrap_err().code, Code::Conflict);
+        let problem = records.claim("x", 0, || process("x")).unwrap_err();
+        assert_eq!((problem.code, &*problem.details["reason"]), (Code::Conflict, "other_parameters"));
     }
 
     #[test]

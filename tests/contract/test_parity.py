@@ -17,7 +17,9 @@ from rollbox.errors import BY_CODE
 from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
 
 CONTRACT = Path(__file__).parent.parent.parent / "contract"
-SOURCE: dict[str, dict[str, Any]] = tomllib.loads((CONTRACT / "errors.toml").read_text())["code"]
+TABLES = tomllib.loads((CONTRACT / "errors.toml").read_text())
+SOURCE: dict[str, dict[str, Any]] = TABLES["code"]
+REASONS: dict[str, dict[str, str]] = TABLES["reason"]
 VECTORS: list[dict[str, Any]] = json.loads((CONTRACT / "vectors" / "errors.json").read_text())
 
 
@@ -37,7 +39,12 @@ def test_the_sdk_has_one_exception_for_every_code() -> None:
 
 
 def test_there_is_one_vector_for_every_code() -> None:
-    assert [vector["problem"]["code"] for vector in VECTORS] == list(SOURCE)
+    assert [vector["problem"]["code"] for vector in VECTORS[: len(SOURCE)]] == list(SOURCE)
+
+
+def test_a_reason_has_a_hint_of_its_own() -> None:
+    seen = [(vector["body"]["details"]["reason"], vector["body"]["hint"]) for vector in VECTORS[len(SOURCE) :]]
+    assert seen == [(name, row["hint"]) for name, row in REASONS.items()]
 
 
 def test_a_create_that_says_nothing_of_its_template_is_served_by_a_pool_that_says_nothing_either() -> None:

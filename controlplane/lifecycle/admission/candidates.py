@@ -109,7 +109,7 @@ def _differs(found: Sandbox, wish: Sandbox) -> Problem:
         detail = f"key {key} was used through a gateway of a newer version, which alone can compare env, cwd and user"
         return Problem("upstream_timeout", detail, retry_after_ms=500, sandbox_id=found.id)
     detail = f"key {key} was used with other parameters for {found.id}"
-    return Problem("conflict", detail, idempotency_key=key, sandbox_id=found.id)
+    return Problem("conflict", detail, reason="other_parameters", idempotency_key=key, sandbox_id=found.id)
 
 
 def _promised(spec: SandboxSpec, idle_timeout_ms: int, left_ms: int) -> SandboxSpec:

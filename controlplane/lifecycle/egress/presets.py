@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Final, Literal
 
 import structlog
@@ -74,6 +75,12 @@ class Presets:
             return self._installation.get(name)
 
         return look
+
+    def missing(self, owner: str, name: str) -> Problem:
+        """What an owner is told that asks for a preset that there is not: with the nearest name, if one is alike."""
+        near = get_close_matches(name, [one.name for one in self.list(owner)], n=1)
+        meant = f": did you mean {near[0]}?" if near else ""
+        return Problem("not_found", f"there is no egress preset {name}{meant}", preset=name)
 
     def list(self, owner: str) -> Sequence[Preset]:
         """All that an owner may ask for, by name."""

@@ -52,7 +52,8 @@ class CommitKeys:
             text = await self._store.note(name)
             there: dict[str, Any] = json.loads(text) if text else {}
             if there and there["asked"] != asked:
-                raise Problem("conflict", "the idempotency key was used for another commit", field="Idempotency-Key")
+                detail = "the idempotency key was used for another commit"
+                raise Problem("conflict", detail, reason="other_parameters", field="Idempotency-Key")
             if "made" in there:
                 return Committed(**{**there["made"], "skipped": tuple(there["made"]["skipped"])})
             if there:

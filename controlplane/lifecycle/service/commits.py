@@ -111,7 +111,8 @@ class SandboxCommits:
             known = self._calls[key] = (wish, task)
             task.add_done_callback(lambda _: self._calls.pop(key, None))
         if known[0].asked != wish.asked:
-            raise Problem("conflict", "the idempotency key was used for another commit", field="Idempotency-Key")
+            detail = "the idempotency key was used for another commit"
+            raise Problem("conflict", detail, reason="other_parameters", field="Idempotency-Key")
         return known[1]
 
     async def _once(self, key: tuple[str, str], wish: CommitWish) -> Outcome:

@@ -155,7 +155,7 @@ class EgressCalls:
         presets = self._installed().presets.of(owner)
         name, policy = (wish, presets(wish)) if isinstance(wish, str) else (CUSTOM, wish)
         if policy is None:
-            raise Problem("not_found", f"there is no egress preset {name}", preset=name)
+            raise self._installed().presets.missing(owner, name)
         if policy.mode == "none":
             return OFFLINE
         try:

@@ -60,13 +60,13 @@ __all__ = [
 
 
 class InvalidArgument(SandboxError):
-    """The request is not valid. Correct the argument that the detail names and send the request again."""
+    """The request is not valid."""
 
     code = "invalid_argument"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "Correct the argument that the detail names and send the request again."
+    hint = ""
 
 
 class Unauthenticated(SandboxError):
@@ -80,13 +80,13 @@ class Unauthenticated(SandboxError):
 
 
 class PermissionDenied(SandboxError):
-    """The credential is valid but does not allow this. The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."""
+    """The credential is valid but does not allow this."""
 
     code = "permission_denied"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."
+    hint = ""
 
 
 class SandboxNotFound(SandboxError):
@@ -130,13 +130,13 @@ class NotFound(SandboxError):
 
 
 class Conflict(SandboxError):
-    """The request contradicts an earlier one or the present state. The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."""
+    """The request contradicts an earlier one or the present state."""
 
     code = "conflict"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
+    hint = ""
 
 
 class EgressDenied(SandboxError):
@@ -310,23 +310,23 @@ class EgressUnreachable(SandboxError):
 
 
 class ExecDeadline(SandboxError):
-    """The command passed its timeout and was killed with all its processes. Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."""
+    """The command passed its timeout and was killed with all its processes. Raise timeout, or treat it as the result of the code; the partial output is in the result."""
 
     code = "exec_deadline"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."
+    hint = "Raise timeout, or treat it as the result of the code; the partial output is in the result."
 
 
 class ExecFailed(SandboxError):
-    """The command ended with a non-zero exit code or a signal. Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."""
+    """The command ended with a non-zero exit code or a signal. Read stderr of the result; leave check off to get the result instead of this error."""
 
     code = "exec_failed"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."
+    hint = "Read stderr of the result; leave check off to get the result instead of this error."
 
 
 class ExecCancelled(SandboxError):
@@ -340,23 +340,23 @@ class ExecCancelled(SandboxError):
 
 
 class CapacityUnavailable(SandboxError):
-    """There is no free capacity within the deadline. Try again later, or add nodes."""
+    """There is no free capacity within the deadline. Try again later, delete sandboxes, or give the installation more room."""
 
     code = "capacity_unavailable"
     fault = "capacity"
     retry = "later"
     mask_sample = True
-    hint = "Try again later, or add nodes."
+    hint = "Try again later, delete sandboxes, or give the installation more room."
 
 
 class StartQueueTimeout(SandboxError):
-    """The sandbox waited in the start queue until its deadline. Start fewer at once, raise start_timeout, or add nodes."""
+    """The sandbox waited in the start queue until its deadline. Start fewer at once, or raise start_timeout."""
 
     code = "start_queue_timeout"
     fault = "capacity"
     retry = "later"
     mask_sample = True
-    hint = "Start fewer at once, raise start_timeout, or add nodes."
+    hint = "Start fewer at once, or raise start_timeout."
 
 
 class CheckpointNotFound(SandboxError):
@@ -380,13 +380,13 @@ class CheckpointExpired(SandboxError):
 
 
 class ImagePullFailed(SandboxError):
-    """The image could not be pulled. Create a new sandbox; if it persists, check the registry and the mirror."""
+    """The image could not be pulled. Create a new sandbox; if it persists, check the registry."""
 
     code = "image_pull_failed"
     fault = "platform"
     retry = "new_sandbox"
     mask_sample = True
-    hint = "Create a new sandbox; if it persists, check the registry and the mirror."
+    hint = "Create a new sandbox; if it persists, check the registry."
 
 
 class ImageStoreFull(SandboxError):

@@ -20,7 +20,7 @@ from yarl import URL
 from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox._version import __version__
-from rollbox.errors import BY_CODE, Internal, InvalidArgument, StreamInterrupted, UpstreamTimeout
+from rollbox.errors import BY_CODE, Internal, InvalidArgument, NotFound, StreamInterrupted, UpstreamTimeout
 
 try:
     import resource
@@ -33,6 +33,7 @@ _CODE_OF_STATUS = {502: "stream_interrupted", 503: "draining", 504: "upstream_ti
 OLDER = "The platform there is older than this client, or ROLLBOX_URL is no platform: upgrade it, or do without."
 """The hint of an error whose cause is a route that the platform does not have."""
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
+_NOT_ROLLBOX = "Another server, or a proxy, answers at this address: set ROLLBOX_URL to that of a gateway of rollbox."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
 _MOST_CONNECTIONS = 4096
@@ -276,6 +277,9 @@ def error_from_response(status: int, raw: bytes, headers: Mapping[str, str]) -> 
         page = raw[:200].decode("utf-8", "replace").strip()
         kind = BY_CODE.get(_CODE_OF_STATUS.get(status, "internal"), Internal)
         detail = f"HTTP {status} without a problem body: {page!r}"
+        # Every answer of a gateway has an id; an error of a server's own may be that of a proxy before one.
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR and kind is Internal and "X-Request-Id" not in headers:
+            return NotFound(f"HTTP {status}, not from rollbox: {page!r}", hint=_NOT_ROLLBOX)
         return kind(detail, request_id=headers.get("X-Request-Id"), retry_after_ms=_retry_after_ms({}, headers))
     if status in _NO_SUCH_ROUTE and body["code"] == "invalid_argument":
         body = {**body, "hint": OLDER}
@@ -312,7 +316,8 @@ def _decoded(raw: bytes, url: URL) -> Any:  # noqa: ANN401
     try:
         return json.loads(raw) if raw else None
     except ValueError as error:
-        raise Internal(f"the answer of {url.origin()}{url.path} is not JSON: {raw[:100]!r}") from error
+        detail = f"the answer of {url.origin()}{url.path} is not JSON, so not from rollbox: {raw[:100]!r}"
+        raise NotFound(detail, hint=_NOT_ROLLBOX) from error
 
 
 def _timeout(limit_s: float | None, *, whole: bool = False) -> aiohttp.ClientTimeout:

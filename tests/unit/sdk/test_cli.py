@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import rollbox as sdk
 from rollbox.cli import app
 from rollbox.cli import up as up_module
+from rollbox.cli.options import seconds
+from rollbox.cli.output import plain
 from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.gateway_fake import FakeGateway, Fault
 
@@ -284,3 +287,25 @@ def test_a_command_that_is_not_there_exits_as_in_a_shell(apart: FakeGateway) -> 
     apart.missing_commands = {"nosuch"}
     told = rollbox("exec", "sb-1", "--", "nosuch")
     assert (told.exit_code, "code: invalid_argument" in told.stderr) == (127, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("1d", 86400)],
+)
+def test_times_are_seconds_or_have_units(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "5x", "m", "1h 30m", "five", "5 m"])
+def test_what_is_no_time_is_refused_with_the_forms_there_are(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="1h30m"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1 << 20, "1048576"), (131072.0, "131072"), (0.1, "0.1"), (2.0, "2"), (1 / 3, "0.333"), (100, "100")],
+)
+def test_numbers_have_no_exponents(number: float, text: str) -> None:
+    assert plain(number) == text

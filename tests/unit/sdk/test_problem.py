@@ -39,9 +39,9 @@ def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("retry_after_ms", "seconds"), [(1, 1), (1_400, 1), (5_000, 5), (60_000, 60)])
 def test_how_long_to_wait_before_a_retry_is_said_in_words(retry_after_ms: int, seconds: int) -> None:
     error = CapacityUnavailable("no node has room for it", retry_after_ms=retry_after_ms)
-    words = f"Try again later, or add nodes. Wait {seconds} s before that."
+    words = f"{CapacityUnavailable.hint} Wait {seconds} s before that."
     assert str(error) == f"no node has room for it. {words}"
-    assert str(CapacityUnavailable("no node has room")) == "no node has room. Try again later, or add nodes."
+    assert str(CapacityUnavailable("no node has room")) == f"no node has room. {CapacityUnavailable.hint}"
 
 
 def test_the_vectors_are_all_codes() -> None:
@@ -61,7 +61,7 @@ def test_a_code_of_a_later_version_keeps_the_servers_words() -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(502, StreamInterrupted), (503, Draining), (504, UpstreamTimeout), (500, Internal), (404, Internal)],
+    [(502, StreamInterrupted), (503, Draining), (504, UpstreamTimeout), (500, Internal)],
 )
 @pytest.mark.parametrize("raw", [b"<html>Bad Gateway</html>", b"", b"[]", b'{"code": 7}', b"\xff\xfe"])
 def test_a_proxys_page_becomes_what_its_status_means(status: int, kind: type[SandboxError], raw: bytes) -> None:
@@ -75,6 +75,17 @@ def test_an_error_crosses_processes() -> None:
     error = OomKilled("sandbox sb-1 is out of memory", sandbox_id="sb-1", details={"limit": "1"})
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.sandbox_id, copy.details) == (OomKilled, str(error), "sb-1", {"limit": "1"})
+
+
+@pytest.mark.parametrize(("status", "page"), [(404, b"<html>nginx</html>"), (301, b""), (401, b'{"error": "no"}')])
+def test_a_server_that_is_not_rollbox_is_told_as_such(status: int, page: bytes) -> None:
+    error = error_from_response(status, page, {"Server": "nginx"})
+    assert (error.code, error.fault, error.retry, error.mask_sample) == ("not_found", "caller", "never", True)
+    assert "not from rollbox" in error.detail
+    assert "ROLLBOX_URL" in error.hint
+    # What stands before rollbox answers so too while rollbox is away.
+    assert error_from_response(502, page, {}).code == "stream_interrupted"
+    assert error_from_response(404, page, {"X-Request-Id": "r"}).code == "internal"
 
 
 @pytest.mark.parametrize("status", [404, 405])

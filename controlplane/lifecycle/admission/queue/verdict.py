@@ -114,5 +114,5 @@ def amount(resource: str, value: int) -> str:
     if resource == "cpu_millicores":
         return f"{value / 1000:g} cores"
     if resource == "memory_bytes":
-        return f"{value / (1 << 20):g} MiB of memory"
+        return f"{value / (1 << 20):.1f}".removesuffix(".0") + " MiB of memory"
     return f"{value} {_WORDS[resource]}"

@@ -77,5 +77,6 @@ def again(wish: Sandbox, answer: Answer) -> Answer:
         return answer
     if answer.sandbox.fingerprint != wish.fingerprint:
         detail = f"key {wish.idempotency_key} was used with other parameters for {answer.sandbox.id}"
-        raise Problem("conflict", detail, idempotency_key=wish.idempotency_key, sandbox_id=answer.sandbox.id)
+        key, there = wish.idempotency_key, answer.sandbox.id
+        raise Problem("conflict", detail, reason="other_parameters", idempotency_key=key, sandbox_id=there)
     return Known(answer.sandbox)

@@ -29,9 +29,8 @@ impl Claims {
     pub fn allow(&self, sandbox_id: &str, scope: &str) -> Result<(), Problem> {
         if &*self.sandbox_id != sandbox_id {
             let detail = format!("the token is for sandbox {}, not for {sandbox_id}", self.sandbox_id);
-            return Err(
-                Problem::new(Code::PermissionDenied, detail).with("token_sandbox_id", &self.sandbox_id)
-            );
+            let problem = Problem::new(Code::PermissionDenied, detail).with("reason", "wrong_token");
+            return Err(problem.with("token_sandbox_id", &self.sandbox_id));
         }
         if !self.scopes.iter().any(|held| held == scope) {
             let detail = format!("the token lacks scope {scope}; it has {}", self.scopes.join(", "));

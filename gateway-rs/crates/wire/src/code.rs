@@ -648,16 +648,14 @@ impl Code {
         }
     }
 
-    /// What the user does next.
+    /// What the user does next; empty where only the detail can say it.
     pub const fn hint(self) -> &'static str {
         match self {
-            Self::InvalidArgument => "Correct the argument that the detail names and send the request again.",
+            Self::InvalidArgument => "",
             Self::Unauthenticated => {
                 "Set ROLLBOX_API_KEY to a valid key; for an expired sandbox token call Sandbox.connect(id) again."
             }
-            Self::PermissionDenied => {
-                "The detail says what is not allowed. Of a sandbox: use its token, or the key of its owner. Of what holds for other owners: use an operator's key."
-            }
+            Self::PermissionDenied => "",
             Self::SandboxNotFound => {
                 "Check the id with `rollbox ps`; the record of an ended sandbox is kept for 24 hours, unless the platform lost what it stores."
             }
@@ -668,9 +666,7 @@ impl Code {
                 "Check the path; relative paths start at the working directory of the image."
             }
             Self::NotFound => "Check the name; the list of the same kind shows what there is.",
-            Self::Conflict => {
-                "The detail names what is in the way: change or end that first. Where it is a key, use a fresh one for other parameters, or the same parameters again."
-            }
+            Self::Conflict => "",
             Self::EgressDenied => {
                 "The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`."
             }
@@ -707,25 +703,25 @@ impl Code {
                 "The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."
             }
             Self::ExecDeadline => {
-                "Raise timeout, or treat it as the result of the code; the partial output is in the result. Under gVisor starts of processes and work with many files take several times longer: the guide's page `Under gVisor` has the factors."
+                "Raise timeout, or treat it as the result of the code; the partial output is in the result."
             }
             Self::ExecFailed => {
-                "Read stderr of the result; leave check off to get the result instead of this error. What works elsewhere and not on a cluster may be a difference of gVisor: the guide's page `Under gVisor` has them."
+                "Read stderr of the result; leave check off to get the result instead of this error."
             }
             Self::ExecCancelled => {
                 "Nothing is to be done if the cancellation was meant; otherwise send the command again with a fresh exec_id."
             }
-            Self::CapacityUnavailable => "Try again later, or add nodes.",
-            Self::StartQueueTimeout => "Start fewer at once, raise start_timeout, or add nodes.",
+            Self::CapacityUnavailable => {
+                "Try again later, delete sandboxes, or give the installation more room."
+            }
+            Self::StartQueueTimeout => "Start fewer at once, or raise start_timeout.",
             Self::CheckpointNotFound => {
                 "Check the id with `rollbox image commits`; it is known to the owner of its sandbox alone."
             }
             Self::CheckpointExpired => {
                 "Make it anew with a longer ttl, or `commit` what has to last under a name."
             }
-            Self::ImagePullFailed => {
-                "Create a new sandbox; if it persists, check the registry and the mirror."
-            }
+            Self::ImagePullFailed => "Create a new sandbox; if it persists, check the registry.",
             Self::ImageStoreFull => {
                 "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
             }
@@ -759,4 +755,31 @@ impl Code {
             }
         }
     }
+}
+
+/// What the user does next against one cause of a failure; `None`: what the code says.
+pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "no_permission" => {
+            "Rights are those of the sandbox's user where no `user=` is given; those of root reach further."
+        }
+        "read_only" => "That file system is mounted read-only: use another path, for example one below /tmp.",
+        "exists" => "Remove what is there first, or name another path.",
+        "not_empty" => "Remove what is in it first; `files.remove(path, recursive=True)` removes all of it.",
+        "is_directory" => {
+            "Name a file in it; `download_dir` and `upload_dir` (`rollbox cp -r`) copy whole directories."
+        }
+        "command_not_found" => {
+            "Check the name of the program, and PATH in the sandbox; a line for a shell is one text, not a list."
+        }
+        "not_executable" => {
+            "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image."
+        }
+        "arguments_too_large" => "Write it to a file in the sandbox, or send it as stdin.",
+        "other_parameters" => {
+            "Use a fresh key or exec_id for other parameters, or the same parameters again."
+        }
+        "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
+        _ => return None,
+    })
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
+use crate::code::hint_of_reason;
 use crate::{Code, agent};
 
 /// A failure with its code, a sentence that names the value at fault, and machine-readable extras.
@@ -32,6 +33,11 @@ impl Problem {
         self
     }
 
+    /// What the user does next: by the reason that the details name, else by the code.
+    pub fn hint(&self) -> &'static str {
+        self.details.get("reason").and_then(|reason| hint_of_reason(reason)).unwrap_or(self.code.hint())
+    }
+
     /// The body of an `application/problem+json` answer (contract: Errors).
     pub fn to_json(&self, request_id: &str, retry_after_ms: Option<u64>) -> Value {
         let mut body = Map::new();
@@ -43,7 +49,7 @@ impl Problem {
         body.insert("fault".into(), json!(self.code.fault().name()));
         body.insert("retry".into(), json!(self.code.retry().name()));
         body.insert("mask_sample".into(), json!(self.code.mask_sample()));
-        body.insert("hint".into(), json!(self.code.hint()));
+        body.insert("hint".into(), json!(self.hint()));
         body.insert("request_id".into(), json!(request_id));
         if let Some(ms) = retry_after_ms {
             body.insert("retry_after_ms".into(), json!(ms));

@@ -57,7 +57,7 @@ def _decided(seen: Scaling) -> str:
 
 
 def _unplaced(one: Unplaced) -> tuple[str, ...]:
-    cores, memory = f"{one.cpu_millicores / 1000:g}", f"{one.memory_bytes / (1 << 20):.4g}Mi"
+    cores, memory = f"{one.cpu_millicores / 1000:g}", output.plain(one.memory_bytes / (1 << 20)) + "Mi"
     return str(one.count), _NEEDS.get(one.need, one.need), cores, memory, str(one.gpu), one.why
 
 
@@ -111,7 +111,7 @@ def _waiting(seen: Capacity) -> list[tuple[str, ...]]:
             one.sandbox_id,
             f"pool {one.pool}" if one.pool and not one.owner else one.owner,
             f"{one.cpu_millicores / 1000:g}",
-            f"{one.memory_bytes / (1 << 20):.4g}Mi",
+            output.plain(one.memory_bytes / (1 << 20)) + "Mi",
             span((now_ms - one.since_ms) / 1000),
             span((one.until_ms - now_ms) / 1000),
             "?" if one.estimate_ms is None else span(one.estimate_ms / 1000),

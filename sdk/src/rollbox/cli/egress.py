@@ -9,7 +9,7 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.attempts import Met, beside, commands_of, table
-from rollbox.cli.options import POLICY_HELP, Json, policy_of
+from rollbox.cli.options import POLICY_HELP, Json, policy_of, time_option
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show(sandbox_id: SandboxId, json: Json = False) -> None:
 def set_(
     sandbox_id: SandboxId,
     policy: Annotated[str, typer.Argument(metavar="POLICY", help=POLICY_HELP)],
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long the switch may take.")] = 10,
+    timeout: Annotated[float, time_option("How long the switch may take.")] = 10,
     until: Annotated[
         str, typer.Option(metavar="DATE", help="Packages as of this date (2024-06-01), from the package cache.")
     ] = "",

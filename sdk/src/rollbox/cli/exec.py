@@ -11,6 +11,7 @@ import typer
 
 from rollbox import labels as label_rules
 from rollbox.cli import output
+from rollbox.cli.options import time_option
 from rollbox.errors import InvalidArgument, SandboxError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def exec_(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     user: Annotated[str | None, typer.Option(help="User to run as.")] = None,
     umask: Annotated[str | None, typer.Option(metavar="OCTAL", help="Its mask for new files, like 077.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds until it is killed.")] = None,
+    timeout: Annotated[float | None, time_option("Time until it is killed: seconds, or 90s, 5m, 1h30m.")] = None,
     max_output_bytes: Annotated[
         int | None, typer.Option(metavar="N", help="Keep at most N bytes of each output, and print them at the end.")
     ] = None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json
+from rollbox.cli.options import Json, time_option
 from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def convert(
         str | None,
         typer.Option(metavar="COMMAND", help="Run it in a sandbox; what it opens comes first, for your starts alone."),
     ] = None,
-    record_timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long COMMAND may run.")] = 600,
+    record_timeout: Annotated[float, time_option("How long COMMAND may run.")] = 600,
     json: Json = False,
 ) -> None:
     """Convert an image, so that nodes mount it while they fetch it; with --json a line for each step."""
@@ -169,7 +169,7 @@ def scrub_git(
     remove_alternates: Annotated[
         bool, typer.Option("--remove-alternates", help="Also remove folders of objects elsewhere that it borrows from.")
     ] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 300,
+    timeout: Annotated[float, time_option("How long it may take.")] = 300,
     json: Json = False,
 ) -> None:
     """Remove from a Git repository all but one commit and its ancestors, for good, and prove it object by object."""
@@ -187,7 +187,7 @@ def scrub_git(
 
 
 _MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Most that was changed: 2Gi (4Gi).")]
-_Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")]
+_Timeout = Annotated[float, time_option("How long it may take.")]
 _Scrubbed = Annotated[
     list[str] | None,
     typer.Option("--scrub-git", metavar="PATH[=COMMIT]", help="Repository to scrub before (HEAD); may be repeated."),
@@ -217,9 +217,7 @@ def commit(
 def checkpoint(
     sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="A sandbox that runs.")],
     *,
-    ttl: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long it lasts, 7 days at most (24 h).")
-    ] = None,
+    ttl: Annotated[float | None, time_option("How long it lasts, 7 days at most (24 h).")] = None,
     max_bytes: _MaxBytes = None,
     scrub_git: _Scrubbed = None,
     timeout: _Timeout = 120,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,13 +21,38 @@ if TYPE_CHECKING:
     from rollbox.egress import Egress
     from rollbox.options import Pull, ResourceOptions
 
+_SECONDS_OF = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)
+
+
+def seconds(text: str | float) -> float:
+    """Read a time: seconds, which defaults are, or numbers with units (ms, s, m, h, d), as "90", "5m" or "1h30m".
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(text, str):
+        return float(text)
+    if _SPAN.fullmatch(text):
+        return sum(float(one) * _SECONDS_OF[unit] for one, unit in re.findall(r"([\d.]+)(ms|[smhd])", text))
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time: write seconds, or units as in 90s, 5m or 1h30m") from None
+
+
+def time_option(help: str) -> Any:  # noqa: A002, ANN401
+    """Declare an option that takes a time; its parameter gets seconds."""
+    return typer.Option(metavar="TIME", help=help, parser=seconds)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every two seconds, until Ctrl-C.")]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
 ]
-WaitTimeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long --wait waits at most (60).")]
+WaitTimeout = Annotated[float | None, time_option("How long --wait waits at most (60).")]
 POLICY_HELP = "A preset (offline, packages, swe-eval, your own), or @FILE with a policy in JSON; @- reads stdin."
 
 

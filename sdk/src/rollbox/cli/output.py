@@ -345,6 +345,11 @@ def fitted(widths: list[int], columns: int, *, least: int = _LEAST_WIDTH) -> lis
     return found
 
 
+def plain(number: float) -> str:
+    """Write a number for people: whole, or with three decimals at most; never with an exponent."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")
+
+
 def on_terminal() -> bool:
     """Whether stdout is a terminal."""
     return sys.stdout.isatty()

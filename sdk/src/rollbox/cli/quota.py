@@ -169,7 +169,8 @@ def _row(quota: Quota) -> tuple[str, ...]:
     def part(name: str, size: float, unit: str = "") -> str:
         limit = quota.limits.get(name)
         used = quota.used.get(name, 0) / size
-        return f"{used:g}{unit}" if limit is None else f"{used:g} of {limit / size:g}{unit}"
+        told = output.plain(used)
+        return f"{told}{unit}" if limit is None else f"{told} of {output.plain(limit / size)}{unit}"
 
     cells = (part("sandboxes", 1), part("cpu_millicores", 1000), part("memory_bytes", 1 << 30, "Gi"))
     more = (part("gpu", 1), part("starting", 1), str(quota.waiting))

@@ -22,6 +22,7 @@ from rollbox.cli.options import (
     WaitTimeout,
     Watch,
     policy_of,
+    time_option,
     with_resources,
 )
 from rollbox.errors import InvalidArgument
@@ -48,10 +49,10 @@ def create(
     label: Labels = None,
     cwd: Annotated[str | None, typer.Option(help="Directory of every command.")] = None,
     user: Annotated[str | None, typer.Option(help="User of every command.")] = None,
-    ttl: Annotated[float, typer.Option(help="Seconds to live.")] = 3600,
-    idle_timeout: Annotated[float | None, typer.Option(help="Seconds to live without being used.")] = None,
+    ttl: Annotated[float, time_option("Time to live: seconds, or 90s, 5m, 1h30m.")] = 3600,
+    idle_timeout: Annotated[float | None, time_option("Time to live without being used.")] = None,
     egress: Annotated[str | None, typer.Option(metavar="POLICY", help=POLICY_HELP)] = None,
-    start_timeout: Annotated[float, typer.Option(help="Seconds until it must be ready.")] = 120,
+    start_timeout: Annotated[float, time_option("Time until it must be ready.")] = 120,
     json: Json = False,
 ) -> None:
     """Create a sandbox, print its id when it is ready, and leave it running."""

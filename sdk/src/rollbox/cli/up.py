@@ -24,6 +24,9 @@ def up(
     engine: Annotated[str | None, typer.Option(metavar="URL", help="Docker Engine API, unix:///path.")] = None,
     starts_in_flight: Annotated[int | None, typer.Option(help="Sandboxes that may start at the same time.")] = None,
     max_sandboxes: Annotated[int | None, typer.Option(help="The most sandboxes at a time; 0 is no limit.")] = None,
+    ports_domain: Annotated[
+        str | None, typer.Option(metavar="DOMAIN", help="Ports of sandboxes have host names below it.")
+    ] = None,
     egress: Annotated[
         bool, typer.Option(help="Let sandboxes reach what their policy allows; it is `offline` by default.")
     ] = True,
@@ -36,7 +39,7 @@ def up(
         hint = "Run it in a checkout after `make setup`, or set ROLLBOX_URL and ROLLBOX_API_KEY for one elsewhere."
         output.fail(Unsupported(detail, hint=hint), as_json=json)
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
-    given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes}
+    given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
     flags = [name for name, wanted in (("--no-egress", not egress), ("--keep", keep), ("--json", json)) if wanted]
     # Replaces this process, so that the server gets signals and sets the exit status itself, without a parent process.

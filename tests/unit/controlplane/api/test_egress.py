@@ -97,6 +97,7 @@ async def test_a_group_has_its_policy_in_every_member(plane: World, replica: Egr
     ("policy", "code", "words"),
     [
         ("nothing", "not_found", "no egress preset nothing"),
+        ("pakages", "not_found", "no egress preset pakages: did you mean packages?"),
         ({"mode": "allow"}, "invalid_argument", "use mode none"),
         ({"mode": "allow", "include": ["nothing"]}, "invalid_argument", "no preset nothing"),
         ({"mode": "allow", "allow": ["a.example"], "more": 1}, "invalid_argument", "more"),
