@@ -72,14 +72,7 @@ pub(super) fn open(
     let file = File::from(openat(base, name, flags, Mode::empty()).at(shown)?);
     let stat = fstat(&file).at(shown)?;
     regular(&stat, shown)?;
-<<<<<<< HEAD
     others(file.as_fd(), shown)?;
-=======
-    if is_own(file.as_fd()) {
-        let sentence = "is the platform's own";
-        return Err(refusal(Code::PermissionDenied, shown, "platform_own", sentence).into());
-    }
->>>>>>> 4c14c150 (Words: a hint belongs to the reason of an error, times have units, and sizes no exponents)
     Ok((file, stat))
 }
 
