@@ -21,6 +21,7 @@ use crate::target::Target;
 /// What the kernel itself has behind a mount: no folder of a node.
 const OF_THE_KERNEL: [&str; 10] =
     ["tmpfs", "ramfs", "proc", "sysfs", "dev", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"];
+const OWN: &str = "/proc/self/ns/mnt";
 /// Below these nothing is on the root file system, whatever an image declares.
 const NOT_ON_DISK: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -34,7 +35,8 @@ const NOT_ON_DISK: [&str; 3] = ["/dev", "/proc", "/sys"];
 pub(super) fn detach(target: &Target) -> io::Result<()> {
     let all: Vec<PathBuf> = mounts::all(&target.mounts).map(|one| one.at).collect();
     let found = folders(&target.mounts);
-    if found.is_empty() {
+    // Where its `/proc` does not show this process, no container runtime has made it: what is mounted there was there before.
+    if found.is_empty() || !fs::exists(OWN)? {
         return Ok(());
     }
     let cwd = PathBuf::from(OsStr::from_bytes(&target.cwd));
@@ -75,7 +77,7 @@ fn folders(mountinfo: &str) -> Vec<PathBuf> {
 
 /// Does something in a copy of the mount namespace, where mounts can be detached to see what is below.
 fn apart<T>(look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let own = File::open("/proc/self/ns/mnt")?;
+    let own = File::open(OWN)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     let seen = mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .map_err(io::Error::from)
