@@ -97,6 +97,7 @@ class Shell:
         self._interrupted: Mark | None = None
         # Marks that the shell did not print in time: they may still come.
         self._late_marks: list[bytes] = []
+        self._unanswering = False
 
     @classmethod
     async def start(
@@ -130,7 +131,8 @@ class Shell:
             except InvalidArgument as error:
                 if dialect is shell_dialects.BASH and error.details.get("reason") == "command_not_found":
                     continue
-                error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
+                if error.details.get("reason") == "command_not_found":
+                    error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
                 raise
             shell = cls(sandbox, run_cleanup, process, dialect, cap)
             try:
@@ -215,7 +217,8 @@ class Shell:
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                report = await self._read_until_mark(mark, shell_dialects.run(command))
+                line = shell_dialects.run(command, has_prompt=bool(self._dialect.prompt))
+                report = await self._read_until_mark(mark, line)
             self._interrupted = None
         except TimeoutError:
             end = "deadline"
@@ -270,6 +273,7 @@ class Shell:
                 while not await self._answers(again_s):
                     await self._interrupt()
         except TimeoutError:
+            self._unanswering = True
             await self._process.kill()
             await self._process.wait()
 
@@ -343,5 +347,7 @@ class Shell:
     def _require_running(self) -> None:
         result = self._process.result
         if result is not None:
-            how = f"exited with code {result.exit_code}" if result.end == "exited" else f"ended as {result.end}"
-            raise Conflict(f"shell {self.exec_id} has ended: it {how}", hint="Start another with sandbox.shell().")
+            how = f"it exited with code {result.exit_code}" if result.end == "exited" else f"it ended as {result.end}"
+            if self._unanswering:
+                how = "the shell no longer answers after a time limit or a cancelled call, and was killed"
+            raise Conflict(f"shell {self.exec_id} has ended: {how}", hint="Start another with sandbox.shell().")

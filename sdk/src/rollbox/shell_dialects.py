@@ -109,14 +109,21 @@ BASH = Dialect(["bash", "--norc", "--noprofile"], _BASH_SETUP, signal.SIGURG)
 def posix(prompt: str) -> Dialect:
     """A POSIX shell, whose prompt shows that it is ready."""
     # Through a descriptor of its own: a command may have redirected the shell's stderr.
-    setup = f"{_SH_SETUP}PS1='$({{ printf {prompt} >&8; }} 2>/dev/null)'\n"
+    set_prompt = f"PS1='$({{ printf {prompt} >&8; }} 2>/dev/null)'"
+    setup = f'{_SH_SETUP}__rollbox_prompt() {{ {set_prompt}; return "$1"; }}\n{set_prompt}\n'
     return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), {"ENV": "", "PS1": "", "PS2": ""})
 
 
-def run(command: str) -> str:
-    """Build the line that runs a command in the shell itself, with an empty stdin."""
+def run(command: str, *, has_prompt: bool) -> str:
+    """Build the line that runs a command in the shell itself, with an empty stdin.
+
+    Args:
+        command: what it runs.
+        has_prompt: whether the prompt, which a command may have changed, is set again behind it.
+    """
     quoted = command.replace("'", "'\\''")
-    return f"eval '{quoted}' </dev/null\n"
+    after = '; __rollbox_prompt "$?"' if has_prompt else ""
+    return f"eval '{quoted}' </dev/null{after}\n"
 
 
 def mark_request(mark: Mark) -> str:

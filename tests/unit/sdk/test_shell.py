@@ -158,3 +158,35 @@ async def test_an_image_without_any_shell_is_told(client: Client, fake: FakeGate
 async def test_nonsense_is_refused(shell: Shell, command: str) -> None:
     with pytest.raises(InvalidArgument):
         await shell.run(command)
+
+
+async def test_the_prompt_is_the_shells_own_whatever_a_command_sets(shell: Shell) -> None:
+    assert (await shell.run('PS1="(venv) $PS1"; false')).exit_code == 1
+    result = await shell.run("PS1=x; echo on")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "on\n", "")
+    assert (await shell.run("echo still")).stderr == ""
+
+
+async def test_a_shell_that_is_killed_since_it_does_not_answer_says_so(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shell._make_ready, "__defaults__", (SOON_S, None))
+    assert (await shell.run("__rollbox_ask() { :; }; sleep 10000", timeout=SOON_S)).timed_out
+    assert shell.ended
+    with pytest.raises(Conflict, match="no longer answers"):
+        await shell.run("true")
+
+
+@pytest.mark.parametrize("reason", ["cwd_not_found", "user_not_found"])
+async def test_a_wrong_directory_or_user_is_no_missing_shell(
+    client: Client, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    sandbox = await client.create("python")
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise InvalidArgument("not there", details={"reason": reason})
+
+    monkeypatch.setattr(sandbox, "spawn", refuse)
+    with pytest.raises(InvalidArgument) as refused:
+        await sandbox.shell()
+    assert "bash" not in str(refused.value)
