@@ -80,7 +80,7 @@ pub(super) fn open(
 pub(super) fn others(file: BorrowedFd<'_>, path: &[u8]) -> Result<(), Stop> {
     if is_own(file) {
         let sentence = "is the platform's own";
-        return Err(refusal(Code::PermissionDenied, path, "no_permission", sentence).into());
+        return Err(refusal(Code::PermissionDenied, path, "platform_own", sentence).into());
     }
     Ok(())
 }
