@@ -29,7 +29,7 @@ def seconds(text: str | float) -> float:
     """Read a time: seconds, which defaults are, or numbers with units (ms, s, m, h, d), as "90", "5m" or "1h30m".
 
     Raises:
-        ValueError: it is none.
+        BadParameter: it is none.
     """
     if not isinstance(text, str):
         return float(text)
