@@ -213,11 +213,13 @@ class Calls:
             steps, self._steps = self._steps[:TOGETHER], self._steps[TOGETHER:]
             message = b"".join(step for step, _, _ in steps)
             answers: Sequence[Reply]
+            now_s = asyncio.get_running_loop().time
+            sent_s = now_s()
             try:
                 answers = await self._exchanged(self._line, message, len(steps))
             except Exception as error:
-                # Those behind that have waited for a call's time fail too, since the timeouts of batches would add up.
-                behind, self._steps = _parted(self._steps, asyncio.get_running_loop().time() - CALL_TIMEOUT_S)
+                # Those behind that have waited as long, or for a call's time, fail too: the timeouts of batches add up.
+                behind, self._steps = _parted(self._steps, max(sent_s, now_s() - CALL_TIMEOUT_S))
                 steps = [*steps, *behind]
                 answers = [error] * len(steps)
             for (_, future, _), answer in zip(steps, answers, strict=True):

@@ -7,7 +7,7 @@ import re
 import tarfile
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -113,8 +113,10 @@ class Images:
             raise await self._absent(name, problem.detail.removeprefix(f"{name}: ")) from problem
 
     async def _absent(self, name: str, why: str) -> Problem:
-        present = [one for image in await self.all() for one in image.names]
-        said = near.hint(name, present)
+        said = ""
+        # Without the list the answer lacks the hint, and is no other one.
+        with suppress(Problem):
+            said = near.hint(name, [one for image in await self.all() for one in image.names])
         return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name)
 
     async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
