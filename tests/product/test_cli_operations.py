@@ -96,7 +96,7 @@ async def test_a_quota_is_declared_shown_kept_and_taken_back(stack: Product, cli
     try:
         status, out, err = await rollbox(stack, "quota", "set", owner, "--memory", "16Mi", "--sandboxes", "2")
         assert (status, err) == (0, f"{owner} uses more memory_bytes than that: no sandbox ends, no new one starts\n")
-        assert all(cell in out.decode() for cell in ("1 of 2  ", "of 0.015625Gi  ")), out
+        assert all(cell in out.decode() for cell in ("1 of 2  ", "of 0.016Gi  ")), out
         await until(lambda: _limit(stack, 2))
         shown = await answer(stack, "quota")
         assert (shown["limits"]["memory_bytes"], shown["used"]["sandboxes"]) == (16 << 20, 1)

@@ -118,10 +118,24 @@ for host in hosts:
 for host in ("localhost", "127.0.0.1", "0.0.0.0", own):
     print(host, "directly", urllib.request.urlopen(f"http://{host}:{port}/", timeout=20).read().decode())
 """
-OWN_HOSTS = (
-    *("localhost", "LOCALHOST", "localhost.", "app.localhost", "127.0.0.1", "127.8.9.10", "0.0.0.0", "[::1]", "[::]"),
-    *("127.1", "0", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]"),
-)
+OWN_HOSTS = [
+    "localhost",
+    "LOCALHOST",
+    "localhost.",
+    "app.localhost",
+    "127.0.0.1",
+    "127.8.9.10",
+    "0.0.0.0",
+    "[::1]",
+    "[::]",
+    "127.1",
+    "0",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "[::ffff:127.0.0.1]",
+    "[0:0:0:0:0:0:0:1]",
+]
 pytestmark = pytest.mark.egress
 
 

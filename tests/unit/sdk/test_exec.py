@@ -211,12 +211,13 @@ async def test_a_silent_server_is_given_up(client: Client, fake: FakeGateway) ->
         await client.gateway._transport.send("POST", url, API_KEY, b"{}", limit_s=0.02)
 
 
-async def test_an_answer_that_is_no_json_is_the_platforms_fault(client: Client, fake: FakeGateway) -> None:
+async def test_an_answer_that_is_no_json_is_of_a_server_that_is_not_rollbox(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create("python")
     fake.fail("exec", Fault(raw=b"hello", status=200))
     with pytest.raises(SandboxError) as caught:
         await sandbox.exec("true")
-    assert caught.value.code == "internal"
+    assert (caught.value.code, caught.value.fault) == ("not_found", "caller")
+    assert "ROLLBOX_URL" in str(caught.value)
 
 
 @pytest.mark.parametrize(
