@@ -25,7 +25,7 @@ Variables: TypeAlias = Mapping[str, str | os.PathLike[str]]
 """Environment variables; a value may be a path object, as for `subprocess`."""
 
 InitialFiles: TypeAlias = Mapping[Any, bytes | str | os.PathLike[str]]
-"""By absolute path (text, or a path object): bytes, text (as UTF-8), or the path of a local file, whose mode is kept."""
+"""By absolute path, as text or path object: bytes, text (UTF-8), or the path of a local file, whose mode is kept."""
 
 WAIT_TIMEOUT_S = 60.0
 """How long a delete that waits for the cluster's confirmation waits, unless told otherwise."""
