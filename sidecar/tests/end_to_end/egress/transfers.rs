@@ -85,10 +85,11 @@ async fn what_is_cut_is_no_end() {
     let egress = Installed::start().await;
     let mut link = egress.link().await;
     let (mut cut, mut kept) = (egress.program().await, egress.program().await);
-    for program in [&mut cut, &mut kept] {
-        program.write_all(b"x").await.unwrap();
-    }
-    let (mut first, mut second) = (link.accept().await, link.accept().await);
+    // One after the other: what is asked for first by one program does not wait for another one.
+    cut.write_all(b"x").await.unwrap();
+    let mut first = link.accept().await;
+    kept.write_all(b"x").await.unwrap();
+    let mut second = link.accept().await;
     first.down.send_reset(h2::Reason::CANCEL);
     assert_eq!(cut.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     second.send(b"y", false);
