@@ -8,6 +8,7 @@ from pathlib import Path
 from controlplane.cluster import Description
 from controlplane.embedded.engines import Engine
 from controlplane.embedded.options import UpOptions, default_state_dir
+from controlplane.embedded.trouble import TroubleError
 
 
 def announce(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> None:
@@ -19,10 +20,17 @@ def announce(options: UpOptions, url: str, api_key: str, what: Description, engi
         api_key: of the only owner.
         what: isolation and limits of this machine.
         engine: that runs the sandboxes.
+
+    Raises:
+        TroubleError: stdout does not take it.
     """
     text = _line(options, url, api_key, what, engine) if options.json else _words(options, url, api_key, what, engine)
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        trouble = f"the standard output cannot be written: {error.strerror}"
+        raise TroubleError(trouble, "The address and the key are printed there.") from error
 
 
 def _line(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> str:

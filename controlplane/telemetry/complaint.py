@@ -1,6 +1,7 @@
 """Error output of a program that exits with a failure."""
 
 import sys
+from contextlib import suppress
 
 from controlplane.errors import Problem
 
@@ -11,4 +12,7 @@ def complain(program: str, error: BaseException) -> None:
         for one in error.exceptions:
             complain(program, one)
     else:
-        sys.stderr.write(f"{program}: {error.detail if isinstance(error, Problem) else error}\n")
+        # The exit status says the rest where stderr is full.
+        with suppress(OSError):
+            sys.stderr.write(f"{program}: {error.detail if isinstance(error, Problem) else error}\n")
+            sys.stderr.flush()

@@ -12,9 +12,9 @@ from tests.support.gateway_fake import FakeGateway
 from tests.unit.sdk.test_cli import made
 
 
-def shell(line: str, streams: str) -> subprocess.CompletedProcess[str]:
-    """Run `rollbox ...` by a shell, with redirections."""
-    command = f"{shlex.quote(sys.executable)} -m rollbox {line} {streams}"
+def shell(line: str, streams: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `rollbox ...` by a shell, with redirections, after another command."""
+    command = f"{before} {shlex.quote(sys.executable)} -m rollbox {line} {streams}"
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
@@ -71,3 +71,32 @@ def test_the_id_of_a_sandbox_that_cannot_be_printed_is_on_stderr(apart: FakeGate
 def test_a_sandbox_that_nobody_can_know_of_is_deleted(apart: FakeGateway, streams: str) -> None:
     ran = shell("create python", streams)
     assert (ran.returncode, [box["state"] for box in apart.sandboxes.values()]) == (2, ["ended"])
+
+
+@pytest.mark.parametrize(
+    ("line", "streams"),
+    [
+        ("--nope", "2>&-"),
+        ("ps --nope", ">&- 2>&- <&-"),
+        ("nosuch", "2>/dev/full"),
+        ("create", "<&-"),
+        ("create x --ttl soon", ">&-"),
+        ("up --listen nope", "2>&-"),
+        ("up --listen nope", ">&-"),
+    ],
+)
+def test_a_usage_error_ends_as_one_whatever_the_streams_are(apart: FakeGateway, line: str, streams: str) -> None:
+    ran = shell(line, streams)
+    assert (ran.returncode, ran.stdout) == (64 if line.startswith("up") else 2, "")
+    assert bool(ran.stderr) == ("2>" not in streams)
+    assert "Traceback" not in ran.stderr
+    assert not apart.sandboxes
+
+
+@pytest.mark.parametrize("line", ["config set one http://gateway --key-stdin", "egress set sb-1 @-"])
+def test_words_that_are_typed_in_and_cannot_be_read_are_told(apart: FakeGateway, tmp_path: Path, line: str) -> None:
+    made(apart)
+    ran = shell(line, f"0> {tmp_path}/written", before=f"export ROLLBOX_CONFIG={tmp_path}/config.toml;")
+    assert ran.returncode == 2
+    assert "the standard input cannot be read: Bad file descriptor" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -115,11 +115,13 @@ def test_what_to_do_stands_below_what_is_wrong_in_eighty_columns(monkeypatch: py
     engine = [line for line in piped.splitlines() if "engine" in line]
     assert engine[0].startswith("missing  engine")
     assert engine[-1] == "not ready: engine"
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(doctor, "_on_terminal", lambda: True)
-    shown = examine()[1].splitlines()
-    assert max(map(len, shown)) <= 80
-    assert any(line.strip().startswith("-> Install podman.") for line in shown)
+    monkeypatch.setattr("rollbox.cli.output.on_terminal", lambda: True)
+    for columns in (80, 60, 40):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        shown = examine()[1]
+        assert max(map(len, shown.splitlines())) <= columns
+        assert shown.split() == piped.split()
+        assert any(line.strip().startswith("-> Install podman.") for line in shown.splitlines())
 
 
 def test_a_cluster_is_tried_with_the_image_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

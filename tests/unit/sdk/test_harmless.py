@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox.cli.harmless import Harmless
-from rollbox.cli.output import fitted
 from rollbox.printable import printable, printable_lines
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f]")
@@ -61,15 +60,3 @@ def test_it_is_the_same_however_the_output_comes_in_pieces(pieces: list[bytes], 
 def test_names_are_printable_and_lines_stay(text: str) -> None:
     assert printable(text).isprintable()
     assert printable_lines(text).count("\n") == text.count("\n")
-
-
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=8), st.integers(20, 200))
-def test_a_table_fits_where_it_can_and_its_first_column_stays(widths: list[int], columns: int) -> None:
-    made = fitted(widths, columns)
-    assert made[0] == widths[0]
-    assert all(now == before or now >= 5 for now, before in zip(made, widths, strict=True))
-    wide = sum(made) + 2 * (len(made) - 1)
-    if wide > columns:
-        assert all(now <= 5 for now in made[1:])
-    elif made != widths:
-        assert wide == columns

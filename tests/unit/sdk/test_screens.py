@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,17 +94,42 @@ def test_screen_of_top(installation: FakeGateway) -> None:
     assert_screen("top.txt", re.sub(r"\d+%", "0%", shown))
 
 
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes stdout a terminal of so many columns."""
+
+    def of(columns: int) -> None:
+        monkeypatch.setattr("rollbox.cli.output.on_terminal", lambda: True)
+        monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+
+    return of
+
+
 @pytest.mark.parametrize("name", ["ps", "group_list", "pool_list", "why"])
 def test_screen_of_a_terminal_of_60_columns(
-    installation: FakeGateway, monkeypatch: pytest.MonkeyPatch, name: str
+    installation: FakeGateway, narrow: Callable[[int], None], name: str
 ) -> None:
-    monkeypatch.setattr("rollbox.cli.output.on_terminal", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((60, 24)))
-    shown = rollbox(*SCREENS[name]).stdout
-    assert_screen(f"{name}_60.txt", shown)
-    if name != "why":
-        assert max(map(len, shown.splitlines())) <= 60
+    narrow(60)
+    assert_screen(f"{name}_60.txt", rollbox(*SCREENS[name]).stdout)
     assert installation.url
+
+
+NARROW = [name for name in SCREENS if not name.startswith(("unknown", "create", "watch"))]
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+@pytest.mark.parametrize("name", NARROW)
+def test_a_narrow_terminal_breaks_no_word_and_loses_none(
+    installation: FakeGateway, narrow: Callable[[int], None], name: str, columns: int
+) -> None:
+    piped = rollbox(*SCREENS[name]).stdout
+    narrow(columns)
+    shown = rollbox(*SCREENS[name]).stdout
+    assert installation.url
+    assert all(len(line) <= columns or len(line.split()) == 1 for line in shown.splitlines())
+    # A row that is a paragraph names all columns but its first.
+    firsts = ("id", "group", "pool", "owner", "node", "image", "when", "sample")
+    assert not Counter(piped.split()) - Counter([*shown.split(), *firsts])
 
 
 @pytest.mark.parametrize(

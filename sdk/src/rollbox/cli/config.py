@@ -14,7 +14,7 @@ import typer
 from rollbox import contexts, landing, settings
 from rollbox._problem import SandboxError
 from rollbox.cli import output
-from rollbox.cli.options import Json
+from rollbox.cli.options import Json, typed_in
 from rollbox.contexts import Context, Contexts
 from rollbox.errors import InvalidArgument, NotFound
 
@@ -77,7 +77,7 @@ def set_(
     try:
         if not _NAME.fullmatch(name):
             raise InvalidArgument(f"{name!r} is not 1 to 64 letters, digits, '-', '_' and '.'")
-        key = sys.stdin.readline().strip() if key_stdin else ""
+        key = typed_in(sys.stdin.readline).strip() if key_stdin else ""
         settings.checked(url, key if key_stdin else "unseen")
     except SandboxError as error:
         output.fail(error, as_json=json)

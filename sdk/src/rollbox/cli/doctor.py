@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +20,9 @@ if TYPE_CHECKING:
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
 _CLUSTER = "controlplane.cluster.kubernetes.probe"
-# Into a pipe each check is one line, for grep.
-_UNWRAPPED = 10_000
+# Beside the name of a check; on a narrower terminal what was found is below it.
+_LEAST = 24
+_INDENT = "    "
 DEFAULT_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
@@ -161,22 +158,24 @@ def _plain(value: object) -> str:
     return " ".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
 
 
-def _on_terminal() -> bool:
-    return sys.stdout.isatty()
-
-
 def _print(checks: list[Check]) -> None:
     """Print each check on a line with its fix below, wrapped to the terminal's width; the verdict comes last."""
     marks = ["ok" if check.ok else "missing" if check.needed else "absent" for check in checks]
     wide = max(len(check.name) for check in checks)
-    indent = " " * (wide + 11)
-    columns = shutil.get_terminal_size().columns if _on_terminal() else _UNWRAPPED
-    wrap = partial(
-        textwrap.fill, width=columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
     for check, mark in zip(checks, marks, strict=True):
-        output.line(wrap(f"{mark:<7}  {check.name:<{wide}}  {check.detail}"))
+        _told(f"{mark:<7}  {check.name:<{wide}}  ", check.detail)
         if check.fix and not check.ok:
-            output.line(wrap(f"{indent}-> {check.fix}"))
+            _told(" " * (wide + 11), f"-> {check.fix}")
     missing = [check.name for check, mark in zip(checks, marks, strict=True) if mark == "missing"]
-    typer.echo(f"\nnot ready: {', '.join(missing)}" if missing else "\nready: nothing that is needed is missing")
+    verdict = f"not ready: {', '.join(missing)}" if missing else "ready: nothing that is needed is missing"
+    output.line(f"\n{verdict}", indent=_INDENT)
+
+
+def _told(head: str, text: str) -> None:
+    columns = output.width()
+    if columns is None or len(head) + _LEAST <= columns:
+        output.line(head + text, indent=" " * len(head.lstrip()))
+    else:
+        output.line(
+            "\n".join(filter(None, (head.rstrip(), f"{_INDENT}{text}"))), indent=_INDENT if head.strip() else ""
+        )

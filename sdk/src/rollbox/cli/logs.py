@@ -149,7 +149,7 @@ def _print(entry: Entry, last: dict[str, bytes], *, as_json: bool) -> None:
     if as_json:
         typer.echo(encoder.dumps({"at_ms": entry.at_ms, "by": entry.by, **entry.told, **said}))
         return
-    output.line(f"{_clock(entry.at_ms)}  {entry.by:<8}  {entry.text}")
+    output.line(f"{_clock(entry.at_ms)}  {entry.by:<8}  {entry.text}", indent="    ")
     for line in _indented(said):
         output.line(line)
 

@@ -124,12 +124,29 @@ def policy_of(text: str) -> Egress:
     from rollbox.egress import EgressPolicy
 
     try:
-        written = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text()
+        written = typed_in(sys.stdin.read) if text == "@-" else Path(text[1:]).read_text()
         return EgressPolicy.from_json(json.loads(written))
     except OSError as error:
-        raise InvalidArgument(f"{text[1:]} cannot be read: {error.strerror}") from error
+        raise InvalidArgument(f"{_named(text)} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise InvalidArgument(f"{text[1:]} is not JSON: {error}") from error
+        raise InvalidArgument(f"{_named(text)} is not JSON: {error}") from error
+
+
+def _named(text: str) -> str:
+    return "the standard input" if text == "@-" else text[1:]
+
+
+def typed_in(read: Callable[[], str]) -> str:
+    """Read the standard input by one of its methods.
+
+    Raises:
+        InvalidArgument: it cannot be read, or is no text.
+    """
+    try:
+        return read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgument(f"the standard input cannot be read: {why}", hint="") from error
 
 
 def _pair(text: str) -> str | tuple[str, str]:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar, cast
 import typer
 
 from rollbox._problem import SandboxError
+from rollbox.cli import layout
 from rollbox.errors import InvalidArgument, SandboxNotFound
-from rollbox.printable import printable, printable_lines
+from rollbox.printable import printable_lines
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -50,8 +51,6 @@ _SPINNER_AFTER_S = 2.0
 # A person waits: report soon that no gateway answers, instead of retrying through a restart as programs do.
 _TRIES = 3
 _WATCH_S = 2.0
-_LEAST_WIDTH = 5
-_LEAST_TOLD = 8
 
 
 def run(call: Callable[[Client], Awaitable[_T]], *, what: str, as_json: bool = False, quiet: bool = False) -> _T:
@@ -224,7 +223,9 @@ def message(text: str, *, style: str = "") -> bool:
     from rich.text import Text
 
     with _spoken() as spoken:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(Text(printable_lines(text), style=style))
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        told = layout.wrapped(printable_lines(text), console.width if console.is_terminal else None)
+        console.print(Text(told, style=style))
         spoken.append(True)
     return bool(spoken)
 
@@ -282,67 +283,35 @@ def data(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def line(text: str) -> None:
-    """Print a line for a person on stdout; names in it that would control a terminal are made harmless."""
-    typer.echo(printable_lines(text))
+def line(text: str, *, indent: str = "") -> None:
+    """Print lines for a person on stdout; names in them that would control a terminal are made harmless.
+
+    Args:
+        text: without the last line end.
+        indent: of what goes on in a further line of a terminal.
+    """
+    typer.echo(layout.wrapped(printable_lines(text), width(), indent=indent))
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, told: bool = False) -> None:
-    """Print rows on stdout, one line each: into a pipe nothing is cut, on a terminal they fit its width (`fitted`)."""
+    """Print rows on stdout as `written` has them."""
     typer.echo(written(columns, rows, told=told))
 
 
 def written(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, told: bool = False) -> str:
-    """Write rows as `table` prints them.
+    """Write rows: a line each into a pipe, on a terminal as they fit (`layout.table`). Nothing is cut.
 
     Args:
         columns: their names.
         rows: of as many cells.
-        told: the last column has sentences: on a terminal they go on in further lines, and nothing of them is cut.
+        told: the last column has sentences.
     """
-    cells = [columns, *(tuple(map(printable, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if on_terminal():
-        widths = fitted(widths, shutil.get_terminal_size().columns, least=_LEAST_TOLD if told else _LEAST_WIDTH)
-    lines = (line for row in cells for line in _lines(row, widths, told=told))
-    return "\n".join("  ".join(map(_cell, line, widths)).rstrip() for line in lines)
+    return layout.table(columns, rows, width(), told=told)
 
 
-def _lines(row: tuple[str, ...], widths: list[int], *, told: bool) -> Iterator[tuple[str, ...]]:
-    if not told or len(row[-1]) <= widths[-1]:
-        yield row
-        return
-    from textwrap import wrap
-
-    first, *more = wrap(row[-1], widths[-1])
-    yield (*row[:-1], first)
-    yield from ((*("" for _ in row[:-1]), text) for text in more)
-
-
-def fitted(widths: list[int], columns: int, *, least: int = _LEAST_WIDTH) -> list[int]:
-    """Make columns of a table narrower until it fits, the widest first.
-
-    The first column, which has the name or id, stays; none gets narrower than 5, and the last one not than `least`. A
-    terminal that is too narrow for that breaks the lines.
-
-    Args:
-        widths: of the columns, with two blanks between them.
-        columns: of the terminal.
-        least: of the last column.
-    """
-    found = [*widths]
-    over = sum(found) + 2 * (len(found) - 1) - columns
-    while over > 0:
-        least_of = [*(_LEAST_WIDTH for _ in found[:-1]), least]
-        room = [at for at in range(1, len(found)) if found[at] > least_of[at]]
-        if not room:
-            break
-        at = max(room, key=lambda one: found[one])
-        widest = found[at]
-        narrower = max([least_of[at], widest - over, *(found[one] for one in room if found[one] < widest)])
-        over -= widest - narrower
-        found[at] = narrower
-    return found
+def width() -> int | None:
+    """Return the columns of the terminal that stdout is, None where it is none."""
+    return shutil.get_terminal_size().columns if on_terminal() else None
 
 
 def plain(number: float) -> str:
@@ -411,12 +380,8 @@ async def _watched(
 
     with Live(auto_refresh=False) as live:
         while True:
-            live.update(Text(text(await call()), no_wrap=True, overflow="ellipsis"), refresh=True)
+            live.update(Text(text(await call()), overflow="fold"), refresh=True)
             await asyncio.sleep(_WATCH_S)
-
-
-def _cell(text: str, wide: int) -> str:
-    return text.ljust(wide) if len(text) <= wide else f"{text[: wide - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 @asynccontextmanager

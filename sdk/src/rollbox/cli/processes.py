@@ -34,7 +34,8 @@ def processes(sandbox_id: SandboxId, *, json: Json = False) -> None:
     if json:
         output.data([item.to_json() for item in found])
     else:
-        output.table(("exec", "pid", "state", "age", "stdout", "stderr", "command"), [_row(item) for item in found])
+        columns = ("exec", "pid", "state", "age", "stdout", "stderr", "command")
+        output.table(columns, [_row(item) for item in found], told=True)
 
 
 def attach(
@@ -99,5 +100,6 @@ def _row(item: ExecSummary) -> tuple[str, ...]:
     code = "" if item.exit_code is None else f" {item.exit_code}"
     state = "running" if item.running else f"{item.end}{code}"
     age = span(time.time() - item.started_at_ms / 1000)
-    command = shown(" ".join(item.argv))[:_SHOWN_CHARS]
+    command = shown(" ".join(item.argv))
+    command = command if len(command) <= _SHOWN_CHARS else f"{command[: _SHOWN_CHARS - 1]}…"
     return (item.exec_id, str(item.pid), state, age, str(item.stdout_bytes), str(item.stderr_bytes), command)

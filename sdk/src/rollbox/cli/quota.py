@@ -183,7 +183,7 @@ def _places(quota: Quota) -> list[tuple[str, ...]]:
     for one in quota.queue:
         waited, left = span((now_ms - one.since_ms) / 1000), span((one.until_ms - now_ms) / 1000)
         about = "?" if one.estimate_ms is None else span(one.estimate_ms / 1000)
-        labels = ",".join(f"{key}={value}" for key, value in one.labels.items())
+        labels = ", ".join(f"{key}={value}" for key, value in one.labels.items())
         rows.append((str(one.position), one.why or one.waits_for, waited, left, about, labels))
     return rows
 

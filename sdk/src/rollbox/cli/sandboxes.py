@@ -162,7 +162,7 @@ def _rows(records: list[SandboxRecord]) -> list[tuple[str, ...]]:
             state = f"{state} (no answer for {span((now_ms - record.silent_since_ms) / 1000)})"
         ends_ms = record.draining_at_ms or record.expires_at_ms
         left = "" if record.end else span((ends_ms - now_ms) / 1000)
-        labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
+        labels = ", ".join(f"{key}={value}" for key, value in record.labels.items())
         age = span((now_ms - record.created_at_ms) / 1000)
         rows.append((record.id, state, record.image, age, left, labels))
     return rows

@@ -11,7 +11,7 @@ import typer
 
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
-from rollbox.cli import output
+from rollbox.cli import layout, output
 from rollbox.cli.options import Json, Labels
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ class _Watched:
         if isinstance(seen.pools, SandboxError):
             parts.append(f"pools        {seen.pools.code}")
         elif seen.pools:
-            parts.append(output.written(_POOLS, [_pool(one) for one in seen.pools]))
+            parts.append(output.written(_POOLS, [_pool(one) for one in seen.pools], told=True))
         parts.append(output.written(_COLUMNS, [self.row(*one) for one in seen.usage.items()]))
         running = seen.states.get("running", 0)
         if any(isinstance(one, Usage) and one.cpu_counted_by == "sandbox" for one in seen.usage.values()):
-            parts.append(_COUNTED_BY_SANDBOX)
+            parts.append(layout.wrapped(_COUNTED_BY_SANDBOX, output.width(), indent="  "))
         if running > len(seen.usage):
             parts.append(f"the {len(seen.usage)} youngest of {running} that run")
         return "\n\n".join(parts)
@@ -210,7 +210,7 @@ async def _refresh(watched: _Watched, interval: float) -> None:
     with Live(auto_refresh=False) as live:
         while True:
             seen = await watched.read()
-            live.update(Text(watched.text(seen), no_wrap=True, overflow="ellipsis"), refresh=True)
+            live.update(Text(watched.text(seen), overflow="fold"), refresh=True)
             await asyncio.sleep(interval)
 
 
@@ -223,7 +223,7 @@ def _head(seen: _Seen) -> str:
     if (cold := seen.cold_starts()).count:
         tails = f"p50 {duration(cold.p50_ms)}, p99 {duration(cold.p99_ms)}, max {duration(cold.max_ms)}"
         lines.append(f"cold starts  {tails} (of the {cold.count} that are there)")
-    return "\n".join(lines)
+    return layout.wrapped("\n".join(lines), output.width(), indent=" " * 13)
 
 
 def _pool(pool: Pool) -> tuple[str, ...]:

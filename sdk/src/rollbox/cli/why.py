@@ -73,7 +73,7 @@ def _run(name: str, html: Path | None, *, as_json: bool) -> None:
     if as_json:
         output.data(report.to_json())
     else:
-        typer.echo(report.text(), nl=False)
+        output.line(report.text().rstrip("\n"), indent="    ")
 
 
 def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
@@ -85,17 +85,17 @@ def _sandbox(sandbox_id: str, *, as_json: bool) -> None:
         output.data({**timeline.to_json(), "refused": [one.to_json() for one in refused]})
         return
     for told in _story(timeline):
-        output.line(told)
+        output.line(told, indent="  ")
     typer.echo()
     output.table(
         ("when", "after", "state", "what"), [_row(timeline, at) for at in range(len(timeline.moments))], told=True
     )
     if timeline.timings_ms:
         phases = ", ".join(f"{name} {took / 1000:.3f} s" for name, took in timeline.timings_ms.items())
-        typer.echo(f"\nstart: {phases}")
+        output.line(f"\nstart: {phases}", indent="  ")
     if refused:
         more = f"; all {len(refused)}: rollbox egress log {sandbox_id} --denied" if len(refused) > _REFUSED else ""
-        typer.echo(f"\nnot reached through the network, the newest{more}")
+        output.line(f"\nnot reached through the network, the newest{more}", indent="  ")
         output.table(*table(refused[-_REFUSED:]))
 
 

@@ -23,7 +23,7 @@ def packed(root: bytes, report: TransferReport) -> Iterator[bytes]:
 
     Modes, symbolic links and empty directories are kept; owners are not: everything belongs to the user that unpacks.
     What an archive cannot hold, what cannot be read and what vanishes meanwhile is in `report.skipped`; so is a file
-    that shrank while it was read (its missing bytes are zeros).
+    that shrank or could not be read any more in the middle (its missing bytes are zeros).
     """
     held = bytearray()
     for part in _entries(root, b"", report):
@@ -75,12 +75,16 @@ def _file(path: bytes, name: bytes, report: TransferReport) -> Iterator[bytes]:
             yield _header(name, status, tarfile.REGTYPE, size=len(data)) + data + _padding(len(data))
             return
         yield _header(name, status, tarfile.REGTYPE, size=status.st_size)
-        left = status.st_size
-        while left and (data := file.read(min(left, _WHOLE_BYTES))):
-            left -= len(data)
-            yield data
+        left, why = status.st_size, "it shrank while it was read"
+        try:
+            while left and (data := file.read(min(left, _WHOLE_BYTES))):
+                left -= len(data)
+                yield data
+        except OSError as error:
+            # Its header is under way: what is missing of it would be taken from the next entry.
+            why = f"it cannot be read here: {error.strerror}"
     if left:
-        report.skip(paths.decoded(name), f"it shrank while it was read: its last {left} bytes are zeros")
+        report.skip(paths.decoded(name), f"{why}: its last {left} bytes are zeros")
     while left:
         yield bytes(part := min(left, _WHOLE_BYTES))
         left -= part

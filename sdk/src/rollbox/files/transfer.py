@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from rollbox.errors import InvalidArgument
+from rollbox.landing import failed
 from rollbox.request import Readable, untilded
 from rollbox.transport import Source
 
@@ -83,9 +84,20 @@ def of_iterator(data: AsyncIterable[bytes]) -> Source:
     return chunks
 
 
-def of_file(file: Readable) -> AsyncIterator[bytes]:
-    """Iterate over an open file from its current position on."""
-    return in_thread(iter(lambda: file.read(PIECE_BYTES), b""))
+def of_file(file: Readable, name: str = "the data") -> AsyncIterator[bytes]:
+    """Iterate over an open file from its current position on.
+
+    Raises:
+        InvalidArgument: this machine cannot read it (any more), as `failed` says.
+    """
+
+    def piece() -> bytes:
+        try:
+            return file.read(PIECE_BYTES)
+        except OSError as error:
+            raise failed(f"{name} cannot be read here", error) from error
+
+    return in_thread(iter(piece, b""))
 
 
 def of_path(path: Path) -> Source:
@@ -93,7 +105,7 @@ def of_path(path: Path) -> Source:
 
     async def chunks() -> AsyncIterator[bytes]:
         with await asyncio.to_thread(opened, path) as file:
-            async for chunk in of_file(file):
+            async for chunk in of_file(file, str(path)):
                 yield chunk
 
     return chunks
@@ -109,7 +121,7 @@ def opened(path: Path) -> BinaryIO:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from error
+        raise failed(f"{path} cannot be read here", error) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise InvalidArgument(f"{path} is not a regular file", hint="Use upload_dir (`rollbox cp -r`) for a directory.")
