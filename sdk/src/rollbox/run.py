@@ -37,7 +37,8 @@ _log = logging.getLogger("rollbox")
 class Run:
     """Counts what is created and run within its `async with`, by this task and all that it starts; by any client.
 
-    Creates get the label `rollbox.run` with its name, so that `rollbox why --run NAME` and `Sandbox.list` find them.
+    A run within a run counts what is within it, and the one around it counts that too, each once. Creates get the label
+    `rollbox.run` with the name of the innermost one, so that `rollbox why --run NAME` and `Sandbox.list` find them.
     At the end it prints its report and saves it. It keeps some hundred kilobytes, whatever the number of calls, and
     adds no request until it ends.
 
@@ -95,13 +96,15 @@ class Run:
             all_threads: count also what other threads call; as `rollbox.sync.Run` does.
 
         Raises:
-            InvalidArgument: `save_to` cannot be made.
+            InvalidArgument: it has begun before, or `save_to` cannot be made.
         """
+        if self._recorder is not None:
+            raise InvalidArgument(f"the run {self.name!r} has begun before", hint="Make another Run, of the same name.")
         if self._save_to is not None:
             with told(self._save_to):
                 self._save_to.mkdir(parents=True, exist_ok=True)
-        self._before = current.current()
-        self._recorder = Recorder(self.name)
+        self._before = current.innermost()
+        self._recorder = Recorder(self.name, outer=self._before)
         current.enter(self._recorder, all_threads=all_threads)
 
     def end(self) -> None:

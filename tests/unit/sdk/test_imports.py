@@ -116,7 +116,7 @@ def test_a_list_of_sandboxes_imports_only_what_calls_the_gateway(apart: FakeGate
     assert apart.url
     of_calls = "_problem _version breaker deadline errors gateway known_sandboxes labels printable quantity "
     of_calls += "tracing record recording recording.current retry settings standstill"
-    of_commands = "cli cli.app cli.imports cli.options cli.output cli.sandboxes cli.values cli.completion"
+    of_commands = "cli cli.app cli.imports cli.layout cli.options cli.output cli.sandboxes cli.values cli.completion"
     expected = {"transport", *of_calls.split(), *of_commands.split()}
     names = {name.removeprefix("rollbox.") for name in made}
     assert {name for name in names if name.partition(".")[0] != "leases"} == expected

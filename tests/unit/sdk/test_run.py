@@ -228,3 +228,58 @@ async def test_a_run_adds_no_label_too_many(
 async def test_without_a_run_nothing_is_labelled(client: Client, fake: FakeGateway) -> None:
     await Sandbox.create("python", client=client)
     assert run_of(fake) == {None}
+
+
+async def test_each_of_runs_within_runs_counts_what_is_within_it_once(client: Client, fake: FakeGateway) -> None:
+    outer, inner, innermost = (Run(name, show=False, client=client) for name in ("outer", "inner", "innermost"))
+    async with outer:
+        sandbox = await client.create("python")
+        async with inner:
+            await sandbox.exec("true")
+            async with innermost:
+                process = await sandbox.spawn("true")
+                await process.wait()
+                other = await client.create("python")
+                with pytest.raises(SandboxError):
+                    await client.create("missing")
+            await other.delete()
+        async with Batch([1, 2], lambda _: asyncio.sleep(0), in_flight=2) as batch:
+            assert len([outcome async for outcome in batch]) == 2
+        await sandbox.delete()
+    assert [box["labels"].get("rollbox.run") for box in fake.sandboxes.values()] == ["outer", "innermost"]
+    reports = [await run.report() for run in (outer, inner, innermost)]
+    assert [one.creates for one in reports] == [
+        {"cold": 2, "failed": 1},
+        {"cold": 1, "failed": 1},
+        {"cold": 1, "failed": 1},
+    ]
+    assert [one.execs for one in reports] == [{"exited": 1, "spawned": 1}, {"exited": 1, "spawned": 1}, {"spawned": 1}]
+    assert [sum(end["count"] for end in one.ends) for one in reports] == [2, 1, 0]
+    assert [one.rollouts for one in reports] == [{"finished": 2}, {}, {}]
+    assert [sum(one.spent_s.values()) for one in reports] == pytest.approx([one.wall_s for one in reports])
+
+
+async def test_what_outlives_an_inner_run_counts_for_the_one_around_it(client: Client) -> None:
+    outer, inner = (Run(name, show=False, client=client) for name in ("outer", "inner"))
+    over = asyncio.Event()
+
+    async def later(sandbox: Sandbox) -> None:
+        await over.wait()
+        await sandbox.exec("true")
+
+    async with outer:
+        async with inner:
+            task = asyncio.create_task(later(await client.create("python")))
+        over.set()
+        await task
+    assert [(await one.report()).execs for one in (outer, inner)] == [{"exited": 1}, {}]
+
+
+async def test_a_run_begins_once(client: Client) -> None:
+    async with Run("r1", show=False, client=client) as run:
+        with pytest.raises(InvalidArgument, match="has begun before"):
+            run.begin()
+        await client.create("python")
+    with pytest.raises(InvalidArgument, match="has begun before"):
+        run.begin()
+    assert (await run.report()).creates == {"cold": 1}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import TextWrapper
+from typing import TYPE_CHECKING
 
 from rollbox.printable import printable
+
+if TYPE_CHECKING:
+    from textwrap import TextWrapper
 
 # Of a column that has sentences: below it they would be a word a line.
 _LEAST_TOLD = 20
@@ -53,6 +56,8 @@ def _wrapped(line: str, width: int, indent: str) -> str:
 
 
 def _wrapper(width: int, indent: str) -> TextWrapper:
+    from textwrap import TextWrapper
+
     return TextWrapper(width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rollbox.recording.nested import Nested
     from rollbox.recording.recorder import Recorder
 
 RUN_LABEL = "rollbox.run"
@@ -21,12 +22,31 @@ _of_context: ContextVar[Recorder | None] = ContextVar("rollbox_run", default=Non
 _of_process: list[Recorder] = []
 
 
-def current() -> Recorder | None:
-    """Return the recorder of the run that the running code belongs to; None: of none, or it is over."""
+def current() -> Recorder | Nested | None:
+    """Return what notes for the run that the running code belongs to, and those around it; None: of none, or all over.
+
+    The name is that of the innermost one.
+    """
+    found = innermost()
+    if found is None or found.outer is None:
+        return found
+    # Most programs have no run in a run.
+    from rollbox.recording.nested import Nested  # noqa: PLC0415
+
+    around = [found]
+    while (outer := around[-1].outer) is not None:
+        around.append(outer)
+    return Nested([one for one in around if not one.ended])
+
+
+def innermost() -> Recorder | None:
+    """Return the recorder of the innermost run that goes on; None: there is none."""
     found = _of_context.get()
     if found is None and _of_process:
         found = _of_process[-1]
-    return None if found is None or found.ended else found
+    while found is not None and found.ended:
+        found = found.outer
+    return found
 
 
 def enter(recorder: Recorder, *, all_threads: bool = False) -> None:

@@ -115,6 +115,7 @@ class Recorder:
         name: of the run.
         now_s: a monotonic clock in seconds; tests pass their own.
         now_ms: the Unix time in ms.
+        outer: of the run that it goes on in.
     """
 
     def __init__(
@@ -122,8 +123,11 @@ class Recorder:
         name: str,
         now_s: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
+        *,
+        outer: Recorder | None = None,
     ) -> None:
         self.name = name
+        self.outer = outer
         self.began_at_ms = round(now_ms())
         self.creates: Counter[str] = Counter()
         self.cold_reasons: Counter[str] = Counter()
