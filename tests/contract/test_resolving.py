@@ -93,3 +93,17 @@ def test_this_machine_is_no_systrap() -> None:
     seen = platform.seen()
     assert seen["systrap"] is False
     assert isinstance(seen["call_ns"], int)
+    assert seen["root"]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "root"),
+    [
+        ("none / overlay rw 0 0\nnone /dev tmpfs rw 0 0\n", "overlay"),
+        ("none / 9p rw,trans=fd 0 0\n", "9p"),
+        ("rootfs / rootfs rw 0 0\noverlay / overlay rw 0 0\n", "overlay"),
+        ("none /dev tmpfs rw 0 0\n", ""),
+    ],
+)
+def test_the_root_is_the_last_mount_at_its_place(mounts: str, root: str) -> None:
+    assert platform.root(mounts) == root

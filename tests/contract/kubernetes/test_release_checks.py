@@ -159,6 +159,24 @@ def test_the_platform_is_told_from_what_a_pod_sees(systrap: bool, call_ns: int, 
     assert bool(found.fix) is not ok
 
 
+def test_the_pod_that_sees_gvisors_settings_may_write_to_its_root_as_sandboxes_may() -> None:
+    (container,) = inside.manifest(RELEASE, "doctor-x")["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(("root", "ok"), [("overlay", True), ("9p", False), ("", False)])
+def test_a_disk_limit_that_nothing_counts_is_told_from_the_root_that_a_pod_sees(root: str, ok: bool) -> None:
+    status = ended("OOMKilled", 137, kernel=KERNEL, platform={"systrap": True, "call_ns": 900, "root": root})
+    found = {one.name: one for one in inside.judged(RELEASE, "n1", status, "gVisor")}["disk limit of r"]
+    assert (found.ok, found.needed, "overlay2" in found.detail, "overlay2" in found.fix) == (ok, ok, not ok, not ok)
+
+
+def test_an_image_of_before_does_not_tell_its_root() -> None:
+    status = ended("OOMKilled", 137, kernel=KERNEL, platform={"systrap": True, "call_ns": 900})
+    assert "disk limit of r" not in {one.name for one in inside.judged(RELEASE, "n1", status, "gVisor")}
+
+
 def test_no_platform_is_told_of_another_kernel() -> None:
     status = ended("OOMKilled", 137, kernel="Linux", platform={"systrap": False, "call_ns": 100})
     assert "platform of r" not in {one.name for one in inside.judged(RELEASE, "n1", status, "any")}

@@ -3,7 +3,8 @@
 python -m tests.observability.examined             well, and all faults
 python -m tests.observability.examined NAME...     well, and these
 
-Exits with 1 when something is missing where all is well, or when a fault is not named by its check with what to do.
+Exits with 1 when something is missing or absent where all is well, or when a fault is not named by its check with what
+to do.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ async def _all(names: list[str]) -> bool:
     with tempfile.TemporaryDirectory(prefix="rollbox-doctor-") as folder:
         async with opened(Path(folder)) as site:
             status, checks = await looked(site)
-            good = status == 0
+            # Nothing is absent either: else a fault could not be told from how it is anyway.
+            good = status == 0 and all(one["ok"] for one in checks)
             parts.append(f"# all is well: exit status {status}\n{written(checks)}")
             print(parts[-1], flush=True)
             for name in names:

@@ -91,6 +91,14 @@ async def setuid_ignored(site: Site) -> AsyncIterator[None]:
         yield
 
 
+@asynccontextmanager
+async def writes_uncounted(site: Site) -> AsyncIterator[None]:
+    """Nothing of gVisor is in front of images that would count what is written."""
+    del site
+    with _set_for_gvisor("[runsc_config]\n", '[runsc_config]\n  overlay2 = "none"\n'):
+        yield
+
+
 async def _not_ready(site: Site, component: str) -> bool:
     await asyncio.sleep(0.5)
     pods = await site.stack.component(component)
@@ -259,6 +267,9 @@ FAULTS: dict[str, Fault] = {
     "platform_slow": Fault("gVisor's settings on the node name the platform ptrace", "platform of ", platform_slow),
     "setuid_ignored": Fault(
         "gVisor's settings on the node lack allow-suid", "setuid programs of ", setuid_ignored, status=0
+    ),
+    "writes_uncounted": Fault(
+        'gVisor\'s settings on the node have `overlay2 = "none"`', "disk limit of ", writes_uncounted, status=0
     ),
     "policies_open": Fault("a policy allows everything", "network policies of ", policies_open),
     "egress_gone": Fault("egress is scaled to no pod", "egress of ", egress_gone),

@@ -32,10 +32,18 @@ SWITCH: Final = (
     "handler's shim (docs/node-agent.md): ptrace is far slower. On a node with much other work, look again later."
 )
 
+# Of gVisor's overlay, which is what counts the bytes that a sandbox writes.
+OVERLAY: Final = "overlay"
+COUNT: Final = (
+    'Take `overlay2 = "none"` out of the `[runsc_config]` of the handler\'s shim on that node (docs/node-agent.md): by '
+    "default, `root:self`, gVisor counts what a sandbox writes. Until then have sandboxes with a disk limit made with "
+    '`pull="full"`, which their kubelet counts (docs/lazy.md).'
+)
+
 
 def manifest(release: Release, name: str) -> Json:
     """The pod, restricted like the sandboxes of a release."""
-    return network_check.pod(
+    pod = network_check.pod(
         name,
         release.sandboxes,
         podspec.policy_labels(release.name),
@@ -46,6 +54,9 @@ def manifest(release: Release, name: str) -> Json:
         tolerations=[dict(one) for one in release.tolerations],
         imagePullSecrets=[{"name": one} for one in release.pull_secrets],
     )
+    # As sandboxes: in front of a root that nobody may write to gVisor has no overlay.
+    pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
+    return pod
 
 
 def judged(release: Release, node: str, status: Mapping[str, Any], required: str) -> Iterator[Finding]:
@@ -70,7 +81,7 @@ def judged(release: Release, node: str, status: Mapping[str, Any], required: str
     # What follows says who has built it.
     yield finding(f"kernel of {release.name}", ok, f"on {node}: {kernel.partition(' (')[0]}", fix)
     if "gvisor" in kernel.lower():
-        yield from _platform(release, node, told.get("platform"))
+        yield from _settings(release, node, told.get("platform"))
     took = told.get("took_mebibytes")
     killed = took is None and (end.get("reason") == "OOMKilled" or end.get("exitCode") == KILLED)
     detail = f"on {node}: ended as it took more than the 128 MiB that it may"
@@ -80,16 +91,35 @@ def judged(release: Release, node: str, status: Mapping[str, Any], required: str
     yield finding(f"limits of {release.name}", killed, detail, LIMIT)
 
 
-def _platform(release: Release, node: str, seen: object) -> Iterator[Finding]:
-    """Which platform of gVisor it is; nothing where an image of before this check has not looked."""
+def _settings(release: Release, node: str, seen: object) -> Iterator[Finding]:
+    """What follows from gVisor's settings; nothing where an image of before such a check has not looked."""
     if not isinstance(seen, dict):
         return
+    yield _platform(release, node, seen)
+    if "root" in seen:
+        yield _disk_limit(release, node, str(seen["root"]))
+
+
+def _disk_limit(release: Release, node: str, root: str) -> Finding:
+    """Whether gVisor counts what is written; without it kubelets do, of images that are fetched whole."""
+    name = f"disk limit of {release.name}"
+    if root == OVERLAY:
+        return Finding(name, True, f"on {node}: gVisor counts what a sandbox writes, whatever the form of its image")
+    detail = (
+        f"on {node}: gVisor has no overlay in front of an image (`overlay2`): what is written to one that is mounted "
+        "lazily is not counted, and no image is made of a sandbox"
+    )
+    return Finding(name, False, detail, COUNT, needed=False)
+
+
+def _platform(release: Release, node: str, seen: Mapping[str, Any]) -> Finding:
+    """Which platform of gVisor it is."""
     call_ns = int(seen["call_ns"])
     which = "systrap" if seen["systrap"] else "not systrap with its rewriting of calls, so KVM"
     if slow := not seen["systrap"] and call_ns > SLOW_NS:
         which = "neither systrap with its rewriting of calls, nor KVM: calls are too slow"
     detail = f"on {node}: {which}; a system call takes {call_ns / 1000:.1f} µs"
-    yield finding(f"platform of {release.name}", not slow, detail, SWITCH)
+    return finding(f"platform of {release.name}", not slow, detail, SWITCH)
 
 
 def _told(message: str) -> Mapping[str, Any]:
