@@ -39,7 +39,10 @@ from tests.product.test_git_scrub import (
     test_later_commits_are_gone_and_every_object_is_accounted_for,
 )
 from tests.product.test_git_scrub import test_the_example_prepares_once_and_grades_a_group as the_example
-from tests.product.test_image_volumes import test_what_was_written_there_is_in_images_of_the_sandbox
+from tests.product.test_image_volumes import (
+    test_what_is_written_there_counts_in_sandboxes_of_an_image_of_a_sandbox,
+    test_what_was_written_there_is_in_images_of_the_sandbox,
+)
 from tests.product.test_memory_files import test_an_image_of_a_sandbox_has_what_was_in_tmp
 from tests.product.test_prefetch import (
     test_one_that_is_nowhere_fails_and_the_others_do_not,
@@ -78,6 +81,7 @@ __all__ = [
     "test_too_much_makes_no_image",
     "test_two_commits_of_one_sandbox_do_not_meet",
     "test_what_is_there_is_here_at_once",
+    "test_what_is_written_there_counts_in_sandboxes_of_an_image_of_a_sandbox",
     "test_what_was_never_committed_is_not_found",
     "test_what_was_written_there_is_in_images_of_the_sandbox",
 ]

@@ -15,6 +15,7 @@ from rollbox.options import Pull
 from tests.cluster import images
 from tests.cluster.layout import REGISTRY
 from tests.e2e.test_lazy import converted, pushed
+from tests.product.test_image_volumes import EMPTY, FILLED, MISSING, NESTED, TEMPORARY
 from tests.product.test_image_volumes import image as with_volumes
 from tests.support.images import IMAGE
 from tests.support.installed import own_cluster
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.images, pytest.mark.lazily]
 
 LIMIT = "200Mi"
 MIB = 1 << 20
+VOLUMES = (FILLED, EMPTY, MISSING, NESTED, TEMPORARY)
 # Into one file, and into many of them, which take as much together.
 ONE_FILE = "cat /dev/zero | head -c 600000000 > {folder}/large; sleep 600"
 MANY_FILES = "for n in $(seq 60); do head -c 10000000 /dev/zero > {folder}/$n; done; sleep 600"
@@ -85,15 +87,23 @@ async def test_it_holds_wherever_something_is_written(client: Client, folder: st
         await is_ended_by(client, sandbox, f"mkdir -p {folder}/.; {command.format(folder=folder)}")
 
 
-@pytest.mark.parametrize("at", ["/data", "/missing/inner", "/tmp"])
-async def test_it_holds_in_volumes_of_an_image_that_is_mounted_lazily(client: Client, at: str) -> None:
-    name, tag = f"plain/volumes-{secrets.token_hex(4)}", "1"
+def pushed_with_volumes() -> str:
+    """The name of an image with folders that it declares as `VOLUME`, which no node has."""
+    name = f"plain/volumes-{secrets.token_hex(4)}"
     image = with_volumes()
-    images.push_image(name, tag, image.settings(), [gzip.compress(layer, 1) for layer in image.layers])
-    async with await made(client, await converted(f"{REGISTRY}/{name}:{tag}"), "lazy") as sandbox:
-        assert sandbox.record.image_pulled == "lazy"
+    images.push_image(name, "1", image.settings(), [gzip.compress(layer, 1) for layer in image.layers])
+    return f"{REGISTRY}/{name}:1"
+
+
+@pytest.mark.parametrize(
+    ("pull", "at"),
+    [*(("lazy", one) for one in VOLUMES), ("auto", FILLED), ("auto", TEMPORARY), ("full", FILLED)],
+)
+async def test_it_holds_in_volumes_of_an_image_of_every_form(client: Client, pull: Pull, at: str) -> None:
+    async with await made(client, await converted(pushed_with_volumes()), pull) as sandbox:
+        assert sandbox.record.image_pulled == ("full" if pull == "full" else "lazy")
         assert (await sandbox.exec("cat /data/file")).stdout == "of the image\n"
-        await is_ended_by(client, sandbox, f"head -c 600000000 /dev/zero > {at}/large; sleep 600")
+        await is_ended_by(client, sandbox, f"head -c 600000000 /dev/zero > '{at}/large'; sleep 600")
 
 
 async def test_what_was_removed_does_not_count(client: Client, tmp_path: Path) -> None:

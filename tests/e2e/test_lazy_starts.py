@@ -31,7 +31,9 @@ from tests.cluster.layout import (
 )
 from tests.cluster.settings import trusted
 from tests.cluster.toolchain import program
+from tests.e2e.test_disk_limit import LIMIT, is_ended_by, pushed_with_volumes
 from tests.e2e.test_lazy import MOUNTS, counted, pushed
+from tests.product.test_image_volumes import FILLED, TEMPORARY
 from tests.support.faults import node_part
 from tests.support.installed import (
     BESIDE_ANOTHER,
@@ -164,6 +166,23 @@ async def test_the_first_start_is_whole_and_the_next_ones_are_lazy(place: Place)
             await _is_lazy(client, stack, third, content)
         # What has started from it to try it goes too.
         await until(lambda: _no_pod_stays(stack))
+
+
+async def test_the_disk_limit_holds_in_volumes_of_what_the_mirror_has_converted(place: Place) -> None:
+    stack, name = place.stack, pushed_with_volumes().replace(REGISTRY, place.upstream)
+    tried: list[tuple[Pull, str, str]] = [
+        ("auto", FILLED, "full"),
+        ("lazy", FILLED, "lazy"),
+        ("auto", TEMPORARY, "lazy"),
+    ]
+    async with Client(stack.url, stack.api_key) as client:
+        for pull, at, pulled in tried:
+            async with await client.create(
+                name, pull=pull, disk=LIMIT, cpu=(0.001, 1), memory=("32Mi", "256Mi"), start_timeout=WITHIN_S
+            ) as sandbox:
+                assert sandbox.record.image_pulled == pulled
+                assert (await sandbox.exec("cat /data/file")).stdout == "of the image\n"
+                await is_ended_by(client, sandbox, f"head -c 600000000 /dev/zero > {at}/large; sleep 600")
 
 
 async def _no_pod_stays(stack: Installed) -> bool:

@@ -102,8 +102,30 @@ async def test_what_was_written_there_is_in_images_of_the_sandbox(client: Client
 @pytest.mark.parametrize("at", [FILLED, EMPTY, MISSING, NESTED, BEHIND_A_LINK, TEMPORARY])
 async def test_what_is_written_there_counts_against_the_disk_limit(client: Client, tmp_path: Path, at: str) -> None:
     async with provided(image(), tmp_path) as name, await client.create(name, memory="128Mi", disk="200Mi") as sandbox:
-        with pytest.raises(DiskFull):
-            await sandbox.exec(f"head -c 600000000 /dev/zero > '{at}/large'; sleep 100", timeout=110)
+        await is_ended_by_writing(sandbox, at)
+
+
+@pytest.mark.skipif(not ON_CLUSTER, reason="an engine refuses a disk limit")
+@made_where_offered
+async def test_what_is_written_there_counts_in_sandboxes_of_an_image_of_a_sandbox(
+    client: Client, tmp_path: Path
+) -> None:
+    async with provided(image(), tmp_path) as name, repository() as ours:
+        async with await client.create(name, memory="128Mi") as sandbox:
+            # Of the image then: no limit counts it.
+            await sandbox.exec("head -c 250000000 /dev/zero > /data/of-the-image", check=True)
+            made = await commit(sandbox, ours)
+        for at in (FILLED, TEMPORARY, "/bin"):
+            async with await client.create(made, memory="128Mi", disk="200Mi") as again:
+                assert (await again.exec("stat -c %s /data/of-the-image", check=True)).stdout == "250000000\n"
+                assert (await again.usage()).disk_bytes < 50 * MIB
+                await is_ended_by_writing(again, at)
+
+
+async def is_ended_by_writing(sandbox: Sandbox, at: str) -> None:
+    """What is written in a folder is more than the disk limit of 200 MiB allows, and ends the sandbox."""
+    with pytest.raises(DiskFull):
+        await sandbox.exec(f"head -c 600000000 /dev/zero > '{at}/large'; sleep 100", timeout=110)
 
 
 async def test_what_is_written_there_is_told_as_used(client: Client, tmp_path: Path) -> None:
