@@ -21,7 +21,7 @@ PARTS: Final = {
     "convert": "the image was converted",
     "pull": "the image was pulled",
     "unknown": "not known: the replica that began it has gone",
-    "start": "the cluster's answer",
+    "start": "its containers are asked for",
     "node": "on the node: scheduling, pull, containers",
     "boot": "from the sidecar's start to the first command",
     "configure": "settings were bound",

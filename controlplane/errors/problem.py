@@ -33,6 +33,11 @@ class Problem(Exception):
         """The row of the table: HTTP and gRPC status, fault, retry, title, hint."""
         return TABLE[self.code]
 
+    @property
+    def hint(self) -> str:
+        """What to do next: that of its reason, else that of its code; empty where only the detail says it."""
+        return HINT_OF_REASON.get(self.details.get("reason", ""), self.entry.hint)
+
     def to_json(self, request_id: str) -> dict[str, object]:
         """The body of an ``application/problem+json`` answer; every part of rollbox writes the same fields."""
         entry = self.entry
@@ -45,7 +50,7 @@ class Problem(Exception):
             "fault": entry.fault,
             "retry": entry.retry,
             "mask_sample": entry.mask_sample,
-            "hint": HINT_OF_REASON.get(self.details.get("reason", ""), entry.hint),
+            "hint": self.hint,
             "request_id": request_id,
             **({} if self.retry_after_ms is None else {"retry_after_ms": self.retry_after_ms}),
             "details": dict(sorted(self.details.items())),

@@ -121,7 +121,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="There is no file at this path in the sandbox.",
-        hint="Check the path; relative paths start at the working directory of the image.",
+        hint="Check the path; a relative one starts at the working directory of the sandbox.",
     ),
     "not_found": Entry(
         http=404,
@@ -130,7 +130,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=True,
         title="There is nothing of this name.",
-        hint="Check the name; the list of the same kind shows what there is.",
+        hint="",
     ),
     "conflict": Entry(
         http=409,
@@ -166,7 +166,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=True,
         title="The image does not exist or may not be pulled.",
-        hint="Check the spelling, tag and registry credentials of the image.",
+        hint="Check the spelling and the tag of the image; for a private registry its credentials, too.",
     ),
     "unsupported": Entry(
         http=422,
@@ -175,7 +175,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=True,
         title="This installation cannot honour the request.",
-        hint="Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here.",
+        hint="",
     ),
     "quota_exceeded": Entry(
         http=429,
@@ -274,7 +274,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="There is no room for the data in the sandbox.",
-        hint="Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that.",
+        hint="Remove files. More room is a larger `disk=`, where it was limited, and for /dev/shm more memory: it is as large as that.",
     ),
     "port_unreachable": Entry(
         http=502,
@@ -514,5 +514,6 @@ HINT_OF_REASON: dict[str, str] = {
     "not_executable": "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image.",
     "arguments_too_large": "Write it to a file in the sandbox, or send it as stdin.",
     "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
+    "no_registry": "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12.",
     "wrong_token": "Use the token of this sandbox, or the API key of its owner.",
 }

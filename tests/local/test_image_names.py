@@ -57,3 +57,4 @@ async def test_a_local_image_that_is_absent_is_told_beside_the_nearest(client: C
         with pytest.raises(ImageNotFound) as refused:
             await client.create(name)
         assert said in refused.value.detail
+        assert refused.value.hint.startswith("Build or load the image on this machine")

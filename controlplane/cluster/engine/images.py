@@ -103,7 +103,7 @@ class Images:
     async def _come(self, name: str) -> None:
         """Pulls an image that is not here; one that cannot come from anywhere is told at once."""
         if name.startswith(_LOCAL_ONLY):
-            raise await self._absent(name, "the engine has no such image, and its name names no registry")
+            raise await self._unnamed(name)
         self._log.info("pulling image", image=name)
         try:
             await self._pull(name)
@@ -112,12 +112,17 @@ class Images:
                 raise
             raise await self._absent(name, problem.detail.removeprefix(f"{name}: ")) from problem
 
-    async def _absent(self, name: str, why: str) -> Problem:
+    async def _unnamed(self, name: str) -> Problem:
+        """What is told of a name that the engine does not know, and that names no registry to ask."""
+        why = "the engine has no such image, and its name names no registry"
+        return await self._absent(name, why, "no_registry")
+
+    async def _absent(self, name: str, why: str, reason: str = "absent") -> Problem:
         said = ""
         # Without the list the answer lacks the hint, and is no other one.
         with suppress(Problem):
             said = near.hint(name, [one for image in await self.all() for one in image.names])
-        return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name)
+        return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name, reason=reason)
 
     async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
         """See ``Cluster.prefetch``; a pull ends with the iterator that has begun it."""
@@ -174,7 +179,7 @@ class Images:
         if not ask_registry:
             return "unknown"
         if name.startswith(_LOCAL_ONLY):
-            raise await self._absent(name, "the engine has no such image, and its name names no registry")
+            raise await self._unnamed(name)
         try:
             await self._client.call("GET", f"distribution/{name}/json")
         except Problem as problem:

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Final, Literal
 
 import structlog
@@ -11,7 +10,7 @@ from pydantic import StringConstraints, ValidationError
 
 from controlplane.cluster.documents import Document, Documents
 from controlplane.egress import CUSTOM, OFFLINE_NAME, EgressOptions, EgressPolicy, PresetName, compiled
-from controlplane.errors import Problem
+from controlplane.errors import Problem, meant
 
 # Of one owner: each is an object of the cluster.
 MOST_PRESETS: Final = 100
@@ -78,9 +77,9 @@ class Presets:
 
     def missing(self, owner: str, name: str) -> Problem:
         """What an owner is told that asks for a preset that there is not: with the nearest name, if one is alike."""
-        near = get_close_matches(name, [one.name for one in self.list(owner)], n=1)
-        meant = f": did you mean {near[0]}?" if near else ""
-        return Problem("not_found", f"there is no egress preset {name}{meant}", preset=name)
+        near = meant(name, [one.name for one in self.list(owner)])
+        detail = f"there is no egress preset {name}{near or '; `rollbox egress preset list` shows them'}"
+        return Problem("not_found", detail, preset=name)
 
     def list(self, owner: str) -> Sequence[Preset]:
         """All that an owner may ask for, by name."""

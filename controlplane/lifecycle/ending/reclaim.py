@@ -94,8 +94,8 @@ class Reclaimer:
                 return await asyncio.shield(task)
         except TimeoutError as error:
             detail = (
-                f"{sandbox.id} has ended and its quota is free, but the cluster has not confirmed within "
-                f"{within_s:g} s that nothing of it runs any more; that goes on"
+                f"{sandbox.id} has ended and its quota is free, but it was not confirmed within {within_s:g} s "
+                "that nothing of it runs any more; that goes on"
             )
             # ``waited_ms``: a client does not repeat by itself what has waited until its own deadline.
             raise Problem(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from controlplane.cluster import Cluster
 from controlplane.cluster.documents import Document, Documents
-from controlplane.errors import Problem
+from controlplane.errors import Problem, meant
 from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.pools.declared import Declared, declared, fault
 from controlplane.model import Overcommit
@@ -96,7 +96,8 @@ class PoolDeclarations:
         """
         document = await self._documents.get("pools", name)
         if document is None:
-            detail = f"there is no pool {name[:64]!r}; `rollbox pool list` shows them"
+            near = meant(name[:64], [one.name for one in await self._documents.list("pools")])
+            detail = f"there is no pool {name[:64]!r}{near or '; `rollbox pool list` shows them'}"
             raise Problem("not_found", detail, name=name[:64])
         return self._shown(document)
 

@@ -172,7 +172,7 @@ def _no_room(facts: Facts, need: Need, for_good: bool) -> Blocker:
 
 
 def _refusal(problem: Problem) -> Blocker:
-    return Blocker(problem.code, problem.detail, problem.entry.hint, for_good=problem.entry.retry == "never")
+    return Blocker(problem.code, problem.detail, problem.hint, for_good=problem.entry.retry == "never")
 
 
 def _least(count: int, bounds: Sequence[int | None]) -> int:

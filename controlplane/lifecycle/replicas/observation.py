@@ -145,7 +145,7 @@ class Observer:
         before_ms = self._clock.now_ms() - SETTLED_MS
         for sandbox in on_record:
             if sandbox.id not in seen and (sandbox.ready_at_ms or 0) < before_ms:
-                found.deaths.append(Death(sandbox.id, "sandbox_lost", "nothing of it is on the cluster any more"))
+                found.deaths.append(Death(sandbox.id, "sandbox_lost", "nothing of it is there any more"))
 
     async def _unknown(self, seen: Observed) -> Sandbox | None:
         """The record to store; None: it is to be removed, since its create was never answered and is retried."""

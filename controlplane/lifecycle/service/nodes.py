@@ -1,13 +1,13 @@
 """The nodes as operators see them, and how they have one emptied."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, NodeDrains, NodeState
-from controlplane.errors import Problem
+from controlplane.errors import Problem, meant
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import Sandbox, State
 from controlplane.model.spec import MAX_TTL_MS
@@ -62,10 +62,10 @@ class Nodes:
         Raises:
             Problem: not_found; those of ``all``.
         """
-        for use in await self.all():
-            if use.state.name == name:
-                return use
-        raise _unknown(name)
+        there = {use.state.name: use for use in await self.all()}
+        if name not in there:
+            raise _unknown(name, there)
+        return there[name]
 
     async def drain(self, name: str, within_ms: int | None, by: str) -> None:
         """Has a node emptied: what is left there after ``within_ms`` ends; None: as long as a sandbox may live.
@@ -88,8 +88,9 @@ class Nodes:
 
     def _check(self, name: str) -> None:
         # No operator of sandboxes cordons a node that is none of theirs.
-        if all(state.name != name for state in self._drains().nodes()):
-            raise _unknown(name)
+        there = [state.name for state in self._drains().nodes()]
+        if name not in there:
+            raise _unknown(name, there)
 
     def _drains(self) -> NodeDrains:
         if (drains := self._cluster.node_drains) is None:
@@ -111,5 +112,6 @@ def _use(state: NodeState, used: Mapping[tuple[str, str], int]) -> NodeUse:
     return NodeUse(state, **{kind: used.get((state.name, kind), 0) for kind in ("claimed", "warm", "starting")})
 
 
-def _unknown(name: str) -> Problem:
-    return Problem("not_found", f"there is no node {name} that sandboxes may run on", node=name)
+def _unknown(name: str, there: Iterable[str]) -> Problem:
+    near = meant(name, there) or "; `rollbox node list` shows them"
+    return Problem("not_found", f"there is no node {name} that sandboxes may run on{near}", node=name)

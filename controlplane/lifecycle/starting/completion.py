@@ -109,7 +109,7 @@ class Completion:
         # The cluster's address has priority: the push comes from inside the sandbox and could be forged.
         address = (await asyncio.shield(begun.started)).address or push.address
         if not address:
-            detail = f"neither the cluster nor the push of {sandbox.id} says where it is"
+            detail = f"neither its containers nor the readiness push of {sandbox.id} say where it is"
             await self._fail(sandbox.id, Problem("internal", detail))
             raise Problem("internal", detail)
         return address

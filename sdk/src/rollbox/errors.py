@@ -110,23 +110,23 @@ class ExecNotFound(SandboxError):
 
 
 class FileNotFound(SandboxError):
-    """There is no file at this path in the sandbox. Check the path; relative paths start at the working directory of the image."""
+    """There is no file at this path in the sandbox. Check the path; a relative one starts at the working directory of the sandbox."""
 
     code = "file_not_found"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "Check the path; relative paths start at the working directory of the image."
+    hint = "Check the path; a relative one starts at the working directory of the sandbox."
 
 
 class NotFound(SandboxError):
-    """There is nothing of this name. Check the name; the list of the same kind shows what there is."""
+    """There is nothing of this name."""
 
     code = "not_found"
     fault = "caller"
     retry = "never"
     mask_sample = True
-    hint = "Check the name; the list of the same kind shows what there is."
+    hint = ""
 
 
 class Conflict(SandboxError):
@@ -160,23 +160,23 @@ class PayloadTooLarge(SandboxError):
 
 
 class ImageNotFound(SandboxError):
-    """The image does not exist or may not be pulled. Check the spelling, tag and registry credentials of the image."""
+    """The image does not exist or may not be pulled. Check the spelling and the tag of the image; for a private registry its credentials, too."""
 
     code = "image_not_found"
     fault = "caller"
     retry = "never"
     mask_sample = True
-    hint = "Check the spelling, tag and registry credentials of the image."
+    hint = "Check the spelling and the tag of the image; for a private registry its credentials, too."
 
 
 class Unsupported(SandboxError):
-    """This installation cannot honour the request. Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."""
+    """This installation cannot honour the request."""
 
     code = "unsupported"
     fault = "caller"
     retry = "never"
     mask_sample = True
-    hint = "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."
+    hint = ""
 
 
 class QuotaExceeded(SandboxError):
@@ -280,13 +280,13 @@ class PidsExhausted(SandboxError):
 
 
 class NoSpace(SandboxError):
-    """There is no room for the data in the sandbox. Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."""
+    """There is no room for the data in the sandbox. Remove files. More room is a larger `disk=`, where it was limited, and for /dev/shm more memory: it is as large as that."""
 
     code = "no_space"
     fault = "workload"
     retry = "never"
     mask_sample = False
-    hint = "Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."
+    hint = "Remove files. More room is a larger `disk=`, where it was limited, and for /dev/shm more memory: it is as large as that."
 
 
 class PortUnreachable(SandboxError):

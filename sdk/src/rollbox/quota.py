@@ -199,7 +199,9 @@ class Preflight:
 
     def __str__(self) -> str:
         """Format as one line for what can run and how soon, one for what each has, and one for each blocker."""
-        soon = "" if self.estimate_ms is None else f", ready in about {self.estimate_ms / 1000:.1f} s"
+        from rollbox.report.words import duration  # noqa: PLC0415 - for people alone
+
+        soon = "" if self.estimate_ms is None else f", ready in about {duration(self.estimate_ms)}"
         warm = f" ({min(self.warm, self.may_have)} of them are warm)" if self.warm else ""
         alone = "" if self.fits else f"; {self.may_have_alone} when nothing else runs"
         told = [f"{self.count} wanted: {self.may_have} may run together now{warm}{soon}{alone}"]

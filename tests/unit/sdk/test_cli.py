@@ -297,10 +297,29 @@ def test_times_are_seconds_or_have_units(text: str, expected: float) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "5x", "m", "1h 30m", "five", "5 m"])
+@pytest.mark.parametrize("text", ["", "5x", "m", "1h 30m", "five", "5 m", "nan", "inf", "-inf"])
 def test_what_is_no_time_is_refused_with_the_forms_there_are(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="1h30m"):
         seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("top --interval 50ms", "'50ms' is not at least 0.1 s"),
+        ("bench python --seconds 11m", "'11m' is not from 1 s to 600 s"),
+        ("bench python --seconds soon", "'soon' is not a time"),
+    ],
+)
+def test_every_option_for_a_time_takes_units_within_its_bounds(apart: FakeGateway, line: str, said: str) -> None:
+    refused = rollbox(*line.split())
+    assert (refused.exit_code, said in " ".join(refused.stderr.split())) == (2, True)
+    assert not apart.sandboxes
+
+
+def test_a_time_with_a_unit_is_taken_where_seconds_were(apart: FakeGateway) -> None:
+    assert rollbox("top", "--interval", "500ms", "--json").exit_code == 0
+    assert apart.url
 
 
 @pytest.mark.parametrize(

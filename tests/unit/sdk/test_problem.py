@@ -93,3 +93,14 @@ def test_a_route_that_an_older_platform_does_not_have_is_told_as_such(status: in
     body = {"code": "invalid_argument", "detail": "there is nothing at GET /v1/later", "hint": "Correct the argument."}
     assert "older than this client" in str(error_from_response(status, json.dumps(body).encode(), {}))
     assert "Correct the argument" in str(error_from_response(400, json.dumps(body).encode(), {}))
+
+
+# Only nodes have a RuntimeClass.
+OF_A_CLUSTER = {"isolation_missing"}
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["body"]["code"]))
+def test_a_hint_speaks_of_no_cluster_on_an_engine(vector: dict[str, Any]) -> None:
+    said = vector["body"]["hint"].lower()
+    named = [word for word in ("cluster", "kube", "node", "pod", "runtimeclass") if word in said]
+    assert not named or vector["body"]["code"] in OF_A_CLUSTER

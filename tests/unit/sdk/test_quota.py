@@ -103,7 +103,7 @@ async def test_what_is_in_the_way_is_raised_as_a_create_would_raise_it(fake: Fak
     with pytest.raises(CapacityUnavailable):
         (await client.preflight("python:3.12", 960)).require()
     assert str(told).splitlines() == [
-        "960 wanted: 512 may run together now (12 of them are warm), ready in about 40.0 s; 512 when nothing else runs",
+        "960 wanted: 512 may run together now (12 of them are warm), ready in about 40 s; 512 when nothing else runs",
         "quota_exceeded: this needs 960",
         "capacity_unavailable: the nodes have room for 700",
     ]

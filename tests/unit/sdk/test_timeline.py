@@ -67,7 +67,7 @@ def test_why_tells_a_story(apart: FakeGateway) -> None:
         told = cli.invoke(app, ["why", sandbox.id])
         assert told.exit_code == 0, told.output
         assert "It runs." in told.stdout
-        assert "when idle for 1 s; it ends soon after its client has gone" in told.stdout
+        assert "when idle for 1s; it ends soon after its client has gone" in told.stdout
         sandbox.delete()
         assert client.timeline(sandbox.id).end is not None
         assert client.error_context(InvalidArgument("x")).timeline is None

@@ -663,18 +663,18 @@ impl Code {
                 "Check the exec_id; records of finished execs are kept in a bounded number."
             }
             Self::FileNotFound => {
-                "Check the path; relative paths start at the working directory of the image."
+                "Check the path; a relative one starts at the working directory of the sandbox."
             }
-            Self::NotFound => "Check the name; the list of the same kind shows what there is.",
+            Self::NotFound => "",
             Self::Conflict => "",
             Self::EgressDenied => {
                 "The details name policy and rule. Where the task needs the connection, switch the policy: `await sandbox.egress(NAME)` or `rollbox egress set`."
             }
             Self::PayloadTooLarge => "Send less in one request; put large inputs into files.",
-            Self::ImageNotFound => "Check the spelling, tag and registry credentials of the image.",
-            Self::Unsupported => {
-                "Leave the option out, or run where it is offered; `rollbox doctor` lists what is offered here."
+            Self::ImageNotFound => {
+                "Check the spelling and the tag of the image; for a private registry its credentials, too."
             }
+            Self::Unsupported => "",
             Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
             Self::RateLimited => "Send the request again later.",
             Self::Deleted => "Create a new sandbox; the record says which owner deleted it and when.",
@@ -694,7 +694,7 @@ impl Code {
                 "Kill processes of the sandbox or delete it; treat it as the result of the code."
             }
             Self::NoSpace => {
-                "Remove files, or create the sandbox with a larger disk, or with more memory where /dev/shm is full: it is as large as that."
+                "Remove files. More room is a larger `disk=`, where it was limited, and for /dev/shm more memory: it is as large as that."
             }
             Self::PortUnreachable => {
                 "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
@@ -778,6 +778,9 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         "arguments_too_large" => "Write it to a file in the sandbox, or send it as stdin.",
         "other_parameters" => {
             "Use a fresh key or exec_id for other parameters, or the same parameters again."
+        }
+        "no_registry" => {
+            "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12."
         }
         "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
         _ => return None,

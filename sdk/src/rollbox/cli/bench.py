@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json, ResourceArguments, with_resources
+from rollbox.cli.options import Json, ResourceArguments, time_option, with_resources
 from rollbox.errors import InvalidArgument
 from rollbox.printable import printable_lines
 
@@ -36,7 +36,9 @@ def bench(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios, and create nothing.")] = False,
     sandboxes: Annotated[int, typer.Option(min=1, max=1000, help="Most sandboxes at the same time.")] = 300,
-    seconds: Annotated[float, typer.Option(min=1, max=600, help="Most time for the calls of a scenario.")] = 60,
+    seconds: Annotated[
+        float, time_option("Most time for the calls of a scenario: seconds, or 2m.", least_s=1, most_s=600)
+    ] = 60,
     kubeconfig: Annotated[
         Path | None, typer.Option(envvar="KUBECONFIG", help="Compare commands with kubectl exec, with this file.")
     ] = None,

@@ -36,7 +36,7 @@ def capacity(*, watch: Watch = False, json: Json = False) -> None:
         more = f"{there}; {seen.fits} more of the default size fit"
         output.message(more)
     else:
-        output.message("what is free is not known here: an engine sets nothing aside, or pods cannot be listed")
+        output.message("what is free is not known here: nobody tells what is set aside of this installation")
     if seen.waiting_in_all:
         added = f"{seen.pending_pods} of each control plane may be Pending" if seen.pending_pods else "no node is added"
         waiting = "1 start waits" if seen.waiting_in_all == 1 else f"{seen.waiting_in_all} starts wait"
@@ -126,7 +126,7 @@ def _count(number: int, what: str, plural: str = "s") -> str:
 
 
 def _part(free: int, most: int, size: int, unit: str = "") -> str:
-    return f"{free / size:.3g} of {most / size:.3g}{unit}"
+    return f"{output.plain(round(free / size, 1))} of {output.plain(round(most / size, 1))}{unit}"
 
 
 def _gpu(free: Amounts, most: Amounts) -> str:

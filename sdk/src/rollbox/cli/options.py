@@ -8,6 +8,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_type_hints
 
@@ -35,23 +37,28 @@ def seconds(text: str | float) -> float:
         return float(text)
     if _SPAN.fullmatch(text):
         return sum(float(one) * _SECONDS_OF[unit] for one, unit in re.findall(r"([\d.]+)(ms|[smhd])", text))
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a time: write seconds, or units as in 90s, 5m or 1h30m") from None
+    with suppress(ValueError):
+        if isfinite(found := float(text)):
+            return found
+    raise typer.BadParameter(f"{text!r} is not a time: write seconds, or units as in 90s, 5m or 1h30m")
 
 
-def time_option(help: str) -> Any:  # noqa: A002, ANN401
-    """Declare an option that takes a time; its parameter gets seconds."""
-    return typer.Option(metavar="TIME", help=help, parser=seconds)
+def time_option(help: str, *, least_s: float = -inf, most_s: float = inf) -> Any:  # noqa: A002, ANN401
+    """Declare an option that takes a time; its parameter gets seconds, within these bounds."""
+
+    def within(text: str | float) -> float:
+        if not least_s <= (found := seconds(text)) <= most_s:
+            bounds = f"at least {least_s:g} s" if most_s == inf else f"from {least_s:g} s to {most_s:g} s"
+            raise typer.BadParameter(f"{text!r} is not {bounds}")
+        return found
+
+    return typer.Option(metavar="TIME", help=help, parser=within)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="May be repeated.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every two seconds, until Ctrl-C.")]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait until the cluster has confirmed that nothing of them runs any more.")
-]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is confirmed that nothing of them runs any more.")]
 WaitTimeout = Annotated[float | None, time_option("How long --wait waits at most (60).")]
 POLICY_HELP = "A preset (offline, packages, swe-eval, your own), or @FILE with a policy in JSON; @- reads stdin."
 

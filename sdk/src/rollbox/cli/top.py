@@ -12,7 +12,7 @@ import typer
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
 from rollbox.cli import layout, output
-from rollbox.cli.options import Json, Labels
+from rollbox.cli.options import Json, Labels, time_option
 
 if TYPE_CHECKING:
     import asyncio
@@ -172,7 +172,7 @@ def top(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Sandboxes; all when none is given.")] = None,
     *,
     label: Labels = None,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 2.0,
+    interval: Annotated[float, time_option("Between updates: seconds, or 500ms.", least_s=0.1)] = 2.0,
     json: Json = False,
 ) -> None:
     """Show what runs, how fast it starts, what pools have, and what sandboxes use (the 50 youngest; all with

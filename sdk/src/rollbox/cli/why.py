@@ -121,7 +121,9 @@ def _own_story(timeline: Timeline) -> list[str]:
     end = timeline.end
     if end is None:
         lease = "it ends soon after its client has gone" if timeline.lease else "it outlives its client"
-        idle = f"when idle for {timeline.idle_timeout_ms / 1000:g} s" if timeline.idle_timeout_ms else "never when idle"
+        idle = (
+            f"when idle for {span(timeline.idle_timeout_ms / 1000)}" if timeline.idle_timeout_ms else "never when idle"
+        )
         at_ms = timeline.expires_at_ms if timeline.draining_at_ms is None else timeline.draining_at_ms
         drained = "" if timeline.draining_at_ms is None else ", since its node is drained"
         return [

@@ -12,7 +12,7 @@ WORDS = {
     "create.convert": "create: the image is converted",
     "create.unknown": "create: not known (the control plane that began it has gone)",
     "create.pull": "create: the image is pulled",
-    "create.start": "create: the cluster's answer",
+    "create.start": "create: its containers are asked for",
     "create.node": "create: on the node (scheduling, pull, containers)",
     "create.boot": "create: from the sidecar's start to the first command",
     "create.configure": "create: settings are bound",
@@ -36,11 +36,12 @@ def of(name: str) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Write a duration with three digits and its unit."""
+    """Write a duration with three digits and its unit; of hours all, and never an exponent."""
     for unit, size_ms in (("h", 3_600_000.0), ("min", 60_000.0), ("s", 1000.0)):
         if milliseconds >= size_ms:
-            return f"{milliseconds / size_ms:.3g} {unit}"
-    return f"{milliseconds:.3g} ms"
+            amount = milliseconds / size_ms
+            return f"{amount:.3g} {unit}" if amount < 999.5 else f"{amount:.0f} {unit}"
+    return f"{milliseconds:.3g} ms" if milliseconds < 999.5 else "1 s"
 
 
 def mask(row: Mapping[str, object]) -> str:

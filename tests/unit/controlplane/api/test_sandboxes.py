@@ -310,7 +310,7 @@ async def test_a_delete_answers_when_the_end_is_on_record_and_waits_only_when_as
         assert clock() - began_s == pytest.approx(5, abs=0.5)
         told = waited.json["failed"][0] if "failed" in waited.json else waited.json
         assert told["code"] == "upstream_timeout"
-        assert "has ended and its quota is free, but the cluster has not confirmed within 5 s" in told["detail"]
+        assert "has ended and its quota is free, but it was not confirmed within 5 s" in told["detail"]
 
 
 @pytest.mark.parametrize("wait_ms", ["-1", "600001", "soon", ""])

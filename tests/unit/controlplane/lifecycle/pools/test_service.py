@@ -140,8 +140,11 @@ async def test_a_removed_pool_leaves_nothing_behind(plane: World) -> None:
     assert not await plane.service.pools.remove("p")
     await settle()
     assert await ready(plane) == []
-    with pytest.raises(Problem, match="there is no pool 'p'"):
+    with pytest.raises(Problem, match="there is no pool 'p'; `rollbox pool list` shows them"):
         await plane.service.pools.get("p")
+    await plane.service.pools.put("python", spec(0))
+    with pytest.raises(Problem, match="there is no pool 'pyton': did you mean python?"):
+        await plane.service.pools.get("pyton")
 
 
 async def test_a_pool_grows_with_the_claims_and_comes_back_to_nothing(plane: World) -> None:
