@@ -29,6 +29,7 @@ Code = Literal[
     "pids_exhausted",
     "no_space",
     "port_unreachable",
+    "port_head_too_large",
     "egress_unreachable",
     "exec_deadline",
     "exec_failed",
@@ -282,8 +283,17 @@ TABLE: dict[Code, Entry] = {
         fault="workload",
         retry="later",
         mask_sample=False,
-        title="Nothing answers on that port of the sandbox.",
+        title="The port of the sandbox gave no usable answer.",
         hint="Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`.",
+    ),
+    "port_head_too_large": Entry(
+        http=502,
+        grpc="FAILED_PRECONDITION",
+        fault="workload",
+        retry="never",
+        mask_sample=False,
+        title="The server on that port of the sandbox sends more headers than may pass.",
+        hint="Let the server send fewer or shorter headers, or use `sandbox.ports.connect_tcp(port)`, which has no such limit.",
     ),
     "egress_unreachable": Entry(
         http=502,
@@ -516,4 +526,5 @@ HINT_OF_REASON: dict[str, str] = {
     "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
     "no_registry": "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12.",
     "wrong_token": "Use the token of this sandbox, or the API key of its owner.",
+    "no_http": "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`.",
 }

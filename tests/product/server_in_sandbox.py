@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 NEXT = threading.Event()
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -30,12 +31,31 @@ class Handler(BaseHTTPRequestHandler):
             self.begin(200, "application/octet-stream", int(argument))
             for _ in range(int(argument) // 100_000):
                 self.wfile.write(bytes(100_000))
+        elif kind == "head":
+            self.head(int(argument))
+        elif self.path.startswith("/redirect?"):
+            self.redirect()
         else:
             NEXT.set()
             self.tell(int(argument) if kind == "status" else 200)
 
     def do_POST(self) -> None:
         self.tell(200)
+
+    def head(self, headers: int) -> None:
+        self.send_response(200)
+        for number in range(headers):
+            self.send_header(f"X-Much-{number}", "x" * 100)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def redirect(self) -> None:
+        asked = parse_qs(urlsplit(self.path).query)
+        self.send_response(302)
+        self.send_header("Location", asked["to"][0])
+        self.send_header("Set-Cookie", asked["cookie"][0])
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def tell(self, status: int) -> None:
         body = self.body()

@@ -63,6 +63,95 @@ async def test_requests_and_answers_pass_as_they_are(shared: Sandbox, http: aioh
         assert (answer.status, answer.headers["X-Server"]) == (418, "in the sandbox")
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.usefixtures("server")
+async def test_what_the_server_is_told_agrees_with_itself(
+    shared: Sandbox, http: aiohttp.ClientSession, scheme: str
+) -> None:
+    """As a browser's form is sent, with TLS before the gateway and without."""
+    port = await shared.ports.expose(HTTP)
+    page = URL(port.url).with_scheme(scheme).with_port(URL(port.url).port)
+    form = {"Origin": str(page.origin()), "Referer": f"{page}form?x=1", "X-Forwarded-Proto": scheme}
+    async with http.post(f"{port.url}form", headers={**port.headers, **form}) as answer:
+        seen = (await answer.json())["headers"]
+    own = f"localhost:{HTTP}"
+    assert (seen["host"], seen["origin"], seen["referer"]) == (own, f"http://{own}", f"http://{own}/form?x=1")
+    assert seen["content-length"] == "0"
+    assert not {"x-forwarded-host", "x-forwarded-proto"} & seen.keys()
+    assert seen["x-forwarded-prefix"] == page.path.rstrip("/")
+
+
+@pytest.mark.usefixtures("server")
+async def test_redirects_and_cookies_as_the_client_knows_the_port(
+    stack: Product, shared: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    port = await shared.ports.expose(HTTP)
+    prefix = URL(port.url).path.rstrip("/")
+    for to in (
+        "/c?d=1",
+        f"http://localhost:{HTTP}/c?d=1",
+        f"https://127.0.0.1:{HTTP}/c?d=1",
+        f"//0.0.0.0:{HTTP}/c?d=1",
+        f"HTTP://[::1]:{HTTP}/c?d=1",
+        f"http://{shared.id}:{HTTP}/c?d=1",
+        f"{prefix}/c?d=1",
+    ):
+        query = {"to": to, "cookie": "a=b; Domain=localhost; Path=/x; Secure"}
+        ask = {**port.headers, "X-Forwarded-Proto": "https"}
+        async with http.get(URL(f"{port.url}redirect").with_query(query), headers=ask, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (302, f"{prefix}/c?d=1"), to
+            assert answer.headers["Set-Cookie"] == f"a=b; Path={prefix}/x; Secure"
+        host = {**port.headers, "Host": URL(str(port.host_url)).authority}
+        if to != f"{prefix}/c?d=1":
+            url = URL(f"{stack.url}/redirect").with_query(query)
+            async with http.get(url, headers=host, allow_redirects=False) as answer:
+                assert (answer.headers["Location"], answer.headers["Set-Cookie"]) == ("/c?d=1", "a=b; Path=/x"), to
+
+
+@pytest.mark.usefixtures("server")
+async def test_a_long_head_passes_and_one_that_is_too_long_is_told(
+    shared: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    port = await shared.ports.expose(HTTP)
+    async with http.get(f"{port.url}head/900", headers=port.headers) as answer:
+        assert sum(name.startswith("X-Much-") for name in answer.headers) == 900
+    async with http.get(f"{port.url}head/1001", headers=port.headers) as answer:
+        told = await answer.json()
+        assert (answer.status, told["code"], told["retry"]) == (502, "port_head_too_large", "never")
+
+
+@pytest.mark.usefixtures("server")
+async def test_a_preflight_for_a_private_port_needs_no_token_and_the_request_after_it_does(
+    shared: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    port = await shared.ports.expose(HTTP)
+    page = {"Origin": "https://app.example.com"}
+    asked = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-rollbox-token"}
+    async with http.options(port.url, headers=page | asked) as answer:
+        allowed = answer.headers
+        assert (answer.status, allowed["Access-Control-Allow-Origin"]) == (204, page["Origin"])
+        assert (allowed["Access-Control-Allow-Methods"], allowed["Access-Control-Allow-Headers"]) == (
+            "PUT",
+            "x-rollbox-token",
+        )
+        assert "Access-Control-Allow-Credentials" not in allowed
+    assert await status(http, port.url, page) == 401
+    assert await status(http, port.url, page | dict(port.headers)) == 200
+
+
+@pytest.mark.usefixtures("server")
+async def test_any_sign_in_a_query_reaches_the_server_or_is_told(shared: Sandbox, http: aiohttp.ClientSession) -> None:
+    port = await shared.ports.expose(HTTP)
+    for query in ("{a:[1]}|^`", '"a"', "<a>"):
+        async with http.get(URL(f"{port.url}?{query}", encoded=True), headers=port.headers) as answer:
+            told = await answer.json()
+        if query.startswith("{"):
+            assert told["path"] == f"/?{query}"
+        else:
+            assert (answer.status, told["code"]) == (400, "invalid_argument")
+            assert "percent-encoded" in told["detail"]
+
+
 @pytest.mark.usefixtures("server")
 async def test_large_bodies_and_streams_in_both_directions(shared: Sandbox, http: aiohttp.ClientSession) -> None:
     port = await shared.ports.expose(HTTP)
@@ -129,7 +218,8 @@ async def test_a_host_name_of_its_own(stack: Product, shared: Sandbox, http: aio
     host = {"Host": page.authority}
     async with http.get(f"{stack.url}/a%20b?x=1", headers={**host, **port.headers}) as answer:
         seen = await answer.json()
-    assert (seen["path"], seen["headers"]["x-forwarded-host"]) == ("/a%20b?x=1", page.authority)
+    assert (seen["path"], seen["headers"]["host"]) == ("/a%20b?x=1", f"localhost:{HTTP}")
+    assert not {"x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix"} & seen["headers"].keys()
     assert "rollbox" not in str(seen["headers"]).lower(), "our credential reached the server"
     assert await status(http, stack.url, host) == 401
     assert await status(http, stack.url, {"Host": f"x-{page.authority}", **port.headers}) == 400

@@ -52,8 +52,10 @@ const (
 	PidsExhausted Code = "pids_exhausted"
 	// NoSpace: There is no room for the data in the sandbox.
 	NoSpace Code = "no_space"
-	// PortUnreachable: Nothing answers on that port of the sandbox.
+	// PortUnreachable: The port of the sandbox gave no usable answer.
 	PortUnreachable Code = "port_unreachable"
+	// PortHeadTooLarge: The server on that port of the sandbox sends more headers than may pass.
+	PortHeadTooLarge Code = "port_head_too_large"
 	// EgressUnreachable: The server that a program in the sandbox asked for was not reached.
 	EgressUnreachable Code = "egress_unreachable"
 	// ExecDeadline: The command passed its timeout and was killed with all its processes.
@@ -130,6 +132,7 @@ var statuses = map[Code]codes.Code{
 	PidsExhausted:       codes.Aborted,
 	NoSpace:             codes.ResourceExhausted,
 	PortUnreachable:     codes.Unavailable,
+	PortHeadTooLarge:    codes.FailedPrecondition,
 	EgressUnreachable:   codes.Unavailable,
 	ExecDeadline:        codes.Aborted,
 	ExecFailed:          codes.Aborted,

@@ -38,6 +38,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermissionDenied",
     "PidsExhausted",
+    "PortHeadTooLarge",
     "PortUnreachable",
     "QuotaExceeded",
     "RateLimited",
@@ -290,13 +291,23 @@ class NoSpace(SandboxError):
 
 
 class PortUnreachable(SandboxError):
-    """Nothing answers on that port of the sandbox. Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."""
+    """The port of the sandbox gave no usable answer. Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."""
 
     code = "port_unreachable"
     fault = "workload"
     retry = "later"
     mask_sample = False
     hint = "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
+
+
+class PortHeadTooLarge(SandboxError):
+    """The server on that port of the sandbox sends more headers than may pass. Let the server send fewer or shorter headers, or use `sandbox.ports.connect_tcp(port)`, which has no such limit."""
+
+    code = "port_head_too_large"
+    fault = "workload"
+    retry = "never"
+    mask_sample = False
+    hint = "Let the server send fewer or shorter headers, or use `sandbox.ports.connect_tcp(port)`, which has no such limit."
 
 
 class EgressUnreachable(SandboxError):
@@ -566,6 +577,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         PidsExhausted,
         NoSpace,
         PortUnreachable,
+        PortHeadTooLarge,
         EgressUnreachable,
         ExecDeadline,
         ExecFailed,

@@ -119,6 +119,7 @@ async fn a_request_reaches_the_server_by_path_and_by_host_name() {
         let head = answer.text().to_ascii_lowercase();
         assert!(head.starts_with("get /a/b%2fc?x=1&y http/1.1\r\n"), "{head}");
         assert!(head.contains(&format!("\r\nhost: localhost:{}\r\n", server.port)), "{head}");
+        assert!(!head.contains("x-forwarded-host") && !head.contains("x-forwarded-proto"), "{head}");
         assert!(
             head.contains("\r\nx-forwarded-for: 127.0.0.1\r\n") && head.contains("connection: close"),
             "{head}"
@@ -335,6 +336,114 @@ async fn redirects_and_cookies_stay_with_the_port() {
         (bare.status, &bare.headers["location"]),
         (StatusCode::PERMANENT_REDIRECT, &path(server.port, "/?a=b").parse().unwrap())
     );
+}
+
+#[tokio::test]
+async fn a_request_without_a_body_keeps_its_length() {
+    let (rig, server) = (rig().await, Server::mirror().await);
+    let bearer = format!("Bearer {}", token());
+    for (method, length, expected) in [
+        (Method::POST, Some("0"), true),
+        (Method::POST, None, true),
+        (Method::DELETE, Some("0"), true),
+        (Method::GET, None, false),
+    ] {
+        let mut request =
+            rig.client.request(method.clone(), &path(server.port, "/")).header("authorization", &bearer);
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let head = rig.client.send(request.body(Body::empty()).unwrap()).await.text().to_ascii_lowercase();
+        assert_eq!(
+            head.matches("\r\ncontent-length: 0\r\n").count(),
+            usize::from(expected),
+            "{method}: {head}"
+        );
+        assert!(!head.contains("transfer-encoding"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_head_passes_and_one_that_is_too_long_is_told() {
+    let rig = rig().await;
+    for (headers, bytes, code) in [
+        (300, 10, ""),
+        (2, 60 << 10, ""),
+        (2000, 1, "port_head_too_large"),
+        (2, 200 << 10, "port_head_too_large"),
+    ] {
+        let server = Server::answering(move |mut stream: TcpStream, _: String| async move {
+            let mut answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n".to_owned();
+            for _ in 0..headers {
+                answer += &format!("X-Much: {}\r\n", "x".repeat(bytes));
+            }
+            let _ = stream.write_all((answer + "\r\n").as_bytes()).await;
+        })
+        .await;
+        // By hand: the client of these tests takes 100 headers.
+        let head = format!("Host: x\r\nAuthorization: Bearer {}\r\nConnection: close\r\n", token());
+        let target = path(server.port, "/");
+        let answer = exchanged(&rig, &format!("GET {target} HTTP/1.1\r\n{head}\r\n")).await;
+        let passed = answer.to_ascii_lowercase().matches("x-much: ").count();
+        assert_eq!(passed, if code.is_empty() { headers } else { 0 }, "{bytes}");
+        assert_eq!(answer.contains(r#""retry":"never""#), !code.is_empty(), "{answer}");
+        assert!(answer.contains(code), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_pass() {
+    let rig = rig().await;
+    let server = Server::saying(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n1\r\na\r\n0\r\nX-Sum: 7\r\n\r\n",
+    )
+    .await;
+    let head =
+        format!("Host: x\r\nAuthorization: Bearer {}\r\nConnection: close, te\r\nTE: trailers\r\n", token());
+    let answer = exchanged(&rig, &format!("GET {} HTTP/1.1\r\n{head}\r\n", path(server.port, "/"))).await;
+    assert!(answer.to_ascii_lowercase().ends_with("0\r\nx-sum: 7\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_preflight_for_a_private_port_is_answered_without_the_server() {
+    let (rig, server) = (rig().await, Server::mirror().await);
+    let clock = Stopped::now().await;
+    let request = rig
+        .client
+        .request(Method::OPTIONS, &path(server.port, "/"))
+        .header("origin", "https://app.example.com")
+        .header("access-control-request-method", "PUT")
+        .header("access-control-request-headers", "x-rollbox-token");
+    let (answer, _) = clock.until(STEP, rig.client.send(request.body(Body::empty()).unwrap())).await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::NO_CONTENT, 0));
+    for (name, value) in [
+        ("access-control-allow-origin", "https://app.example.com"),
+        ("access-control-allow-methods", "PUT"),
+        ("access-control-allow-headers", "x-rollbox-token"),
+    ] {
+        assert_eq!(answer.headers[name], value, "{name}");
+    }
+    assert!(!answer.headers.contains_key("access-control-allow-credentials"));
+}
+
+#[tokio::test]
+async fn braces_and_bars_in_a_query_reach_the_server() {
+    let (rig, server) = (rig().await, Server::mirror().await);
+    for query in ["q={a:[1]}", "q=a|b^c`", "{"] {
+        let target = path(server.port, &format!("/?{query}"));
+        let head = format!("Host: x\r\nAuthorization: Bearer {}\r\nConnection: close\r\n", token());
+        let answer = exchanged(&rig, &format!("GET {target} HTTP/1.1\r\n{head}\r\n")).await;
+        assert!(answer.contains(&format!("GET /?{query} HTTP/1.1")), "{query}: {answer}");
+    }
+}
+
+/// What comes back for these bytes, until the gateway closes.
+async fn exchanged(rig: &Started, request: &str) -> String {
+    let mut stream = TcpStream::connect(rig.client.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 #[tokio::test]

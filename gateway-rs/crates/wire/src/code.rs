@@ -100,8 +100,10 @@ pub enum Code {
     PidsExhausted,
     /// There is no room for the data in the sandbox.
     NoSpace,
-    /// Nothing answers on that port of the sandbox.
+    /// The port of the sandbox gave no usable answer.
     PortUnreachable,
+    /// The server on that port of the sandbox sends more headers than may pass.
+    PortHeadTooLarge,
     /// The server that a program in the sandbox asked for was not reached.
     EgressUnreachable,
     /// The command passed its timeout and was killed with all its processes.
@@ -154,7 +156,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -179,6 +181,7 @@ impl Code {
         Self::PidsExhausted,
         Self::NoSpace,
         Self::PortUnreachable,
+        Self::PortHeadTooLarge,
         Self::EgressUnreachable,
         Self::ExecDeadline,
         Self::ExecFailed,
@@ -232,6 +235,7 @@ impl Code {
             Self::PidsExhausted => "pids_exhausted",
             Self::NoSpace => "no_space",
             Self::PortUnreachable => "port_unreachable",
+            Self::PortHeadTooLarge => "port_head_too_large",
             Self::EgressUnreachable => "egress_unreachable",
             Self::ExecDeadline => "exec_deadline",
             Self::ExecFailed => "exec_failed",
@@ -286,6 +290,7 @@ impl Code {
             "pids_exhausted" => Self::PidsExhausted,
             "no_space" => Self::NoSpace,
             "port_unreachable" => Self::PortUnreachable,
+            "port_head_too_large" => Self::PortHeadTooLarge,
             "egress_unreachable" => Self::EgressUnreachable,
             "exec_deadline" => Self::ExecDeadline,
             "exec_failed" => Self::ExecFailed,
@@ -341,6 +346,7 @@ impl Code {
             Self::PidsExhausted => 410,
             Self::NoSpace => 507,
             Self::PortUnreachable => 502,
+            Self::PortHeadTooLarge => 502,
             Self::EgressUnreachable => 502,
             Self::ExecDeadline => 410,
             Self::ExecFailed => 410,
@@ -395,6 +401,7 @@ impl Code {
             Self::PidsExhausted => "ABORTED",
             Self::NoSpace => "RESOURCE_EXHAUSTED",
             Self::PortUnreachable => "UNAVAILABLE",
+            Self::PortHeadTooLarge => "FAILED_PRECONDITION",
             Self::EgressUnreachable => "UNAVAILABLE",
             Self::ExecDeadline => "ABORTED",
             Self::ExecFailed => "ABORTED",
@@ -449,6 +456,7 @@ impl Code {
             Self::PidsExhausted => Fault::Workload,
             Self::NoSpace => Fault::Workload,
             Self::PortUnreachable => Fault::Workload,
+            Self::PortHeadTooLarge => Fault::Workload,
             Self::EgressUnreachable => Fault::Workload,
             Self::ExecDeadline => Fault::Workload,
             Self::ExecFailed => Fault::Workload,
@@ -503,6 +511,7 @@ impl Code {
             Self::PidsExhausted => Retry::Never,
             Self::NoSpace => Retry::Never,
             Self::PortUnreachable => Retry::Later,
+            Self::PortHeadTooLarge => Retry::Never,
             Self::EgressUnreachable => Retry::Later,
             Self::ExecDeadline => Retry::Never,
             Self::ExecFailed => Retry::Never,
@@ -557,6 +566,7 @@ impl Code {
             Self::PidsExhausted => false,
             Self::NoSpace => false,
             Self::PortUnreachable => false,
+            Self::PortHeadTooLarge => false,
             Self::EgressUnreachable => false,
             Self::ExecDeadline => false,
             Self::ExecFailed => false,
@@ -612,7 +622,10 @@ impl Code {
             Self::DiskFull => "The workload filled its disk limit.",
             Self::PidsExhausted => "The workload used up its process limit.",
             Self::NoSpace => "There is no room for the data in the sandbox.",
-            Self::PortUnreachable => "Nothing answers on that port of the sandbox.",
+            Self::PortUnreachable => "The port of the sandbox gave no usable answer.",
+            Self::PortHeadTooLarge => {
+                "The server on that port of the sandbox sends more headers than may pass."
+            }
             Self::EgressUnreachable => "The server that a program in the sandbox asked for was not reached.",
             Self::ExecDeadline => "The command passed its timeout and was killed with all its processes.",
             Self::ExecFailed => "The command ended with a non-zero exit code or a signal.",
@@ -699,6 +712,9 @@ impl Code {
             Self::PortUnreachable => {
                 "Start the server first, on 127.0.0.1 or 0.0.0.0, and wait for it with `sandbox.ports.wait(port)`."
             }
+            Self::PortHeadTooLarge => {
+                "Let the server send fewer or shorter headers, or use `sandbox.ports.connect_tcp(port)`, which has no such limit."
+            }
             Self::EgressUnreachable => {
                 "The network policy allows the connection; the detail says whether the name has no address or the server does not answer. Look at the name, and at the server."
             }
@@ -783,6 +799,9 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
             "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12."
         }
         "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
+        "no_http" => {
+            "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`."
+        }
         _ => return None,
     })
 }

@@ -3,16 +3,22 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CACHE_CONTROL,
+    CONTENT_TYPE, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE, VARY,
+};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 use wire::agent::{PortFrame, WaitPortRequest};
 use wire::{Code, Problem};
 
+use super::address::Outside;
 use super::connection;
+use super::cookies;
 use super::credential::{self, Presented, Source};
-use super::headers::{self, Outside};
+use super::headers;
 use super::place::Place;
 use super::proxy::Proxied;
 use super::raw::{MAX_MESSAGE_BYTES, Tunnel};
@@ -76,8 +82,14 @@ pub(crate) async fn by_host(
 async fn proxy(ports: Ports, request: Request, place: Place) -> Result<Response, Failure> {
     let call = ports.calls.enter()?;
     let (mut head, body) = request.into_parts();
-    let Caller { bearer, token, query } = authorize(&ports.calls, &mut head, &place).await?;
     let outside = Outside::of(&head);
+    let caller = authorize(&ports.calls, &mut head, &place).await;
+    if headers::is_preflight(&head)
+        && caller.as_ref().is_err_and(|problem| problem.code == Code::Unauthenticated)
+    {
+        return Ok(allowed(&head));
+    }
+    let Caller { bearer, token, query } = caller?;
     if let Some((Source::Query, token)) = &token
         && matches!(head.method, Method::GET | Method::HEAD)
         && !headers::wants_websocket(&head)
@@ -88,6 +100,25 @@ async fn proxy(ports: Ports, request: Request, place: Place) -> Result<Response,
     Ok(proxied.send(Request::from_parts(head, body)).await?)
 }
 
+/// The answer to a preflight for a private port, which brings no token and so does not reach the server. It allows what
+/// the page asks for, but no cookies: only a page that has the token itself can send the request that follows.
+fn allowed(head: &Parts) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    for (asked, answer) in [
+        (ORIGIN, ACCESS_CONTROL_ALLOW_ORIGIN),
+        (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
+        (ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_ALLOW_HEADERS),
+    ] {
+        if let Some(value) = head.headers.get(asked) {
+            response.headers_mut().insert(answer, value.clone());
+        }
+    }
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("origin"));
+    response
+}
+
 /// Moves the token from the URL, which users copy, to a cookie for this port's pages.
 fn keep_token(token: &str, place: &Place, outside: &Outside, query: Option<&str>) -> Response {
     let query = query.map(|query| format!("?{query}")).unwrap_or_default();
@@ -95,7 +126,7 @@ fn keep_token(token: &str, place: &Place, outside: &Outside, query: Option<&str>
     // A path may begin with two slashes, which on their own would name another host.
     let absolute = format!("{}://{}{path}", outside.scheme, outside.host);
     let mut response = redirect(StatusCode::FOUND, if place.prefix.is_empty() { &absolute } else { &path });
-    if let Some(cookie) = headers::token_cookie(token, place, outside) {
+    if let Some(cookie) = cookies::token_cookie(token, place, outside) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
     response

@@ -1,27 +1,41 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, LOCATION, ORIGIN, SET_COOKIE,
-    STRICT_TRANSPORT_SECURITY, UPGRADE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION,
+    EXPECT, FORWARDED, HOST, LINK, LOCATION, ORIGIN, REFERER, REFRESH, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
+    TE, TRAILER, UPGRADE,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
-use super::credential::TOKEN_NAME;
+use super::address::{self, Outside};
+use super::cookies::confined;
 use super::place::Place;
 use program::hop_by_hop::strip;
 
 /// Headers by which clients and proxies say where a request came from. They are removed, so that the server gets only
 /// the gateway's.
-const FORWARDED_BY: [&str; 8] = [
+const FORWARDED_BY: [&str; 20] = [
     "forwarded",
+    "front-end-https",
+    "x-forwarded-by",
     "x-forwarded-for",
     "x-forwarded-host",
+    "x-forwarded-path",
     "x-forwarded-port",
     "x-forwarded-prefix",
     "x-forwarded-proto",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
     "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-proto",
     "x-real-ip",
+    "x-scheme",
+    "x-script-name",
+    "x-url-scheme",
 ];
 
 /// Headers by which a server speaks for its whole origin, which by path it shares with the gateway and other
@@ -35,22 +49,8 @@ const OF_THE_ORIGIN: [HeaderName; 6] = [
     HeaderName::from_static("service-worker-allowed"),
 ];
 
-/// How a client reached the gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outside {
-    pub(super) host: String,
-    /// `https` where a proxy before the gateway terminates TLS.
-    pub(super) scheme: &'static str,
-}
-
-impl Outside {
-    pub(super) fn of(head: &Parts) -> Self {
-        let named = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let host = named.or(head.uri.authority().map(|authority| authority.as_str())).unwrap_or_default();
-        let secure = head.headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-        Self { host: host.to_owned(), scheme: if secure { "https" } else { "http" } }
-    }
-}
+/// Where WebDAV's COPY and MOVE put it.
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
 
 /// Whether the client asks for a WebSocket, the only protocol that a connection may be switched to.
 pub(super) fn wants_websocket(head: &Parts) -> bool {
@@ -59,8 +59,15 @@ pub(super) fn wants_websocket(head: &Parts) -> bool {
     upgrade && head.version == Version::HTTP_11
 }
 
-/// Turns a client's headers into those of the request to the server. The server sees a client on its own machine;
-/// the `X-Forwarded-*` headers show where the client really is. Call it after the credentials were taken out.
+/// Whether a browser asks if a page of another origin may send a request. It brings no credentials.
+pub(super) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS
+        && [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD].iter().all(|name| head.headers.contains_key(name))
+}
+
+/// Turns a client's headers into those of the request to the server. The server sees a client on its own machine: host,
+/// origin and referrer all say so, and nothing says otherwise. Of the way it hears the client's address, and the prefix
+/// below which its pages are. Call it after the credentials were taken out.
 pub(super) fn to_server(
     headers: &mut HeaderMap,
     place: &Place,
@@ -68,6 +75,7 @@ pub(super) fn to_server(
     peer: IpAddr,
     switch: bool,
 ) {
+    let trailers = Trailers::of(headers);
     strip(headers);
     for name in FORWARDED_BY {
         headers.remove(name);
@@ -75,16 +83,15 @@ pub(super) fn to_server(
     // The body's own framing gives the length; the header is written anew from it.
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
-    let host = format!("localhost:{}", place.port);
-    let own_origin = format!("{}://{}", outside.scheme, outside.host);
-    if headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().eq_ignore_ascii_case(own_origin.as_bytes()))
-    {
-        set(headers, ORIGIN, &format!("http://{host}"));
+    translate(headers, &ORIGIN, |origin| outside.is(origin).then(|| place.origin()));
+    if headers.get(REFERER).is_some_and(|page| address::is_of_another(page.as_bytes(), place, outside)) {
+        headers.remove(REFERER);
     }
-    set(headers, HOST, &host);
+    for name in [REFERER, DESTINATION] {
+        translate(headers, &name, |page| address::inside(page, place, outside));
+    }
+    set(headers, HOST, &place.host());
     set(headers, HeaderName::from_static("x-forwarded-for"), &peer.to_canonical().to_string());
-    set(headers, HeaderName::from_static("x-forwarded-host"), &outside.host);
-    set(headers, HeaderName::from_static("x-forwarded-proto"), outside.scheme);
     if !place.prefix.is_empty() {
         set(headers, HeaderName::from_static("x-forwarded-prefix"), &place.prefix);
     }
@@ -92,26 +99,86 @@ pub(super) fn to_server(
         switching(headers);
     } else {
         set(headers, CONNECTION, "close");
+        trailers.restore(headers);
     }
 }
 
-/// Turns a server's headers into those of the response: paths as the client sees them, cookies for this port only.
-pub(super) fn to_client(headers: &mut HeaderMap, place: &Place) {
-    strip(headers);
-    headers.remove(FORWARDED);
-    if let Some(location) = headers.get(LOCATION).and_then(|location| outside_of(location, place)) {
-        headers.insert(LOCATION, location);
+/// Says that a request has no body, in the way that strict servers want. `said`: whether the client gave a length.
+pub(super) fn without_body(headers: &mut HeaderMap, method: &Method, said: bool) {
+    if said || [Method::POST, Method::PUT, Method::PATCH].contains(method) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
+}
+
+/// Turns a server's headers into those of the response: addresses as the client sees them, cookies for this port only.
+pub(super) fn to_client(headers: &mut HeaderMap, place: &Place, outside: &Outside) {
+    let declared = Trailers::declared(headers);
+    strip(headers);
+    declared.restore(headers);
+    headers.remove(FORWARDED);
+    for name in [LOCATION, CONTENT_LOCATION] {
+        translate(headers, &name, |to| address::outside(to, place, outside));
+    }
+    translate(headers, &REFRESH, |refresh| address::refresh(refresh, place, outside));
+    translate(headers, &LINK, |links| address::links(links, place, outside));
+    translate(headers, &ACCESS_CONTROL_ALLOW_ORIGIN, |origin| {
+        address::is_server(origin, place).then(|| outside.origin()).flatten()
+    });
     if !place.prefix.is_empty() {
         for name in OF_THE_ORIGIN {
             headers.remove(name);
         }
     }
     let cookies: Vec<HeaderValue> =
-        headers.get_all(SET_COOKIE).iter().filter_map(|cookie| confined(cookie, place)).collect();
+        headers.get_all(SET_COOKIE).iter().filter_map(|cookie| confined(cookie, place, outside)).collect();
     headers.remove(SET_COOKIE);
     for cookie in cookies {
         headers.append(SET_COOKIE, cookie);
+    }
+}
+
+/// What a message says of its trailers, which pass with the body.
+struct Trailers {
+    names: Vec<HeaderValue>,
+    /// Whether the sender reads those of the answer.
+    read: bool,
+}
+
+impl Trailers {
+    fn of(headers: &HeaderMap) -> Self {
+        let wanted = |value: &HeaderValue| {
+            value.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii() == b"trailers")
+        };
+        Self { read: headers.get_all(TE).iter().any(wanted), ..Self::declared(headers) }
+    }
+
+    fn declared(headers: &HeaderMap) -> Self {
+        Self { names: headers.get_all(TRAILER).iter().cloned().collect(), read: false }
+    }
+
+    fn restore(self, headers: &mut HeaderMap) {
+        for names in self.names {
+            headers.append(TRAILER, names);
+        }
+        if self.read {
+            set(headers, TE, "trailers");
+            set(headers, CONNECTION, "close, te");
+        }
+    }
+}
+
+/// Replaces each value that `change` knows another one for.
+fn translate(headers: &mut HeaderMap, name: &HeaderName, change: impl Fn(&str) -> Option<String>) {
+    let changed = |value: &HeaderValue| {
+        let text = std::str::from_utf8(value.as_bytes()).ok()?;
+        HeaderValue::try_from(change(text)?).ok()
+    };
+    if let http::header::Entry::Occupied(mut values) = headers.entry(name) {
+        for value in values.iter_mut() {
+            if let Some(new) = changed(value) {
+                *value = new;
+            }
+        }
     }
 }
 
@@ -119,48 +186,6 @@ pub(super) fn to_client(headers: &mut HeaderMap, place: &Place) {
 pub(super) fn switching(headers: &mut HeaderMap) {
     set(headers, CONNECTION, "upgrade");
     set(headers, UPGRADE, "websocket");
-}
-
-/// The cookie that keeps the token for the pages of one port; scripts cannot read it.
-pub(super) fn token_cookie(token: &str, place: &Place, outside: &Outside) -> Option<HeaderValue> {
-    let secure = if outside.scheme == "https" { "; Secure" } else { "" };
-    let path = &place.prefix;
-    HeaderValue::try_from(format!("{TOKEN_NAME}={token}; Path={path}/; HttpOnly; SameSite=Lax{secure}")).ok()
-}
-
-/// Translates a redirect within the server to the path that clients use; `None` if it is right as it is.
-fn outside_of(location: &HeaderValue, place: &Place) -> Option<HeaderValue> {
-    let text = location.to_str().ok()?;
-    let own = format!("http://localhost:{}", place.port);
-    let path = text.strip_prefix(&own).unwrap_or(text);
-    let path = if path.is_empty() { "/" } else { path };
-    if !path.starts_with('/') || path.starts_with("//") {
-        return None;
-    }
-    HeaderValue::try_from(format!("{}{path}", place.prefix)).ok()
-}
-
-/// Limits a cookie to this port's pages; `None` for one with the name of the token cookie.
-fn confined(cookie: &HeaderValue, place: &Place) -> Option<HeaderValue> {
-    let text = std::str::from_utf8(cookie.as_bytes()).ok()?;
-    let mut parts = text.split(';').map(str::trim);
-    // A browser sends a cookie without a name as its value alone.
-    let pair = parts.next()?.trim_start_matches(['=', ' ', '\t']);
-    if pair.split('=').next().map(str::trim) == Some(TOKEN_NAME) {
-        return None;
-    }
-    let mut path = "/";
-    let mut kept = vec![pair.to_owned()];
-    for part in parts {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        match name.trim().to_ascii_lowercase().as_str() {
-            "domain" => {}
-            "path" => path = Some(value.trim()).filter(|path| path.starts_with('/')).unwrap_or("/"),
-            _ => kept.push(part.to_owned()),
-        }
-    }
-    kept.push(format!("Path={}{path}", place.prefix));
-    HeaderValue::try_from(kept.join("; ")).ok()
 }
 
 /// Invalid values (a host with a line break) do not occur: each was a header value before, or is made of numbers.
@@ -183,14 +208,17 @@ mod tests {
         Place { prefix: String::new(), ..by_path() }
     }
 
+    fn gateway() -> Outside {
+        Outside { host: "gw.example.com".into(), scheme: "https" }
+    }
+
     fn map(headers: &[(&'static str, &str)]) -> HeaderMap {
         headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
     fn sent(headers: &[(&'static str, &str)], switch: bool) -> HeaderMap {
         let mut headers = map(headers);
-        let outside = Outside { host: "gw.example.com".into(), scheme: "https" };
-        to_server(&mut headers, &by_path(), &outside, "::ffff:10.0.0.1".parse().unwrap(), switch);
+        to_server(&mut headers, &by_path(), &gateway(), "::ffff:10.0.0.1".parse().unwrap(), switch);
         headers
     }
 
@@ -202,6 +230,10 @@ mod tests {
                 ("x-forwarded-for", "1.2.3.4"),
                 ("forwarded", "for=1.2.3.4"),
                 ("x-real-ip", "1.2.3.4"),
+                ("x-forwarded-host", "gw.example.com"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-ssl", "on"),
+                ("x-scheme", "https"),
                 ("connection", "keep-alive, x-private"),
                 ("x-private", "1"),
                 ("transfer-encoding", "chunked"),
@@ -211,10 +243,8 @@ mod tests {
             false,
         );
         let expected = map(&[
-            ("host", "localhost:80"),
+            ("host", "localhost"),
             ("x-forwarded-for", "10.0.0.1"),
-            ("x-forwarded-host", "gw.example.com"),
-            ("x-forwarded-proto", "https"),
             ("x-forwarded-prefix", "/v1/sandboxes/sb-1/ports/80/http"),
             ("connection", "close"),
             ("accept", "*/*"),
@@ -225,7 +255,8 @@ mod tests {
     #[test]
     fn only_the_gateways_own_origin_becomes_the_servers() {
         for (origin, expected) in [
-            ("https://gw.example.com", "http://localhost:80"),
+            ("https://gw.example.com", "http://localhost"),
+            ("https://GW.example.com:443", "http://localhost"),
             ("http://gw.example.com", "http://gw.example.com"),
             ("https://evil.example.com", "https://evil.example.com"),
             ("null", "null"),
@@ -241,51 +272,84 @@ mod tests {
     }
 
     #[test]
-    fn redirects_stay_within_the_port() {
-        for (location, by_path_, by_host_) in [
-            ("/login?x=/y", Some("/v1/sandboxes/sb-1/ports/80/http/login?x=/y"), Some("/login?x=/y")),
-            ("http://localhost:80/a", Some("/v1/sandboxes/sb-1/ports/80/http/a"), Some("/a")),
-            ("http://localhost:80", Some("/v1/sandboxes/sb-1/ports/80/http/"), Some("/")),
-            ("http://localhost:8000/a", None, None),
-            ("https://example.com/", None, None),
-            ("//example.com/", None, None),
-            ("next", None, None),
-        ] {
-            let location = location.parse().unwrap();
-            let text = |place| outside_of(&location, &place).map(|value| value.to_str().unwrap().to_owned());
-            assert_eq!(text(by_path()).as_deref(), by_path_, "{location:?}");
-            assert_eq!(text(by_host()).as_deref(), by_host_, "{location:?}");
-        }
-    }
-
-    #[test]
-    fn cookies_are_for_the_port_that_set_them() {
-        for (cookie, by_path_, by_host_) in [
-            ("a=b", Some("a=b; Path=/v1/sandboxes/sb-1/ports/80/http/"), Some("a=b; Path=/")),
-            (
-                "a=b;path=/x; HttpOnly ;DOMAIN=example.com",
-                Some("a=b; HttpOnly; Path=/v1/sandboxes/sb-1/ports/80/http/x"),
-                Some("a=b; HttpOnly; Path=/x"),
-            ),
-            ("a=b; Path=x; path=", Some("a=b; Path=/v1/sandboxes/sb-1/ports/80/http/"), Some("a=b; Path=/")),
-            ("rollbox_token=evil", None, None),
-            (" rollbox_token = evil; Path=/", None, None),
-            ("=rollbox_token=evil", None, None),
-        ] {
-            let cookie = cookie.parse().unwrap();
-            let text = |place| confined(&cookie, &place).map(|value| value.to_str().unwrap().to_owned());
-            assert_eq!(text(by_path()).as_deref(), by_path_, "{cookie:?}");
-            assert_eq!(text(by_host()).as_deref(), by_host_, "{cookie:?}");
-        }
-    }
-
-    #[test]
     fn what_a_server_says_of_its_origin_does_not_pass_by_path() {
         for (place, passes) in [(by_path(), false), (by_host(), true)] {
             let mut headers = map(&[("service-worker-allowed", "/"), ("etag", "1"), ("keep-alive", "x")]);
-            to_client(&mut headers, &place);
+            to_client(&mut headers, &place, &gateway());
             assert_eq!(headers.contains_key("service-worker-allowed"), passes);
             assert_eq!((headers.contains_key("etag"), headers.contains_key("keep-alive")), (true, false));
+        }
+    }
+
+    #[test]
+    fn a_referrer_agrees_with_the_host() {
+        let prefix = "/v1/sandboxes/sb-1/ports/80/http";
+        for (page, expected) in [
+            (format!("https://gw.example.com{prefix}/a?x=1&rollbox_token=t"), Some("http://localhost/a?x=1")),
+            (format!("https://gw.example.com:443{prefix}"), Some("http://localhost/")),
+            ("https://gw.example.com/".to_owned(), Some("http://localhost/")),
+            ("https://gw.example.com/v1/sandboxes/sb-2/ports/80/http/".to_owned(), None),
+            (format!("https://gw.example.com{prefix}s/"), None),
+            ("https://example.com/a".to_owned(), Some("https://example.com/a")),
+        ] {
+            let headers = sent(&[("referer", &page)], false);
+            assert_eq!(headers.get("referer").map(|page| page.to_str().unwrap()), expected, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_copy_within_the_port_has_its_destination_there() {
+        let prefix = "https://gw.example.com/v1/sandboxes/sb-1/ports/80/http";
+        for (to, expected) in [
+            (format!("{prefix}/a%20b"), "http://localhost/a%20b"),
+            ("https://example.com/a".to_owned(), "https://example.com/a"),
+        ] {
+            assert_eq!(sent(&[("destination", &to)], false)["destination"], expected);
+        }
+    }
+
+    #[test]
+    fn the_servers_own_origin_is_allowed_as_the_client_knows_it() {
+        for (allowed, expected) in [
+            ("http://localhost", "https://gw.example.com"),
+            ("http://127.0.0.1:80", "https://gw.example.com"),
+            ("*", "*"),
+            ("null", "null"),
+            ("https://example.com", "https://example.com"),
+        ] {
+            let mut headers = map(&[("access-control-allow-origin", allowed)]);
+            to_client(&mut headers, &by_path(), &gateway());
+            assert_eq!(headers["access-control-allow-origin"], expected, "{allowed}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_announced_both_ways() {
+        let headers = sent(&[("te", "deflate;q=0.5, trailers"), ("trailer", "x-sum")], false);
+        let names = [&headers["te"], &headers["trailer"], &headers["connection"]];
+        assert_eq!(names, ["trailers", "x-sum", "close, te"]);
+        assert!(!sent(&[("te", "deflate")], false).contains_key("te"));
+        let mut answer = map(&[("trailer", "x-sum"), ("transfer-encoding", "chunked")]);
+        to_client(&mut answer, &by_path(), &gateway());
+        assert_eq!(answer, map(&[("trailer", "x-sum")]));
+    }
+
+    #[test]
+    fn a_request_without_a_body_says_so_where_servers_want_it() {
+        for (method, said, expected) in [
+            (Method::POST, false, true),
+            (Method::PUT, true, true),
+            (Method::DELETE, true, true),
+            (Method::DELETE, false, false),
+            (Method::GET, false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            without_body(&mut headers, &method, said);
+            assert_eq!(
+                headers.get("content-length").is_some_and(|length| length == "0"),
+                expected,
+                "{method}"
+            );
         }
     }
 }

@@ -49,6 +49,16 @@ impl Place {
         Ok(Some(place))
     }
 
+    /// The host that the server is told: without a default port, as a browser on its machine would write it.
+    pub(super) fn host(&self) -> String {
+        if self.port == 80 { "localhost".to_owned() } else { format!("localhost:{}", self.port) }
+    }
+
+    /// The origin that the server is told.
+    pub(super) fn origin(&self) -> String {
+        format!("http://{}", self.host())
+    }
+
     /// The target of the request to the server; `query` is the query without the token.
     ///
     /// # Errors

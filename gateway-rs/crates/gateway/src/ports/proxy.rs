@@ -4,8 +4,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
+use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -16,8 +18,9 @@ use tonic::Status;
 use wire::agent::PortFrame;
 use wire::{Code, Problem};
 
+use super::address::Outside;
 use super::connection::{self, CHUNK_BYTES, Connection, status_of};
-use super::headers::{self, Outside};
+use super::headers;
 use super::place::Place;
 use super::state::Ports;
 use crate::admission::Permit;
@@ -27,8 +30,9 @@ use crate::http::Peer;
 use crate::http::body::Held;
 use crate::leg::Way;
 
-/// Size limit of the head of a server's response; hyper limits the number of headers to 100.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Limits of the head of a server's response. Servers with many cookies or policies have long ones.
+const MAX_HEAD_BYTES: usize = 256 << 10;
+const MAX_HEADERS: usize = 1000;
 
 /// A request on its way to a server in a sandbox.
 pub(super) struct Proxied {
@@ -60,7 +64,11 @@ impl Proxied {
         }
         let switch = headers::wants_websocket(&head);
         let client = head.extensions.remove::<OnUpgrade>().filter(|_| switch);
+        let length_given = head.headers.contains_key(CONTENT_LENGTH);
         self.prepare(&mut head, client.is_some())?;
+        if body.is_end_stream() {
+            headers::without_body(&mut head.headers, &head.method, length_given);
+        }
         let (Ports { calls, gate, .. }, bearer) = (&self.ports, &self.bearer);
         let (route, permit) = calls.admit(gate, bearer).await?;
         let leg = calls.leg(Way::Out, &route);
@@ -69,7 +77,7 @@ impl Proxied {
         let (mut sender, abort) = self.handshake(Connection::new(frames, leg), &route).await?;
         let answered = sender.send_request(Request::from_parts(head, body));
         let mut response = self.answered(&route, answered).await?;
-        headers::to_client(response.headers_mut(), &self.place);
+        headers::to_client(response.headers_mut(), &self.place, &self.outside);
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let Self { call, .. } = self;
             return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, abort)))));
@@ -95,7 +103,7 @@ impl Proxied {
         route: &Arc<Route>,
     ) -> Result<(http1::SendRequest<Body>, tokio_util::sync::DropGuard), Problem> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(MAX_HEAD_BYTES);
+        builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
         let handshake = builder.handshake(TokioIo::new(connection));
         let (sender, connection) = self.answered(route, handshake).await?;
         let (abort, drain) = (CancellationToken::new(), self.ports.calls.drain().clone());
@@ -129,6 +137,7 @@ impl Proxied {
         match self.ports.calls.interruptible(route, asked).await {
             Ok(answer) => Ok(answer),
             Err(interrupted) => match no_http {
+                Some(error) if error.is_parse_too_large() => Err(too_large(&self.place)),
                 Some(error) => Err(not_http(&self.place, &error.to_string())),
                 None => Err(interrupted.explain(&self.ports.calls, route).await),
             },
@@ -173,4 +182,13 @@ async fn carry(client: OnUpgrade, server: OnUpgrade, abort: tokio_util::sync::Dr
 fn not_http(place: &Place, why: &str) -> Problem {
     let detail = format!("what listens on port {} of the sandbox does not answer in HTTP: {why}", place.port);
     Problem::new(Code::PortUnreachable, detail).with("port", place.port).with("reason", "no_http")
+}
+
+fn too_large(place: &Place) -> Problem {
+    let detail = format!(
+        "the headers of the server on port {} are more than {} KiB or more than {MAX_HEADERS}",
+        place.port,
+        MAX_HEAD_BYTES >> 10
+    );
+    Problem::new(Code::PortHeadTooLarge, detail).with("port", place.port)
 }
