@@ -113,8 +113,8 @@ async def test_a_long_head_passes_and_one_that_is_too_long_is_told(
     shared: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     port = await shared.ports.expose(HTTP)
-    async with http.get(f"{port.url}head/900", headers=port.headers) as answer:
-        assert sum(name.startswith("X-Much-") for name in answer.headers) == 900
+    async with http.get(f"{port.url}head/900", headers=port.headers, max_headers=1001) as answer:
+        assert sum(name.lower().startswith("x-much-") for name in answer.headers) == 900
     async with http.get(f"{port.url}head/1001", headers=port.headers) as answer:
         told = await answer.json()
         assert (answer.status, told["code"], told["retry"]) == (502, "port_head_too_large", "never")

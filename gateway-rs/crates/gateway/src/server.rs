@@ -3,6 +3,7 @@
 mod preface;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
 use preface::Protocol;
+use unread::{Explaining, Unread};
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
 /// estimate: eight clients with pooled connections to 2,000 sandboxes each).
@@ -157,16 +159,21 @@ impl Server {
         };
         // A client that disconnects, or speaks another protocol, is not worth a log line.
         if let Ok((protocol, first_bytes)) = read {
-            let io = TokioIo::new(Replayed::new(first_bytes, stream));
+            let stream = Replayed::new(first_bytes, stream);
             match protocol {
-                Protocol::Http1 => self.serve_http1(io, peer).await,
-                Protocol::Http2 => self.serve_http2(io, peer).await,
+                Protocol::Http1 => self.serve_http1(stream, peer).await,
+                Protocol::Http2 => self.serve_http2(TokioIo::new(stream), peer).await,
             }
         }
     }
 
-    async fn serve_http1(&self, io: TokioIo<Replayed<TcpStream>>, peer: Peer) {
-        let service = service_fn(|request| self.answer(request, peer));
+    async fn serve_http1(&self, stream: Replayed<TcpStream>, peer: Peer) {
+        let unread = Unread::default();
+        let io = TokioIo::new(Explaining::new(stream, unread.clone()));
+        let service = service_fn(|request| {
+            unread.is_read();
+            self.answer(request, peer)
+        });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
         let mut connection = std::pin::pin!(builder.serve_connection(io, service).with_upgrades());

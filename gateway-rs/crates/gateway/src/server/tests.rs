@@ -55,6 +55,59 @@ async fn a_client_that_never_ends_its_head_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_request_that_cannot_be_read_is_told_why() {
+    let (_server, address) = server(8).await;
+    let long = format!("GET /{} HTTP/1.1", "x".repeat(70 << 10));
+    let many = format!("GET / HTTP/1.1\r\n{}host: x", "x: y\r\n".repeat(101));
+    for (head, status, code) in [
+        ("GET /?a=\"b\" HTTP/1.1", "400 Bad Request", "invalid_argument"),
+        ("GET /?a=<b> HTTP/1.1", "400 Bad Request", "invalid_argument"),
+        ("GET / HTTP/1.1\r\nno header", "400 Bad Request", "invalid_argument"),
+        (&long, "413 Payload Too Large", "payload_too_large"),
+        (&many, "413 Payload Too Large", "payload_too_large"),
+    ] {
+        // The first request on a connection, and one after another.
+        for before in ["", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(before.as_bytes()).await.unwrap();
+            if !before.is_empty() {
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+            }
+            let mut said = Vec::new();
+            // The end of what is too long is not read, which breaks the connection after the answer.
+            drop(stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await);
+            drop(stream.read_to_end(&mut said).await);
+            let said = String::from_utf8(said).unwrap();
+            let (answer, body) = said.split_once("\r\n\r\n").unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+            assert!(answer.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{answer}");
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(body["code"], code);
+            assert!(answer.contains(&format!("\r\nx-request-id: {}", body["request_id"].as_str().unwrap())));
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_a_body_that_look_like_such_a_refusal_pass() {
+    const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let (inside, mut outside) = tokio::io::duplex(1024);
+    let unread = Unread::default();
+    let mut stream = Explaining::new(inside, unread.clone());
+    outside.write_all(b"more of an upload").await.unwrap();
+    assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+    stream.write_all(REFUSAL).await.unwrap();
+    stream.write_all(b"the rest").await.unwrap();
+    // Where nothing came since the request, not even the last piece waits.
+    unread.is_read();
+    stream.write_all(REFUSAL).await.unwrap();
+    let mut passed = vec![0; 2 * REFUSAL.len() + 8];
+    outside.read_exact(&mut passed).await.unwrap();
+    assert_eq!(passed, [REFUSAL, b"the rest", REFUSAL].concat());
+}
+
+#[tokio::test]
 async fn connections_over_the_limit_are_closed_at_once_and_counted() {
     let (server, address) = server(1).await;
     let mut first = TcpStream::connect(address).await.unwrap();
