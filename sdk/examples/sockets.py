@@ -25,7 +25,10 @@ async def answer(reader, writer):
     mask, data = await reader.readexactly(4), await reader.readexactly(length)
     data = b"echo " + bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
     writer.write(bytes([0x81, len(data)]) + data)
-    await reader.read()
+    # The client's closing handshake, without an answer to which it waits for ten seconds.
+    await reader.read(64)
+    writer.write(bytes([0x88, 0]))
+    writer.close()
 
 class Datagrams(asyncio.DatagramProtocol):
     def connection_made(self, transport):

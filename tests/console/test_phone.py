@@ -17,6 +17,12 @@ from tests.support.world import OWNER
 BUILD: Final = Path("build/console")
 # Of a small telephone, a usual one, and a tablet.
 WIDTHS: Final = (320, 390, 768)
+# Between a telephone and a usual window, and just beyond.
+BETWEEN: Final = (641, 700, 800, 901, 1000, 1050, 1051, 1280)
+# What shows less than it has: it scrolls, or ends in an ellipsis.
+CUT: Final = """() => [...document.querySelectorAll('.scroll, td, th')]
+  .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1)
+  .map((one) => `${one.tagName} ${one.scrollWidth} > ${one.clientWidth}: ${one.textContent.trim().slice(0, 40)}`)"""
 LEAST_PX: Final = 11.0
 # Text as it is seen: what is in a picture is scaled with it. Text of no size is not shown.
 TEXTS: Final = """() => {
@@ -83,6 +89,27 @@ async def test_text_is_readable_on_every_page_and_width(browser: Browser, stage:
     other = (await watched(await browser.new_context(viewport={"width": 320, "height": 844}))).page
     await other.goto(shown.address)
     await _readable(other, "login-used-320")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_no_column_is_cut_between_a_telephone_and_a_usual_window(
+    browser: Browser, stage: Stage, shown: Ui
+) -> None:
+    only = await _filled(stage)
+    page = (await logged_in(browser, shown)).page
+    waiting = asyncio.create_task(stage.add(1, task="it-waits"))
+    await expect(page.locator("#waiting")).to_contain_text("it-waits", timeout=SOON_MS)
+    cut = {}
+    for path in ("", "?show=ended", f"sandboxes/{only}"):
+        await page.goto(shown.home + path)
+        await page.wait_for_load_state("networkidle")
+        await page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        for width in BETWEEN:
+            await page.set_viewport_size({"width": width, "height": 900})
+            if found := await page.evaluate(CUT):
+                cut[path, width] = found
+    assert cut == {}
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
