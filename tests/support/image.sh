@@ -9,7 +9,9 @@ fi
 
 # Debian's packages alone, as a tarball: debian_packages LIST TARBALL.
 debian_packages() {
-  local options=() path
+  local options path
+  # mmdebstrap copies these files from this machine.
+  options=('--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"')
   command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
   for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
   mmdebstrap --quiet --variant=minbase "${options[@]}" --include="$(paste -sd, "$1")" bookworm "$2"

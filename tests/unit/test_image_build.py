@@ -98,3 +98,15 @@ def test_a_newer_converter_converts_again_and_leaves_nothing_of_the_one_before(c
     assert next(line.split()[-1] for line in asked if line.startswith("convert")).endswith(now)
     converted = checkout / "build/images/python.converted"
     assert [one.relative_to(converted).as_posix() for one in converted.rglob("*")] == [now, f"{now}/layer"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [one for one in sorted(ROOT.glob("*/**/*.sh")) if "mmdebstrap --quiet" in one.read_text()],
+    ids=lambda one: str(one.relative_to(ROOT)),
+)
+def test_no_image_takes_along_what_tells_of_the_machine_that_built_it(script: Path) -> None:
+    """Mmdebstrap copies the machine's resolver and name."""
+    options = [line for line in script.read_text().splitlines() if "--customize-hook=" in line]
+    assert len(options) == 1
+    assert 'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' in options[0]

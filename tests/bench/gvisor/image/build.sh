@@ -17,7 +17,9 @@ else
 fi
 
 base() {
-  local options=() path
+  local options path
+  # mmdebstrap copies these files from this machine.
+  options=('--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"')
   command -v mmdebstrap >/dev/null || setup/packages.sh mmdebstrap
   # Java's package wants the folders of manuals.
   for path in doc locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
