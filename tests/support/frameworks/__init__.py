@@ -1,0 +1,1 @@
+"""Web frameworks and programs with pages, in an image of their own."""
