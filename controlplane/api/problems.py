@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import structlog
 from fastapi import FastAPI, Request
@@ -15,10 +15,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from controlplane.api.request_id import request_id
 from controlplane.errors import Problem
 from controlplane.errors.problem import MEDIA_TYPE
+from controlplane.model.units import in_words
 
 # A validation error as pydantic lists it, with the keys type, loc, msg, input, ctx.
 Fault = Mapping[str, Any]
 
+# The words for a bound, and the name under which pydantic tells it.
+_BOUNDS: Final = {
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+}
 _log = structlog.get_logger("api")
 
 
@@ -55,10 +63,14 @@ def _sentence(error: Fault, where: str) -> str:
         return f"{where} is not a known field"
     if error["type"] == "missing":
         return f"{where or 'the body'} is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
+    given, message = error.get("input"), str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] in _BOUNDS and isinstance(given, int | float):
+        words, bound = _BOUNDS[error["type"]]
+        return f"{where}: must be {words} {in_words(where, error['ctx'][bound])}, got {in_words(where, given)}"
+    if error["type"] == "string_pattern_mismatch":
+        message = f"must have the form {error['ctx']['pattern']}"
     # Shows the refused value if it is a number or text. Never one of `env`, which may hold secrets; lists and objects
     # would not help the caller.
-    given = error.get("input")
     shown = f", got {given!r}" if isinstance(given, int | float | str) and not where.startswith("env") else ""
     return f"{where or 'the body'}: {message}{shown[:200]}"
 

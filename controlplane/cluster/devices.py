@@ -17,7 +17,7 @@ def refuse_gpu(spec: SandboxSpec) -> None:
     if not spec.gpu:
         return
     detail = (
-        f"gpu {spec.gpu}: no sandbox gets a GPU, on any node. Commands run in the sidecar's container, and gVisor "
-        "opens a device only for a process of the container that it was given to (docs/gpu.md)"
+        f"gpu {spec.gpu}: no sandbox gets a GPU yet: a device is opened only for processes of the container that it "
+        "was given to, and commands run in another one (docs/gpu.md)"
     )
     raise Problem("unsupported", detail, option="gpu", most=0)

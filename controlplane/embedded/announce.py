@@ -59,7 +59,8 @@ def _words(options: UpOptions, url: str, api_key: str, what: Description, engine
   network     {_network(options)}
   state       {options.state_dir}
 
-{_found(options.state_dir)} Elsewhere:
+{_found(options.state_dir)}
+Elsewhere they find them by:
   export ROLLBOX_URL={url} ROLLBOX_API_KEY={api_key}
 
 Next: rollbox create IMAGE, rollbox exec ID -- COMMAND, rollbox ps.
@@ -74,4 +75,5 @@ def _network(options: UpOptions) -> str:
 def _found(state_dir: Path) -> str:
     if state_dir == default_state_dir(os.environ):
         return "The CLI and the SDK of this user on this machine find address and key by themselves."
-    return f"The CLI and the SDK of this user on this machine find them after: export ROLLBOX_STATE_DIR={state_dir}"
+    who = "The CLI and the SDK of this user on this machine"
+    return f"{who} find address and key by:\n  export ROLLBOX_STATE_DIR={state_dir}"

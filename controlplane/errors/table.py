@@ -374,7 +374,7 @@ TABLE: dict[Code, Entry] = {
         retry="new_sandbox",
         mask_sample=True,
         title="The image could not be pulled.",
-        hint="Create a new sandbox; if it persists, check the registry.",
+        hint="Try it again; if it persists, check the registry.",
     ),
     "image_store_full": Entry(
         http=503,
@@ -518,7 +518,7 @@ HINT_OF_REASON: dict[str, str] = {
     "no_permission": "Rights are those of the sandbox's user where no `user=` is given; those of root reach further.",
     "read_only": "That file system is mounted read-only: use another path, for example one below /tmp.",
     "exists": "Remove what is there first, or name another path.",
-    "not_empty": "Remove what is in it first; `files.remove(path, recursive=True)` removes all of it.",
+    "not_empty": "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it.",
     "is_directory": "Name a file in it; `download_dir` and `upload_dir` (`rollbox cp -r`) copy whole directories.",
     "command_not_found": "Check the name of the program, and PATH in the sandbox; a line for a shell is one text, not a list.",
     "not_executable": "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image.",

@@ -13,6 +13,7 @@ from pydantic.config import JsonDict
 
 from controlplane.egress import NAME, PolicyOrPreset
 from controlplane.images import parse
+from controlplane.model.units import in_words
 
 MIB: Final = 1 << 20
 MAX_ENV_BYTES: Final = 256 * 1024  # a guess: a quarter of what Linux allows for argv and environment together
@@ -125,7 +126,8 @@ class Range(Closed):
 def _within(name: str, least: int, most: int) -> AfterValidator:
     def check(value: Range) -> Range:
         if not least <= value.limit <= most:
-            raise ValueError(f"limit {value.limit} must be from {least} to {most} {name}")
+            told = [in_words(f"_{name}", number) for number in (value.limit, least, most)]
+            raise ValueError("limit {}: it must be from {} to {} {}".format(*told, name))
         return value
 
     return AfterValidator(check)

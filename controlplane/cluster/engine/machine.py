@@ -8,6 +8,7 @@ from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.protocol import DEFAULT_PIDS, Description
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
+from controlplane.model.units import in_words
 
 # The engine's names for the limits that every sandbox needs, and the names in our error message.
 LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
@@ -66,7 +67,9 @@ class Machine:
         )
         for option, wanted, most in wishes:
             if most and wanted > most:
-                detail = f"{option} {wanted} is more than the {most} of this machine"
+                detail = (
+                    f"{option}: {in_words(option, wanted)} is more than the {in_words(option, most)} of this machine"
+                )
                 raise Problem("unsupported", detail, option=option, most=most)
 
 

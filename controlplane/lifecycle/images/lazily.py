@@ -89,8 +89,8 @@ class LazyStarts:
             Problem: unsupported; it names what would offer it.
         """
         if self._conversions is None or self._private is None:
-            detail = "images are not converted here: this installation has no private registry (registry.enabled)"
-            raise Problem("unsupported", f"{detail} in the chart's values", value="registry.enabled")
+            detail = "images are not converted here: that takes an installation with a private registry"
+            raise Problem("unsupported", detail, value="registry.enabled")
         if not self._machines.lazily(SandboxSpec(image=f"{self._private.converted}any", pull="auto")):
             detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
             raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")

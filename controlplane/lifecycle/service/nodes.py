@@ -94,7 +94,9 @@ class Nodes:
 
     def _drains(self) -> NodeDrains:
         if (drains := self._cluster.node_drains) is None:
-            raise Problem("unsupported", "an engine is one machine: there are no nodes to drain; stop `rollbox up`")
+            raise Problem(
+                "unsupported", "an engine is one machine, and has no nodes; stopping `rollbox up` is what empties it"
+            )
         return drains
 
     def _node_of(self, sandbox: Sandbox) -> str:

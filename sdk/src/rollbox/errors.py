@@ -391,13 +391,13 @@ class CheckpointExpired(SandboxError):
 
 
 class ImagePullFailed(SandboxError):
-    """The image could not be pulled. Create a new sandbox; if it persists, check the registry."""
+    """The image could not be pulled. Try it again; if it persists, check the registry."""
 
     code = "image_pull_failed"
     fault = "platform"
     retry = "new_sandbox"
     mask_sample = True
-    hint = "Create a new sandbox; if it persists, check the registry."
+    hint = "Try it again; if it persists, check the registry."
 
 
 class ImageStoreFull(SandboxError):

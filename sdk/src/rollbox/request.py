@@ -166,7 +166,7 @@ def milliseconds(name: str, seconds: float) -> int:
         InvalidArgument: it is not a positive finite number.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:
-        raise InvalidArgument(f"{name} {seconds!r} is not a positive number of seconds")
+        raise InvalidArgument(f"{name} {repr(seconds).removesuffix('.0')} is not a positive number of seconds")
     return max(1, round(seconds * 1000))
 
 

@@ -737,7 +737,7 @@ impl Code {
             Self::CheckpointExpired => {
                 "Make it anew with a longer ttl, or `commit` what has to last under a name."
             }
-            Self::ImagePullFailed => "Create a new sandbox; if it persists, check the registry.",
+            Self::ImagePullFailed => "Try it again; if it persists, check the registry.",
             Self::ImageStoreFull => {
                 "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
             }
@@ -781,7 +781,9 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         }
         "read_only" => "That file system is mounted read-only: use another path, for example one below /tmp.",
         "exists" => "Remove what is there first, or name another path.",
-        "not_empty" => "Remove what is in it first; `files.remove(path, recursive=True)` removes all of it.",
+        "not_empty" => {
+            "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it."
+        }
         "is_directory" => {
             "Name a file in it; `download_dir` and `upload_dir` (`rollbox cp -r`) copy whole directories."
         }

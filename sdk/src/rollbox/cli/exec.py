@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 # The exit codes that shell scripts know from `timeout`, SIGKILL and Ctrl-C.
 EXIT_BY_END = {"deadline": 124, "oom_killed": 137, "cancelled": 130}
+_HOW = {
+    "deadline": "was ended by its time limit",
+    "oom_killed": "was ended for want of memory",
+    "cancelled": "was cancelled",
+    "signalled": "was ended by a signal",
+}
 
 
 class _Place(TypedDict):
@@ -103,8 +109,9 @@ def exit_code(result: ExecResult) -> int:
 def print_end(result: ExecResult) -> None:
     """Print on stderr how a command ended that did not exit by itself."""
     if result.end != "exited":
+        how = _HOW.get(result.end, f"ended as {result.end}")
         by = f" ({result.signal_name})" if result.end == "signalled" else ""
-        output.message(f"the command ended as {result.end}{by} after {result.run_ms:.0f} ms")
+        output.message(f"the command {how}{by} after {result.run_ms:.0f} ms ({result.end})")
 
 
 def octal(name: str, text: str) -> int:

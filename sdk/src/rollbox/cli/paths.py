@@ -183,7 +183,8 @@ def remote(text: str) -> Remote:
     """
     found = place(text)
     if not isinstance(found, Remote):
-        raise InvalidArgument(f"{text!r} is not of the form ID:PATH", hint="`rollbox ps` shows the ids.")
+        hint = "Write the sandbox's id before it, as in sb-1:/etc; `rollbox ps` shows the ids."
+        raise InvalidArgument(f"{text!r} is not of the form ID:PATH", hint=hint)
     return found
 
 
