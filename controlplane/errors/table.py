@@ -524,7 +524,6 @@ HINT_OF_REASON: dict[str, str] = {
     "not_executable": "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image.",
     "arguments_too_large": "Write it to a file in the sandbox, or send it as stdin.",
     "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
-    "no_registry": "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12.",
     "wrong_token": "Use the token of this sandbox, or the API key of its owner.",
     "no_http": "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`.",
 }

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rollbox import Client
-from rollbox.errors import ImageNotFound, ImagePullFailed, InvalidArgument, SandboxError
+from rollbox.errors import ImageNotFound, ImagePullFailed
 from tests.support.images import IMAGE
 
 
@@ -28,25 +28,6 @@ async def test_a_registry_with_a_port_is_asked(client: Client) -> None:
     assert f"127.0.0.1:{port}/team/app:1" in refused.value.detail
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "registry.invalid:5000/team/app:1",
-        "registry.invalid:5000/team/app",
-        "registry.invalid/team/app:1",
-        "REGISTRY.invalid:5000/team/app:1",
-        "[::1]:1/team/app:1",
-        f"registry.invalid:5000/team/app:1@sha256:{'0' * 64}",
-    ],
-)
-async def test_no_registry_in_a_name_is_the_platforms_fault(client: Client, name: str) -> None:
-    with pytest.raises(SandboxError) as refused:
-        await client.create(name)
-    # That nothing answers there may change: it is not the platform's, and it has a name.
-    assert isinstance(refused.value, ImageNotFound | ImagePullFailed | InvalidArgument), refused.value
-    assert not refused.value.mask_sample or isinstance(refused.value, ImagePullFailed), refused.value
-
-
 async def test_a_local_image_that_is_absent_is_told_beside_the_nearest(client: Client) -> None:
     repository, _, tag = IMAGE.rpartition(":")
     for name, said in (
@@ -57,4 +38,3 @@ async def test_a_local_image_that_is_absent_is_told_beside_the_nearest(client: C
         with pytest.raises(ImageNotFound) as refused:
             await client.create(name)
         assert said in refused.value.detail
-        assert refused.value.hint.startswith("Build or load the image on this machine")

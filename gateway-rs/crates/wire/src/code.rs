@@ -797,9 +797,6 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         "other_parameters" => {
             "Use a fresh key or exec_id for other parameters, or the same parameters again."
         }
-        "no_registry" => {
-            "Build or load the image on this machine first, or name its registry, as in docker.io/library/python:3.12."
-        }
         "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
         "no_http" => {
             "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`."
