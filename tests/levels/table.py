@@ -93,7 +93,7 @@ DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_age
 IMAGES_LONGEST = ("e2e/test_commits.py", "e2e/test_private_registry.py", "e2e/test_node_agent.py")
 # Half a minute to a minute and a half, alone.
 SOAK = ("contract/test_soak.py",)
-FRAMEWORKS = ("product/test_frameworks.py",)
+FRAMEWORKS = ("product/test_frameworks.py", "product/test_framework_pages.py")
 
 
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:
@@ -305,13 +305,13 @@ LEVELS = (
         fresh_s=1800,
         images=IMAGES,
     ),
-    # Web frameworks, in an image of their own, which takes minutes to build.
+    # Web frameworks and programs with pages, in an image of their own, which takes minutes to build.
     Level(
         "frameworks",
         (Pytest(FRAMEWORKS),),
         budget_s=400,
         fresh_s=1200,
-        why_not=why_no_engine,
+        why_not=lambda: why_no_engine() or why_no_chromium(),
     ),
     _cluster_level("frameworks-cluster", Pytest(FRAMEWORKS), budget_s=900, fresh_s=2700, images=IMAGES),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.

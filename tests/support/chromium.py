@@ -16,12 +16,12 @@ def why_no_chromium() -> str | None:
 
 
 @asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    """A running Chromium, the distribution's."""
+async def chromium(*options: str) -> AsyncIterator[Browser]:
+    """A running Chromium, the distribution's, with these options of its command line."""
     # Its sandbox needs another user than root.
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    also = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=[*options, *also])
         try:
             yield browser
         finally:

@@ -1,0 +1,17 @@
+"""Gradio: gradio_app.py PORT."""
+
+import sys
+from collections.abc import Iterator
+
+import gradio
+
+
+def answered(said: str) -> Iterator[str]:
+    """Of a queue, whose events the page hears."""
+    yield "wait"
+    yield f"got {said}"
+
+
+gradio.Interface(answered, gradio.Textbox(label="said"), gradio.Textbox(label="answer")).launch(
+    server_name="127.0.0.1", server_port=int(sys.argv[1])
+)
