@@ -526,7 +526,7 @@ class UsageRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class UsageReport(_message.Message):
-    __slots__ = ("cpu_us", "memory_bytes", "memory_limit_bytes", "disk_bytes", "disk_limit_bytes", "processes", "processes_limit", "counter")
+    __slots__ = ("cpu_us", "memory_bytes", "memory_limit_bytes", "disk_bytes", "disk_limit_bytes", "processes", "processes_limit", "counter", "memory_files_bytes")
     class Counter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COUNTER_UNSPECIFIED: _ClassVar[UsageReport.Counter]
@@ -543,6 +543,7 @@ class UsageReport(_message.Message):
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_LIMIT_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FILES_BYTES_FIELD_NUMBER: _ClassVar[int]
     cpu_us: int
     memory_bytes: int
     memory_limit_bytes: int
@@ -551,7 +552,8 @@ class UsageReport(_message.Message):
     processes: int
     processes_limit: int
     counter: UsageReport.Counter
-    def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ..., counter: _Optional[_Union[UsageReport.Counter, str]] = ...) -> None: ...
+    memory_files_bytes: int
+    def __init__(self, cpu_us: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_limit_bytes: _Optional[int] = ..., processes: _Optional[int] = ..., processes_limit: _Optional[int] = ..., counter: _Optional[_Union[UsageReport.Counter, str]] = ..., memory_files_bytes: _Optional[int] = ...) -> None: ...
 
 class ConfigureRequest(_message.Message):
     __slots__ = ("env", "cwd", "user", "digest", "make_cwd")

@@ -41,6 +41,7 @@ pub fn report(disk: Disk, limits: Limits, counter: Counter) -> UsageReport {
         processes: tasks().unwrap_or_default().saturating_sub(OWN_TASKS),
         processes_limit: limits.pids,
         counter: counter.into(),
+        memory_files_bytes: Some(disk.in_memory_bytes),
     }
 }
 
@@ -96,6 +97,15 @@ mod tests {
         let limit_of = |limits| report(disk, limits, Counter::Node).disk_limit_bytes;
         assert_eq!(limit_of(Limits { disk_bytes: 50, ..Limits::default() }), 50);
         assert_eq!(limit_of(Limits::default()), 100);
+    }
+
+    #[test]
+    fn files_in_memory_are_told_apart_also_where_there_are_none() {
+        let told = |in_memory_bytes| {
+            let disk = Disk { used_bytes: 5, in_memory_bytes, ..Disk::default() };
+            report(disk, Limits::default(), Counter::Node).memory_files_bytes
+        };
+        assert_eq!((told(7), told(0)), (Some(7), Some(0)));
     }
 
     #[test]

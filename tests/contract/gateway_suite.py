@@ -217,7 +217,8 @@ class GatewaySuite:
     async def test_use_timeline_and_quota_are_told(self, api: Api) -> None:
         sandbox_id, token = await api.lasting()
         _, used = await api.call("GET", f"sandboxes/{sandbox_id}/usage", credential=token)
-        assert {"cpu_ms", "memory_bytes", "memory_limit_bytes", "disk_bytes", "processes"} <= {*used}
+        numbers = {"cpu_ms", "memory_bytes", "memory_files_bytes", "memory_limit_bytes", "disk_bytes", "processes"}
+        assert numbers <= {*used}
         _, story = await api.call("GET", f"sandboxes/{sandbox_id}/timeline")
         assert {"id", "state", "image", "labels", "end", "summary", "advice", "moments", "expires_at_ms"} <= {*story}
         assert {"at_ms", "after_ms", "state", "word", "text"} <= {*story["moments"][0]}

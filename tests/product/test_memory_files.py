@@ -29,6 +29,7 @@ async def test_more_than_the_memory_is_uploaded_to_tmp(sandbox: Sandbox, tmp_pat
     assert (await sandbox.files.upload(tmp_path / "large", "/tmp/large")).size_bytes == LARGE_BYTES
     during = await sandbox.usage()
     assert during.memory_bytes < 128 * MIB
+    assert during.memory_files_bytes == 0
     if ON_CLUSTER:
         assert during.disk_bytes >= before.disk_bytes + LARGE_BYTES
         await sandbox.files.remove("/tmp/large")
@@ -119,7 +120,9 @@ async def test_shared_memory_is_as_large_as_the_memory(client: Client, memory_mi
 async def test_shared_memory_counts_as_memory(client: Client, sandbox: Sandbox) -> None:
     before = await sandbox.usage()
     await sandbox.exec("head -c 100M /dev/zero > /dev/shm/data", check=True)
-    assert (await sandbox.usage()).memory_bytes >= before.memory_bytes + 95 * MIB
+    after = await sandbox.usage()
+    assert after.memory_bytes >= before.memory_bytes + 95 * MIB
+    assert (before.memory_files_bytes, after.memory_files_bytes) == (0, 100 * MIB)
     # More than the limit, under gVisor that of the pod: the kernel's choice on an engine, the end under gVisor.
     ended = await sandbox.exec(["python3", "-c", "x = bytearray(320 << 20)"])
     assert ended.oom_killed

@@ -86,7 +86,7 @@ class FakeGateway:
     url: str = ""
     real_execs: bool = False
     draining_at_ms: int | None = None
-    cpu_counted_by: dict[str, str] = field(default_factory=dict)  # empty: as gateways of a version before
+    newer_use: dict[str, Any] = field(default_factory=dict)  # of use; empty: as gateways of a version before
     missing_commands: set[str] = field(default_factory=set)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     files: FakeFiles = field(default_factory=FakeFiles)
@@ -209,7 +209,7 @@ class FakeGateway:
     async def _usage(self, request: web.Request) -> web.Response:
         used = {"cpu_ms": 1234.5, "memory_bytes": 3 << 20, "disk_bytes": 5 << 30, "processes": 2, "later": 1}
         limits = {"memory_limit_bytes": 2 << 30, "disk_limit_bytes": None, "processes_limit": 512}
-        return web.json_response({**used, **limits, **self.cpu_counted_by})
+        return web.json_response({**used, **limits, **self.newer_use})
 
     async def _info(self, request: web.Request) -> web.Response:
         return web.json_response({"version": "0", "backend": "engine", "isolation": "runc", "network": "none"})

@@ -30,12 +30,13 @@ impl UsageCalls {
     }
 }
 
-/// A limit is `null` where there is none or where it is not known.
+/// A limit is `null` where there is none, and what is not known is too.
 #[derive(Serialize)]
 struct Usage {
     cpu_ms: f64,
     cpu_counted_by: &'static str,
     memory_bytes: u64,
+    memory_files_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
     disk_bytes: u64,
     disk_limit_bytes: Option<u64>,
@@ -49,6 +50,7 @@ impl From<UsageReport> for Usage {
             cpu_ms: ms(Duration::from_micros(report.cpu_us)),
             cpu_counted_by: if report.counter() == Counter::Node { "node" } else { "sandbox" },
             memory_bytes: report.memory_bytes,
+            memory_files_bytes: report.memory_files_bytes,
             memory_limit_bytes: Some(report.memory_limit_bytes).filter(|limit| *limit != 0),
             disk_bytes: report.disk_bytes,
             disk_limit_bytes: Some(report.disk_limit_bytes).filter(|limit| *limit != 0),

@@ -164,6 +164,8 @@ class _Watched:
         cpu = f"{mark}{max(0.0, seen.cpu_ms - before.cpu_ms) / (now - then) / 10:.0f}%" if known else ""
         processes = f"{seen.processes}" + (f" / {seen.processes_limit}" if seen.processes_limit else "")
         memory = _share(seen.memory_bytes, seen.memory_limit_bytes)
+        if seen.memory_files_bytes:
+            memory += f" ({_size(seen.memory_files_bytes)} of it files)"
         disk = _share(seen.disk_bytes, seen.disk_limit_bytes)
         return (sandbox_id, cpu, f"{mark}{seen.cpu_ms / 1000:.1f}s", memory, disk, processes)
 
