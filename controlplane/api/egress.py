@@ -122,7 +122,7 @@ class AttemptBody(BaseModel):
         host: as it was asked for.
         address: that was dialled; empty: none was.
         verdict: an allowed connection is there when it begins (without bytes), and when it ends; ``cut``: it was
-            allowed, and closed by a switch.
+            allowed, and closed by a switch; ``no_link``: the sandbox had lost its link to egress.
         policy, rule: that decided; an empty rule: none did.
         protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.
@@ -174,7 +174,10 @@ async def log(
     owner: Owner,
     most: Annotated[int, Query(ge=1, le=MOST_ATTEMPTS, description="so many of the newest ones")] = MOST_ATTEMPTS,
 ) -> LogBody:
-    """A second late; the newest 500 are kept for two days after the last one, if the store lasts."""
+    """A second late; the newest 500 are kept for two days after the last one, if the store lasts.
+
+    What a sandbox refused by itself, since it had no link to egress, is among them while it runs and answers.
+    """
     return LogBody(attempts=[AttemptBody.of(one) for one in await service.egress.log(owner, sandbox_id, most)])
 
 

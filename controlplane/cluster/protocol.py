@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol
 
 from controlplane.capacity import Amounts, Room
 from controlplane.cluster.drains import NodeDrains
+from controlplane.egress import EgressAttempt
 from controlplane.errors import Code, Problem
 from controlplane.model import SandboxSpec
 
@@ -677,6 +678,10 @@ class Sidecars(Protocol):
 
     async def commands(self, address: str, token: str) -> Sequence[Command]:
         """Its commands, newest first; does not count as a use of it."""
+        ...
+
+    async def refused(self, address: str, token: str) -> Sequence[EgressAttempt]:
+        """What it has refused its programs by itself, without a link to egress, oldest first; not a use of it."""
         ...
 
     async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:

@@ -7,6 +7,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from controlplane.cluster.protocol import Command, Health, SandboxUsage
+from controlplane.egress import OFFLINE, EgressAttempt
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
 from controlplane.model import SandboxSpec
@@ -77,6 +78,25 @@ class GrpcSidecars:
                 stderr_bytes=one.stderr_bytes,
             )
             for one in told.execs
+        ]
+
+    async def refused(self, address: str, token: str) -> Sequence[EgressAttempt]:
+        """See ``Sidecars.refused``."""
+        request = agent_pb2.ListRefusedRequest()
+        told = await _asked(address, token, "ListRefused", request, agent_pb2.RefusedList, within_s=LOOK_S)
+        return [
+            EgressAttempt.made(
+                at_ms=one.at_ms,
+                host=one.host,
+                port=one.port,
+                address="",
+                verdict="no_link" if one.lost else "denied_name",
+                policy="" if one.lost else OFFLINE.name,
+                rule="",
+                protocol=one.protocol,
+                count=one.count,
+            )
+            for one in told.refused
         ]
 
     async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:

@@ -1,6 +1,6 @@
 """Network policies of sandboxes: what owners and operators write, presets, the rules that follow. Pure."""
 
-from controlplane.egress.attempts import VERDICTS, EgressAttempt, EgressVerdict, read_attempt
+from controlplane.egress.attempts import OF_REPLICAS, EgressAttempt, EgressVerdict, read_attempt
 from controlplane.egress.binding import UNBOUND, Binding, load_binding, read_fact
 from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, CompiledRule, read_compiled
 from controlplane.egress.compiling import compiled
@@ -27,8 +27,8 @@ __all__ = [
     "NO_NETWORKS",
     "OFFLINE",
     "OFFLINE_NAME",
+    "OF_REPLICAS",
     "UNBOUND",
-    "VERDICTS",
     "Binding",
     "Compiled",
     "CompiledRule",

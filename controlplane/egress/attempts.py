@@ -18,8 +18,11 @@ EgressVerdict = Literal[
     "name_server_silent",
     "idle",
     "packages_silent",
+    "no_link",
 ]
 VERDICTS: Final[tuple[EgressVerdict, ...]] = get_args(EgressVerdict)
+# What egress replicas tell, in the order of the wire, from 1 on; the last one is a sandbox's own word.
+OF_REPLICAS: Final = VERDICTS[:-1]
 MOST_CHARS: Final = 255
 # What a program asks for is shown on terminals and pages.
 _UNSHOWN: Final = re.compile(r"[^\x20-\x7e]")
@@ -33,7 +36,8 @@ class EgressAttempt:
         at_ms: Unix time.
         host: as it was asked for, printable ASCII; what is none is ``?``.
         address: that was dialled; empty: none was.
-        verdict: what became of it; an allowed connection is there when it begins and when it ends.
+        verdict: what became of it; an allowed connection is there when it begins and when it ends; ``no_link``: the
+            sandbox had lost its link to egress.
         rule: of the policy, that decided; empty: none.
         protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.
@@ -55,7 +59,7 @@ class EgressAttempt:
 
     @classmethod
     def made(cls, **told: Any) -> Self:  # noqa: ANN401 - texts and numbers
-        """From what an egress replica tells; texts are made printable and bounded."""
+        """From what an egress replica or a sandbox tells; texts are made printable and bounded."""
         printable: dict[str, Any] = {
             name: _printable(value) if isinstance(value, str) else value for name, value in told.items()
         }

@@ -611,3 +611,29 @@ class EgressOpened(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     refused: int
     def __init__(self, refused: _Optional[int] = ...) -> None: ...
+
+class ListRefusedRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RefusedList(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[Refused]
+    def __init__(self, refused: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("at_ms", "host", "port", "protocol", "lost", "count")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    host: str
+    port: int
+    protocol: str
+    lost: bool
+    count: int
+    def __init__(self, at_ms: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[str] = ..., lost: _Optional[bool] = ..., count: _Optional[int] = ...) -> None: ...

@@ -154,6 +154,11 @@ class AgentStub:
                 request_serializer=agent__pb2.OpenEgressRequest.SerializeToString,
                 response_deserializer=agent__pb2.EgressOpened.FromString,
                 _registered_method=True)
+        self.ListRefused = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/ListRefused',
+                request_serializer=agent__pb2.ListRefusedRequest.SerializeToString,
+                response_deserializer=agent__pb2.RefusedList.FromString,
+                _registered_method=True)
         self.Health = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/Health',
                 request_serializer=agent__pb2.HealthRequest.SerializeToString,
@@ -338,6 +343,14 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRefused(self, request, context):
+        """What the sandbox's relay has refused by itself, since it had no link: the newest, oldest of them first. Not a use of
+        the sandbox.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Health(self, request, context):
         """Proves life: answers only when the spawner answers.
         """
@@ -467,6 +480,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.OpenEgress,
                     request_deserializer=agent__pb2.OpenEgressRequest.FromString,
                     response_serializer=agent__pb2.EgressOpened.SerializeToString,
+            ),
+            'ListRefused': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRefused,
+                    request_deserializer=agent__pb2.ListRefusedRequest.FromString,
+                    response_serializer=agent__pb2.RefusedList.SerializeToString,
             ),
             'Health': grpc.unary_unary_rpc_method_handler(
                     servicer.Health,
@@ -1122,6 +1140,33 @@ class Agent:
             '/rollbox.agent.v1.Agent/OpenEgress',
             agent__pb2.OpenEgressRequest.SerializeToString,
             agent__pb2.EgressOpened.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRefused(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/ListRefused',
+            agent__pb2.ListRefusedRequest.SerializeToString,
+            agent__pb2.RefusedList.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,8 +11,9 @@
 //! - `sockets`: what is bound on the sandbox's loopback; `control`: the messages between sidecar and relay.
 //! - `keeper`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
 //! - `child`: the relay's process; `confine`: what it gives up; `asked`: where a connection is to go; `inside`: those to
-//!   the sandbox itself; `links`, `carry`: connections on the link; `refusal`: the answers without one; `names`: the
-//!   resolver that knows no name; `tally`: what it tells the sidecar.
+//!   the sandbox itself; `links`, `carry`: connections on the link; `refusal`, `socks`: the answers without one; `names`: the
+//!   resolver that knows no name; `wanted`: what was asked for; `tally`: what it tells the sidecar, and `refusals`: what
+//!   the sidecar keeps of that.
 
 mod asked;
 mod carry;
@@ -24,8 +25,11 @@ pub mod keeper;
 mod links;
 mod names;
 mod refusal;
+mod refusals;
 pub mod sockets;
+mod socks;
 mod tally;
+mod wanted;
 
 #[cfg(any(test, fuzzing))]
 pub use names::check_answer;

@@ -8,6 +8,7 @@ from grpc import aio
 
 from controlplane.cluster import Command, SandboxUsage
 from controlplane.cluster.sidecar import GrpcSidecars
+from controlplane.egress import EgressAttempt
 from controlplane.errors import Problem
 from controlplane.wire import agent_pb2, agent_pb2_grpc
 from tests.support.silent_port import silent_port
@@ -28,6 +29,12 @@ RAN = [
 ]
 
 
+REFUSED = [
+    agent_pb2.Refused(at_ms=7, host="a.org", port=443, protocol="connect", count=2),
+    agent_pb2.Refused(at_ms=8, host="b\x1b.org", port=443, protocol="socks5", lost=True, count=1),
+]
+
+
 class Sidecar(agent_pb2_grpc.AgentServicer):
     used = USED
 
@@ -38,6 +45,10 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
     async def List(self, request: Any, context: Any) -> agent_pb2.ListResponse:  # noqa: N802
         assert dict(context.invocation_metadata())["authorization"] == "Bearer t"
         return agent_pb2.ListResponse(execs=RAN)
+
+    async def ListRefused(self, request: Any, context: Any) -> agent_pb2.RefusedList:  # noqa: N802
+        assert dict(context.invocation_metadata())["authorization"] == "Bearer t"
+        return agent_pb2.RefusedList(refused=REFUSED)
 
 
 @pytest.fixture
@@ -66,9 +77,16 @@ async def test_commands_have_the_ends_of_the_api(address: str) -> None:
     ]
 
 
-async def test_where_nobody_is_both_fail_as_unreachable() -> None:
+async def test_what_was_refused_is_as_egress_would_tell_it(address: str) -> None:
+    assert await GrpcSidecars().refused(address, "t") == [
+        EgressAttempt(7, "a.org", 443, "", "denied_name", "offline", "", "connect", count=2),
+        EgressAttempt(8, "b?.org", 443, "", "no_link", "", "", "socks5"),
+    ]
+
+
+async def test_where_nobody_is_all_fail_as_unreachable() -> None:
     with silent_port() as nobody:
-        for look in (GrpcSidecars().usage, GrpcSidecars().commands):
+        for look in (GrpcSidecars().usage, GrpcSidecars().commands, GrpcSidecars().refused):
             with pytest.raises(Problem) as caught:
                 await look(f"http://127.0.0.1:{nobody}", "t")
             assert caught.value.code == "sandbox_unreachable"

@@ -44,6 +44,35 @@ try:
 except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
 """
+# What SOCKS5 answers, as a number.
+BY_SOCKS = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", 3128)) as proxy:
+    proxy.sendall(b"\\x05\\x01\\x00")
+    assert proxy.recv(2) == b"\\x05\\x00"
+    host = sys.argv[1].encode()
+    proxy.sendall(b"\\x05\\x01\\x00\\x03" + bytes([len(host)]) + host + b"\\x01\\xbb")
+    print(proxy.recv(10)[1])
+"""
+# A host that would write on somebody's terminal.
+ODD = """
+import socket
+with socket.create_connection(("127.0.0.1", 3128)) as proxy:
+    proxy.sendall(b"CONNECT a\\x1b[31mb:443 HTTP/1.1\\r\\n\\r\\n")
+    assert b" 403 " in proxy.recv(4096)
+"""
+# More hosts than are kept, as long as names are and longer; and one when these are told.
+ASKS_MANY = """
+import socket, time
+def ask(host):
+    with socket.create_connection(("127.0.0.1", 3128)) as proxy:
+        proxy.sendall(f"CONNECT {host}:443 HTTP/1.1\\r\\n\\r\\n".encode())
+        assert b" 403 " in proxy.recv(4096)
+for n in range(1000):
+    ask(f"{n}-{'x' * 300}")
+time.sleep(1)
+ask("last.test")
+"""
 # Says when it has begun, and how it ended.
 READ = """
 import sys, urllib.request as u
@@ -272,6 +301,58 @@ async def test_every_attempt_is_on_record(offline: Sandbox) -> None:
 async def test_what_was_refused_is_shown_beside_the_command_that_ran_then(stack: Product, offline: Sandbox) -> None:
     """A program that says nothing of a refusal (uv, for one) leaves it to these."""
     await offline.egress(INDEX)
+    await _is_shown_beside_its_command(stack, offline)
+
+
+async def test_what_a_sandbox_refuses_since_its_birth_is_shown_beside_the_command_too(
+    stack: Product, client: Client
+) -> None:
+    """No egress replica knows it: it is asked itself."""
+    async with await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi") as sandbox:
+        assert (await sandbox.egress()).link == "none"
+        assert await sandbox.egress_log() == []
+        await _is_shown_beside_its_command(stack, sandbox)
+        for url in ("https://github.com/a", "http://pypi.org:8080/simple/"):
+            await sandbox.exec(["python3", "-c", GET, url])
+        assert (await sandbox.exec(["python3", "-c", BY_SOCKS, "deb.debian.org"], check=True)).stdout == "2\n"
+        await sandbox.exec(["python3", "-c", ODD], check=True)
+        expected = {
+            ("github.com", 443, "connect"),
+            ("pypi.org", 8080, "http"),
+            ("deb.debian.org", 443, "socks5"),
+            ("a?[31mb", 443, "connect"),
+        }
+
+        async def told() -> bool:
+            found = await sandbox.egress_log()
+            assert {(one.verdict, one.policy) for one in found} == {("denied_name", "offline")}
+            return expected <= {(one.host, one.port, one.protocol) for one in found}
+
+        await until(told)
+        # With a policy both are in one log.
+        await sandbox.egress(INDEX)
+        await _get(sandbox, f"http://index.test:{WEB}/hello")
+
+        async def both() -> bool:
+            return {"github.com", "index.test"} <= {one.host for one in await sandbox.egress_log()}
+
+        await until(both)
+
+
+async def test_a_sandbox_that_asks_for_ever_keeps_a_bounded_record(client: Client) -> None:
+    async with await client.create(IMAGE, cpu=(0.02, 2), memory="256Mi") as sandbox:
+        await sandbox.exec(["python3", "-c", ASKS_MANY], check=True, timeout=120)
+
+        async def told() -> bool:
+            return "last.test" in {one.host for one in await sandbox.egress_log()}
+
+        await until(told)
+        found = await sandbox.egress_log()
+        assert 1 < len(found) <= 256
+        assert max(len(one.host) for one in found) == 255
+
+
+async def _is_shown_beside_its_command(stack: Product, offline: Sandbox) -> None:
     early, asks = ["echo", "early"], ["python3", "-c", GET, "http://beside.test/"]
     await offline.exec(early)
     # Longer than attempts are told as one, with what clocks may differ.

@@ -32,6 +32,7 @@ from controlplane.cluster import (
     Started,
 )
 from controlplane.cluster.devices import refuse_gpu
+from controlplane.egress import EgressAttempt
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
@@ -455,6 +456,7 @@ class FakeSidecars:
     run_fails: str | Problem = ""
     used: dict[str, SandboxUsage] = field(default_factory=dict)
     ran_there: dict[str, Sequence[Command]] = field(default_factory=dict)
+    refused_there: dict[str, Sequence[EgressAttempt]] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
 
     def use(self, address: str) -> None:
@@ -482,6 +484,10 @@ class FakeSidecars:
         self._check(address, token)
         self.looks.append(address)
         return self.ran_there.get(address, ())
+
+    async def refused(self, address: str, token: str) -> Sequence[EgressAttempt]:
+        self._check(address, token)
+        return self.refused_there.get(address, ())
 
     async def ran(self, address: str, token: str, command: str, within_ms: int) -> str:
         self._check(address, token)

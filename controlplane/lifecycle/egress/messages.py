@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final
 
-from controlplane.egress import NO_LIMITS, VERDICTS, Compiled, CompiledRule, EgressAttempt, OwnerLimits
+from controlplane.egress import NO_LIMITS, OF_REPLICAS, Compiled, CompiledRule, EgressAttempt, OwnerLimits
 from controlplane.model import Sandbox
 from controlplane.wire import egress_pb2 as wire
 
@@ -65,15 +65,14 @@ def assignment(sandbox: Sandbox, token: str, limits: OwnerLimits, *, moved: bool
 
 def attempt(told: wire.Attempt) -> EgressAttempt | None:
     """An attempt as the log keeps it; None: its verdict is one that this version does not know."""
-    # The wire has the verdicts in the same order, from 1 on.
-    if not 1 <= told.verdict <= len(VERDICTS):
+    if not 1 <= told.verdict <= len(OF_REPLICAS):
         return None
     return EgressAttempt.made(
         at_ms=told.at_ms,
         host=told.host,
         port=told.port,
         address=told.address,
-        verdict=VERDICTS[told.verdict - 1],
+        verdict=OF_REPLICAS[told.verdict - 1],
         policy=told.policy,
         rule=told.rule,
         protocol=told.protocol,

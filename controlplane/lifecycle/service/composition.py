@@ -67,6 +67,7 @@ from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.copy_removals import CopyRemovals
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.egress_calls import EgressCalls
+from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.needed import Needs
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.service.recorded_cleanup import RecordedCleanup
@@ -93,6 +94,7 @@ class Core:
 
     Attributes:
         store, ledger, settlements, annotations: records, how they change, and what waits for that.
+        looks: what people see of sandboxes.
         population, end_times: how many there are, by state and owner, and when they ended.
         board: what gateways are told.
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
@@ -197,10 +199,11 @@ class Core:
         )
         self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
-        self.owner_calls = OwnerCalls(
-            deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)
+        self.owner_calls, self.looks = (
+            OwnerCalls(deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)),
+            Looks(deps, store, self.end_times),
         )
-        self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, deps.clock)
+        self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, self.looks, deps.clock)
         self.creates = Creates(
             deps,
             options,

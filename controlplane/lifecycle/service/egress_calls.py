@@ -1,5 +1,6 @@
 """What owners do with network policies: bind one at a create, read it, switch it."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,7 @@ from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.reports import Link
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Sandbox, SandboxSpec
 
@@ -40,8 +42,11 @@ class EgressCalls:
         egress: None: it is not installed, and every policy but none at all is refused.
     """
 
-    def __init__(self, egress: Egress | None, ledger: Ledger, owner_calls: OwnerCalls, clock: Clock) -> None:
+    def __init__(
+        self, egress: Egress | None, ledger: Ledger, owner_calls: OwnerCalls, looks: Looks, clock: Clock
+    ) -> None:
         self._egress = egress
+        self._looks = looks
         self._ledger = ledger
         self._owner_calls = owner_calls
         self._clock = clock
@@ -104,12 +109,15 @@ class EgressCalls:
     async def log(self, owner: str, sandbox_id: str, most: int) -> Sequence[EgressAttempt]:
         """The newest attempts of a sandbox, ended or not, oldest of them first.
 
+        What it has refused itself, since it had no link, is asked of it while it runs: nobody else knows it.
+
         Raises:
             Problem: unsupported, sandbox_not_found; the store's.
         """
         egress = self._installed()
-        await self._owner_calls.get(owner, sandbox_id)
-        return await egress.log.newest(sandbox_id, most)
+        sandbox = await self._owner_calls.get(owner, sandbox_id)
+        told, refused = await asyncio.gather(egress.log.newest(sandbox_id, most), self._looks.refused(sandbox))
+        return sorted([*refused, *told], key=lambda one: one.at_ms)[-most:]
 
     async def switch(
         self, owner: str, sandbox_id: str, wish: str | EgressPolicy, within_s: float = IN_FORCE_WITHIN_S

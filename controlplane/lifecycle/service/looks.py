@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.cluster import Command, SandboxUsage
+from controlplane.egress import EgressAttempt
 from controlplane.errors import Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.health.silence_notes import SilenceNotes
@@ -109,6 +110,16 @@ class Looks:
         except TimeoutError as error:
             detail = f"its sidecar was not asked within {USED_WITHIN_S:.0f} s"
             raise Problem("upstream_timeout", detail, retry_after_ms=1000) from error
+
+    async def refused(self, sandbox: Sandbox) -> Sequence[EgressAttempt]:
+        """What a sandbox has refused its programs by itself, oldest first; empty: it does not run, or not answer."""
+        if sandbox.state is not State.RUNNING:
+            return ()
+        try:
+            async with asyncio.timeout(USED_WITHIN_S), self._free:
+                return await self._sidecars.refused(sandbox.address or "", self._key.token(sandbox).text)
+        except (Problem, TimeoutError):
+            return ()
 
     async def silence(self, sandbox: Sandbox) -> str:
         """That one which is on record as running does not answer, for people; empty: it does, or was not asked."""

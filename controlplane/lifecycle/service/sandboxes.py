@@ -20,7 +20,6 @@ from controlplane.lifecycle.scaling import NOTE, ScalerReport, read_report
 from controlplane.lifecycle.service.capacity import Capacity, capacity
 from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
-from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.nodes import Nodes
 from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
@@ -83,7 +82,7 @@ class Sandboxes:
         self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
         self.started_from = core.checkpoints.started_from
         self.nodes = Nodes(deps.cluster, core.store, deps.clock)
-        self.looks = Looks(deps, core.store, core.end_times)
+        self.looks = core.looks
 
     @classmethod
     @asynccontextmanager

@@ -161,7 +161,7 @@ class EgressAttempt:
         verdict: "allowed" (when the connection begins, and when it ends, with its bytes), "denied_name",
             "denied_address", "denied_tls", "denied_limit", "bad_request", "unresolved", "unreachable", "cut", "idle",
             "name_server_silent" and "packages_silent" (the platform's fault: its name servers, or its package cache, do
-            not answer for an allowed name).
+            not answer for an allowed name), and "no_link" (its fault too: the sandbox had lost its link to egress).
         policy, rule: that decided.
         protocol: http, connect, socks5, packages (a request to the package cache, whose host is the index) or dns.
         sent_bytes, received_bytes: seen from the sandbox.

@@ -408,7 +408,8 @@ class Sandbox:
     async def egress_log(self) -> EgressLog:
         """Return what programs in the sandbox tried to reach, oldest first: the newest 500 attempts, allowed or not.
 
-        Also after its end. Cost: one request.
+        Also after its end. What it refused by itself, offline since its birth, is among them while it runs. Cost: one
+        request.
         """
         told = await self._gateway.call_api("GET", "sandboxes", self.id, "egress", "log", sandbox_id=self.id)
         return [EgressAttempt.from_json(one) for one in told["attempts"]]

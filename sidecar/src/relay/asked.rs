@@ -21,7 +21,7 @@ const FIRST_READ_BYTES: usize = 4 << 10;
 
 const CONNECT: &[u8] = b"CONNECT";
 const HTTP: &[u8] = b"http://";
-const HTTP_PORT: u16 = 80;
+pub(super) const HTTP_PORT: u16 = 80;
 
 /// What a program has asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,24 +69,48 @@ pub(super) async fn read(program: &mut TcpStream, itself: &Itself) -> Option<Ask
     }
 }
 
+/// What of a request says which host it is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Request<'a> {
+    /// That is still to come.
+    Part,
+    /// Nothing, or it is none.
+    Nothing,
+    /// Host and port, as they were written.
+    For {
+        /// Whether it is a `CONNECT`; otherwise it is a request in absolute form.
+        connect: bool,
+        authority: &'a [u8],
+    },
+}
+
 fn judge(bytes: &[u8], itself: &Itself) -> Judged {
+    match request(bytes) {
+        Request::Part => Judged::Undecided,
+        Request::Nothing => Judged::Outside,
+        Request::For { connect, authority } => within(authority, connect, itself),
+    }
+}
+
+/// Which host a request asks for.
+pub(super) fn request(bytes: &[u8]) -> Request<'_> {
     let method = &bytes[..bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len())];
     if method.is_empty() || method.len() > METHOD_BYTES || !method.iter().all(|byte| is_of_method(*byte)) {
-        return Judged::Outside;
+        return Request::Nothing;
     }
-    let Some(mut rest) = bytes.get(method.len() + 1..) else { return Judged::Undecided };
+    let Some(mut rest) = bytes.get(method.len() + 1..) else { return Request::Part };
     let connect = method == CONNECT;
     if !connect {
         let scheme = &rest[..rest.len().min(HTTP.len())];
         if !scheme.eq_ignore_ascii_case(&HTTP[..scheme.len()]) {
-            return Judged::Outside;
+            return Request::Nothing;
         }
         rest = &rest[scheme.len()..];
     }
     match rest.iter().position(|byte| matches!(byte, b' ' | b'/' | b'?' | b'#' | b'\r' | b'\n')) {
-        Some(end) => within(&rest[..end], connect, itself),
-        None if bytes.len() > MOST_BYTES => Judged::Outside,
-        None => Judged::Undecided,
+        Some(end) => Request::For { connect, authority: &rest[..end] },
+        None if bytes.len() > MOST_BYTES => Request::Nothing,
+        None => Request::Part,
     }
 }
 
@@ -108,7 +132,7 @@ fn within(authority: &[u8], connect: bool, itself: &Itself) -> Judged {
 }
 
 /// Host, without brackets, and port.
-fn split(target: &str, default: Option<u16>) -> Option<(&str, u16)> {
+pub(super) fn split(target: &str, default: Option<u16>) -> Option<(&str, u16)> {
     let (host, port) = match target.strip_prefix('[') {
         Some(rest) => {
             rest.split_once(']').map(|(host, rest)| (host, rest.strip_prefix(':').unwrap_or(rest)))?

@@ -14,7 +14,8 @@ use super::asked::Asked;
 use super::control::{Control, Order};
 use super::links::{Family, Links, MAX_CONNECTIONS, READ_BYTES, WIDE_STREAM_BYTES};
 use super::tally::Tally;
-use super::{asked, carry, confine, inside, names, refusal};
+use super::wanted::Wanted;
+use super::{asked, carry, confine, inside, names, refusal, socks};
 use crate::itself::Itself;
 use crate::{log, sys};
 
@@ -114,9 +115,13 @@ async fn program(mut stream: TcpStream, family: Family, serving: &Serving) {
     match serving.links.open(family).await {
         Ok(opened) => carry::carry(stream, held.freeze(), opened).await,
         Err(refusal) => {
-            serving.tally.refused();
-            let first = held.first().copied().unwrap_or_default();
-            refusal::refuse(stream, first, refusal).await;
+            let (wanted, answer) = if held.first() == Some(&socks::VERSION) {
+                socks::hear(&mut stream, held, refusal).await
+            } else {
+                (Wanted::of_http(&held), refusal.http())
+            };
+            serving.tally.refused(wanted, refusal);
+            refusal::answer(stream, &answer).await;
         }
     }
 }

@@ -10,12 +10,17 @@ use nix::sys::socket::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::wanted::{HOST_BYTES, Protocol, Wanted};
 use crate::sys;
 
 const BEGIN: u8 = b'B';
 const LINK: u8 = b'L';
 const BEGIN_BYTES: usize = 5;
-const REPORT_BYTES: usize = 16;
+const REPORT: u8 = b'R';
+const REPORT_BYTES: usize = 17;
+const DENIED: u8 = b'D';
+/// Of such a message, before the host.
+const DENIED_BYTES: usize = 9;
 
 /// What the sidecar tells the relay.
 #[derive(Debug)]
@@ -42,6 +47,26 @@ pub(super) struct Report {
     pub(super) refused: u64,
     /// Links that were taken.
     pub(super) links: u64,
+}
+
+/// A host that was refused since the relay's last message about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Denied {
+    /// What was asked for.
+    pub(super) wanted: Wanted,
+    /// There was a link, and no other one came in time; otherwise there was none.
+    pub(super) lost: bool,
+    /// How often.
+    pub(super) count: u32,
+}
+
+/// A message of the relay.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Counts.
+    Report(Report),
+    /// A host.
+    Denied(Denied),
 }
 
 /// One end of the socket.
@@ -103,10 +128,25 @@ impl Control {
     /// Sends a report. One that finds no room is dropped: the next one counts from the start as well.
     pub(super) fn report(&self, report: Report) {
         let mut message = [0; REPORT_BYTES];
-        message[..8].copy_from_slice(&report.refused.to_be_bytes());
-        message[8..].copy_from_slice(&report.links.to_be_bytes());
+        message[0] = REPORT;
+        message[1..9].copy_from_slice(&report.refused.to_be_bytes());
+        message[9..].copy_from_slice(&report.links.to_be_bytes());
+        self.tell(&message);
+    }
+
+    /// Sends a host that was refused. One that finds no room is not on record.
+    pub(super) fn denied(&self, denied: &Denied) {
+        let Denied { wanted: Wanted { protocol, host, port }, lost, count } = denied;
+        let mut message = vec![DENIED, *protocol as u8, u8::from(*lost)];
+        message.extend_from_slice(&port.to_be_bytes());
+        message.extend_from_slice(&count.to_be_bytes());
+        message.extend_from_slice(host.as_bytes());
+        self.tell(&message);
+    }
+
+    fn tell(&self, message: &[u8]) {
         // A sidecar that is gone is noticed by the reader.
-        let _ = send(self.0.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT);
+        let _ = send(self.0.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT);
     }
 
     /// The sidecar's next order; `None` when the sidecar is gone.
@@ -131,23 +171,22 @@ impl Control {
         }
     }
 
-    /// The relay's next report; `None` when it is gone.
+    /// The relay's next message; `None` when it is gone.
     ///
     /// # Errors
     /// The message is none.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn reported(&self) -> io::Result<Option<Report>> {
-        let mut message = [0; REPORT_BYTES];
+    pub(super) async fn told(&self) -> io::Result<Option<Told>> {
+        // One byte more than the longest has: what was cut off is none.
+        let mut message = [0; DENIED_BYTES + HOST_BYTES + 1];
         // A relay has no descriptors to send; any that come are closed.
         let (count, _) = self.receive(&mut message).await?;
-        if count == 0 {
-            return Ok(None);
-        }
-        let number = |at: usize| message[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-        match (number(0), number(8)) {
-            (Some(refused), Some(links)) if count == REPORT_BYTES => Ok(Some(Report { refused, links })),
+        match &message[..count] {
+            [] => Ok(None),
+            [REPORT, numbers @ ..] => report(numbers).map(Told::Report).ok_or_else(unknown).map(Some),
+            [DENIED, rest @ ..] => denied(rest).map(Told::Denied).ok_or_else(unknown).map(Some),
             _ => Err(unknown()),
         }
     }
@@ -162,6 +201,24 @@ impl Control {
             }
         }
     }
+}
+
+fn report(numbers: &[u8]) -> Option<Report> {
+    let (refused, links) = numbers.split_first_chunk()?;
+    Some(Report {
+        refused: u64::from_be_bytes(*refused),
+        links: u64::from_be_bytes(*links.first_chunk().filter(|_| links.len() == 8)?),
+    })
+}
+
+/// The relay reads what user code sends, so nothing of it is taken for what it should be.
+fn denied(bytes: &[u8]) -> Option<Denied> {
+    let [protocol, lost, rest @ ..] = bytes else { return None };
+    let (port, rest) = rest.split_first_chunk()?;
+    let (count, host) = rest.split_first_chunk()?;
+    let wanted = Wanted::new(Protocol::of(*protocol)?, host, u16::from_be_bytes(*port))?;
+    let lost = *lost != 0;
+    (host.len() <= HOST_BYTES).then_some(Denied { wanted, lost, count: u32::from_be_bytes(*count) })
 }
 
 fn unknown() -> io::Error {
@@ -191,9 +248,15 @@ mod tests {
         assert!(matches!(relay.order().await.unwrap(), Some(Order::Link(_))));
         let report = Report { refused: 7, links: 1 };
         relay.report(report);
-        assert_eq!(sidecar.reported().await.unwrap(), Some(report));
+        assert_eq!(sidecar.told().await.unwrap(), Some(Told::Report(report)));
+        for host in ["a", &"h".repeat(300)] {
+            let wanted = Wanted::new(Protocol::Socks5, host.as_bytes(), 443).unwrap();
+            let denied = Denied { wanted, lost: true, count: 3 };
+            relay.denied(&denied);
+            assert_eq!(sidecar.told().await.unwrap(), Some(Told::Denied(denied)));
+        }
         drop(relay);
-        assert_eq!(sidecar.reported().await.unwrap(), None);
+        assert_eq!(sidecar.told().await.unwrap(), None);
     }
 
     #[tokio::test]
@@ -204,8 +267,24 @@ mod tests {
         assert!(relay.order().await.is_err());
         sidecar.send(b"what", &[]).unwrap();
         assert!(relay.order().await.is_err());
-        relay.send(b"short", &[]).unwrap();
-        assert!(sidecar.reported().await.is_err());
+        let long = [b"D\x00\x00\x00\x01\x00\x00\x00\x01".as_slice(), &[b'a'; 256]].concat();
+        for none in [
+            &b"short"[..],
+            b"R1234567",
+            b"D\x00\x00\x00\x01\x00\x00\x00\x01",
+            b"D\x09\x00\x00\x01\x00\x00\x00\x01a",
+            &long,
+        ] {
+            relay.send(none, &[]).unwrap();
+            assert!(sidecar.told().await.is_err(), "{none:?}");
+        }
+        // What is not printable does not come through, whatever the relay sends.
+        relay.send(b"D\x00\x00\x00\x01\x00\x00\x00\x01a\n\xff", &[]).unwrap();
+        let wanted = Wanted::new(Protocol::Http, b"a??", 1).unwrap();
+        assert_eq!(
+            sidecar.told().await.unwrap(),
+            Some(Told::Denied(Denied { wanted, lost: false, count: 1 }))
+        );
         drop(sidecar);
         assert!(relay.order().await.unwrap().is_none());
     }

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::select_all;
 use nix::errno::Errno;
@@ -17,9 +17,11 @@ use tokio::io::Interest;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
+use wire::agent::Refused;
 
 use super::ARGUMENT;
-use super::control::{Control, Report, pair};
+use super::control::{Control, Report, Told, pair};
+use super::refusals::Refusals;
 use super::sockets::Sockets;
 use crate::{log, sys};
 
@@ -39,6 +41,7 @@ const REAP_PAUSE: Duration = Duration::from_millis(50);
 pub struct Relay {
     links: mpsc::Sender<OwnedFd>,
     refused: Arc<AtomicU64>,
+    refusals: Arc<Mutex<Refusals>>,
 }
 
 /// Keeps the relay of a sandbox.
@@ -47,6 +50,7 @@ pub struct Keeper {
     sockets: Sockets,
     links: mpsc::Receiver<OwnedFd>,
     refused: Arc<AtomicU64>,
+    refusals: Arc<Mutex<Refusals>>,
     had_link: bool,
 }
 
@@ -54,9 +58,9 @@ impl Relay {
     /// The handle, and what [`Keeper::keep`] runs on.
     pub fn new(sockets: Sockets) -> (Self, Keeper) {
         let (sender, links) = mpsc::channel(QUEUE);
-        let refused = Arc::new(AtomicU64::new(0));
-        let keeper = Keeper { sockets, links, refused: Arc::clone(&refused), had_link: false };
-        (Self { links: sender, refused }, keeper)
+        let relay = Self { links: sender, refused: Arc::default(), refusals: Arc::default() };
+        let Self { refused, refusals, .. } = relay.clone();
+        (relay, Keeper { sockets, links, refused, refusals, had_link: false })
     }
 
     /// Hands over a link, and starts the relay if none runs.
@@ -68,6 +72,11 @@ impl Relay {
     /// Connections that relays have refused so far because there was no link. A report of the last 50 ms may be missing.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The newest of them that have named a host, as late as that.
+    pub fn refusals(&self) -> Vec<Refused> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
 }
 
@@ -133,10 +142,15 @@ impl Keeper {
             }
             tokio::select! {
                 link = self.links.recv() => next = link,
-                reported = running.control.reported() => match reported {
-                    Ok(Some(Report { refused, links })) => {
+                told = running.control.told() => match told {
+                    Ok(Some(Told::Report(Report { refused, links }))) => {
                         self.refused.store(before + refused, Ordering::Relaxed);
                         taken = links;
+                    }
+                    Ok(Some(Told::Denied(denied))) => {
+                        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                        let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+                        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).add(at_ms, denied);
                     }
                     Ok(None) => return "it closed its socket".to_owned(),
                     Err(err) => return err.to_string(),

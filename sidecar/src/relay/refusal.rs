@@ -1,4 +1,4 @@
-//! The answers to programs while there is no link: fixed ones, chosen by the first byte.
+//! The answers in HTTP to programs while there is no link: fixed ones.
 
 use std::time::Duration;
 
@@ -7,10 +7,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::{Code, Problem};
 
-/// The first byte of SOCKS5.
-const SOCKS5: u8 = 5;
-/// "None of the methods that you offer."
-const SOCKS5_REFUSED: &[u8] = &[SOCKS5, 0xff];
 /// How long a program may take to take its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After its answer a program may send the rest of what it was sending. A socket that is closed over unread bytes
@@ -27,11 +23,6 @@ pub(super) enum Refusal {
     Offline,
     /// There was a link, and no other one came in time.
     Unavailable,
-}
-
-/// Answers a connection that began with the byte `first`, and closes it.
-pub(super) async fn refuse(stream: TcpStream, first: u8, refusal: Refusal) {
-    answer(stream, &refusal.answer(first)).await;
 }
 
 /// Sends a whole answer, and closes the connection.
@@ -57,11 +48,8 @@ pub(super) async fn answer(mut stream: TcpStream, bytes: &[u8]) {
 }
 
 impl Refusal {
-    fn answer(self, first: u8) -> Vec<u8> {
-        if first == SOCKS5 { SOCKS5_REFUSED.to_vec() } else { self.http() }
-    }
-
-    fn http(self) -> Vec<u8> {
+    /// The answer in HTTP, also to what is none.
+    pub(super) fn http(self) -> Vec<u8> {
         let knob = if self == Self::Offline { format!("; {KNOB}") } else { String::new() };
         http(&self.problem(), &knob)
     }
@@ -102,8 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_byte_chooses_the_answer() {
-        assert_eq!(Refusal::Offline.answer(5), b"\x05\xff");
+    fn an_answer_has_the_sentence_in_its_first_line_and_its_code_in_the_body() {
         for (refusal, line, code) in [
             (
                 Refusal::Offline,
@@ -112,16 +99,14 @@ mod tests {
             ),
             (Refusal::Unavailable, "HTTP/1.1 503 the sandbox had a link", "egress_unavailable"),
         ] {
-            for first in [b'C', b'G', 4, 0, 0x16] {
-                let answer = String::from_utf8(refusal.answer(first)).unwrap();
-                assert!(answer.starts_with(line), "{answer}");
-                let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-                let line = head.lines().next().unwrap();
-                assert!(line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{line}");
-                assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
-                let body: serde_json::Value = serde_json::from_str(body).unwrap();
-                assert_eq!(body["code"], code);
-            }
+            let answer = String::from_utf8(refusal.http()).unwrap();
+            assert!(answer.starts_with(line), "{answer}");
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let line = head.lines().next().unwrap();
+            assert!(line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{line}");
+            assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(body["code"], code);
         }
     }
 }

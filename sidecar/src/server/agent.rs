@@ -469,6 +469,11 @@ impl Agent for Service {
         answered(egress::open(self.shared.relay.as_ref(), &self.shared.legs, &request.into_inner().ticket))
     }
 
+    async fn list_refused(&self, _: Request<ListRefusedRequest>) -> Answer<RefusedList> {
+        let refused = self.shared.relay.as_ref().map(Relay::refusals).unwrap_or_default();
+        Ok(Response::new(RefusedList { refused }))
+    }
+
     async fn health(&self, _: Request<HealthRequest>) -> Answer<HealthResponse> {
         answered(self.report().await)
     }

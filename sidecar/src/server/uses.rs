@@ -10,12 +10,13 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 /// Calls that ask about the sandbox or come from other parts of the platform: they do not count as use.
-const NO_USE: [&str; 5] = [
+const NO_USE: [&str; 6] = [
     "/rollbox.agent.v1.Agent/Health",
     "/rollbox.agent.v1.Agent/Usage",
     "/rollbox.agent.v1.Agent/List",
     "/rollbox.agent.v1.Agent/Configure",
     "/rollbox.agent.v1.Agent/OpenEgress",
+    "/rollbox.agent.v1.Agent/ListRefused",
 ];
 
 /// Calls under way, and when the last one ended.

@@ -88,7 +88,7 @@ def log(
         output.table(*table(met))
     else:
         output.message(
-            "no attempts on record; a sandbox that was offline since its birth refuses them itself, and records none"
+            "no attempts on record; one that was offline since its birth tells itself what it refused, while it runs"
         )
 
 

@@ -1,5 +1,9 @@
 //! What is told where there is no link, and who may open one.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::Code;
@@ -10,6 +14,10 @@ use super::{Installed, read_to_end};
 use crate::sandbox::{
     SANDBOX_ID, Sandbox, grows_to, problem, scoped, shell, signed, text, token, with_token,
 };
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
 
 async fn asked(egress: &Installed, request: &[u8]) -> Vec<u8> {
     let mut program = egress.program().await;
@@ -30,12 +38,69 @@ async fn without_a_link_programs_are_refused_at_once_and_with_a_sentence() {
         let body: Value = serde_json::from_str(body).unwrap();
         assert_eq!((&body["code"], &body["details"]["policy"]), (&"egress_denied".into(), &"offline".into()));
     }
-    assert_eq!(asked(&egress, &[5, 1, 0]).await, [5, 0xff]);
+    // By name, without a password alone, and no `CONNECT`.
+    let socks = [&[5, 1, 0, 5, 1, 0, 3, 11][..], b"example.org", &[1, 187]].concat();
+    assert_eq!(asked(&egress, &socks).await, [&[5, 0][..], &[5, 2, 0, 1, 0, 0, 0, 0, 0, 0]].concat());
+    assert_eq!(asked(&egress, &[5, 1, 2]).await, [5, 0xff]);
+    assert_eq!(asked(&egress, &[5, 1, 0, 5, 2, 0, 1]).await[2..4], [5, 7]);
     // A request that is longer than what the relay reads does not lose the answer.
     assert!(asked(&egress, &[b'G'; 60_000]).await.starts_with(b"HTTP/1.1 403 "));
-    grows_to(5, async || egress.refused().await).await;
+    grows_to(7, async || egress.refused().await).await;
     let result = egress.sandbox.exec(shell("echo works")).await.unwrap();
     assert_eq!(text(&result), "works\n");
+}
+
+#[tokio::test]
+async fn hosts_that_were_refused_are_on_record_as_they_were_asked_for() {
+    let egress = Installed::start().await;
+    assert_eq!(egress.refusals().await, []);
+    let before_ms = unix_ms();
+    for _ in 0..2 {
+        asked(&egress, b"CONNECT github.com:443 HTTP/1.1\r\n\r\n").await;
+    }
+    asked(&egress, b"GET http://pypi.org/simple/ HTTP/1.1\r\n\r\n").await;
+    asked(&egress, &[&[5, 1, 0, 5, 1, 0, 3, 5][..], b"a\n.b\xff", &[0, 22]].concat()).await;
+    for nothing in [&b"\x16\x03"[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &[5, 1, 2]] {
+        asked(&egress, nothing).await;
+    }
+    grows_to(7, async || egress.refused().await).await;
+    let told = egress.refusals().await;
+    let count = |host: &str| -> u32 { told.iter().filter(|one| one.host == host).map(|one| one.count).sum() };
+    assert_eq!((count("github.com"), count("pypi.org"), count("a?.b?")), (2, 1, 1), "{told:?}");
+    for one in &told {
+        let (protocol, port) = match one.host.as_str() {
+            "github.com" => ("connect", 443),
+            "pypi.org" => ("http", 80),
+            "a?.b?" => ("socks5", 22),
+            other => panic!("{other}"),
+        };
+        assert_eq!((one.protocol.as_str(), one.port, one.lost), (protocol, port, false));
+        assert!((before_ms..=unix_ms()).contains(&one.at_ms), "{one:?}");
+    }
+    // They are still there when the relay has ended, and so they are with a link.
+    let relay = egress.relay(0).await;
+    kill(Pid::from_raw(relay), Signal::SIGKILL).unwrap();
+    let link = egress.link().await;
+    egress.relay(relay).await;
+    assert_eq!(egress.refusals().await, told);
+    drop(link);
+}
+
+#[tokio::test]
+async fn of_a_flood_of_refused_hosts_the_newest_are_kept() {
+    let egress = Installed::start().await;
+    for round in 0..20 {
+        for n in 0..30 {
+            asked(&egress, format!("CONNECT h{round}-{n}.test:443 HTTP/1.1\r\n\r\n").as_bytes()).await;
+        }
+    }
+    grows_to(600, async || egress.refused().await).await;
+    asked(&egress, b"CONNECT last.test:443 HTTP/1.1\r\n\r\n").await;
+    grows_to(601, async || egress.refused().await).await;
+    let told = egress.refusals().await;
+    assert!((33..=256).contains(&told.len()), "{}", told.len());
+    assert!(told.is_sorted_by_key(|one| one.at_ms));
+    assert_eq!(told.last().unwrap().host, "last.test");
 }
 
 #[tokio::test]

@@ -12,9 +12,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::Problem;
-use wire::agent::{EgressOpened, OpenEgressRequest};
+use wire::agent::{EgressOpened, ListRefusedRequest, OpenEgressRequest, Refused};
 
-use crate::sandbox::{LIMIT, Sandbox, free_address, problem, scoped, with_token};
+use crate::sandbox::{LIMIT, Sandbox, free_address, problem, scoped, signed, with_token};
 
 /// A sandbox where egress is installed.
 pub struct Installed {
@@ -52,6 +52,12 @@ impl Installed {
     /// Connections that were refused for want of a link.
     pub async fn refused(&self) -> u64 {
         self.open(&fresh_ticket(), &scoped("egress")).await.unwrap().refused
+    }
+
+    /// What is on record of them.
+    pub async fn refusals(&self) -> Vec<Refused> {
+        let asked = signed(ListRefusedRequest {});
+        self.sandbox.client.clone().list_refused(asked).await.unwrap().into_inner().refused
     }
 
     pub async fn leg(&self, ticket: &[u8]) -> UnixStream {

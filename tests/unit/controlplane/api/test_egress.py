@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controlplane.egress import VERDICTS, EgressOptions
+from controlplane.egress import OF_REPLICAS, EgressAttempt, EgressOptions
 from controlplane.lifecycle import Options
 from controlplane.wire import egress_pb2 as wire
 from tests.support.egress_replica import EgressReplica, egress_replica
@@ -156,9 +156,35 @@ async def test_what_was_attempted_is_kept_also_after_the_end(plane: World, repli
     assert (await plane.api("GET", f"{path}/egress/log", key=OTHER_KEY)).code == "sandbox_not_found"
 
 
+async def test_what_a_sandbox_refuses_itself_is_in_its_log_while_it_runs(
+    plane: World, replica: EgressReplica, path: str
+) -> None:
+    sandbox_id = path.rpartition("/")[2]
+    address = (await plane.service.get(OWNER, sandbox_id)).address or ""
+    about = {"port": 443, "address": "", "policy": "offline", "rule": "", "protocol": "connect"}
+    refused = [
+        EgressAttempt.made(at_ms=at_ms, host=host, verdict="denied_name", **about)
+        for at_ms, host in ((4, "github.com"), (6, "pypi.org"))
+    ]
+    plane.sidecars.refused_there[address] = refused
+    told = wire.Attempt(sandbox_id=sandbox_id, at_ms=5, host="a.example", port=80, verdict=wire.CUT)
+    await replica.report(attempts=[told])
+
+    async def hosts(most: str = "500") -> list[str]:
+        answer = await plane.api("GET", f"{path}/egress/log", query={"most": most})
+        return [one["host"] for one in answer.json["attempts"]]
+
+    assert (await hosts(), await hosts("2")) == (["github.com", "a.example", "pypi.org"], ["a.example", "pypi.org"])
+    plane.sidecars.dead.add(address)
+    assert await hosts() == ["a.example"]
+    plane.sidecars.dead.clear()
+    await plane.service.delete(OWNER, sandbox_id)
+    assert await hosts() == ["a.example"]
+
+
 def test_every_verdict_of_the_wire_has_its_word() -> None:
     known = [name.lower() for name, number in sorted(wire.Verdict.items(), key=lambda one: one[1]) if number]
-    assert known == list(VERDICTS)
+    assert known == list(OF_REPLICAS)
 
 
 async def test_an_owner_declares_presets_of_its_own(plane: World, path: str, replica: EgressReplica) -> None:

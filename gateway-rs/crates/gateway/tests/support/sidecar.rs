@@ -386,6 +386,13 @@ impl Agent for Fake {
         not_called()
     }
 
+    async fn list_refused(
+        &self,
+        _: Request<agent::ListRefusedRequest>,
+    ) -> Result<Response<agent::RefusedList>, Status> {
+        not_called()
+    }
+
     async fn health(
         &self,
         _: Request<agent::HealthRequest>,
