@@ -197,8 +197,12 @@ def test_options_of_commands_are_those_of_the_methods() -> None:
     assert set(rollbox.SpawnOptions.__annotations__) == spawn
 
 
+# Of which only the detail can say what to do.
+WITHOUT_HINT = ("invalid_argument", "permission_denied", "conflict", "not_found", "unsupported")
+
+
 def test_every_error_is_a_sandbox_error_of_its_own_code() -> None:
     for code, kind in errors.BY_CODE.items():
         assert issubclass(kind, rollbox.SandboxError)
         assert kind.code == code
-        assert kind.hint.endswith(".") or code in ("invalid_argument", "permission_denied", "conflict")
+        assert kind.hint.endswith(".") or code in WITHOUT_HINT
