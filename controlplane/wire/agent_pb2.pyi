@@ -79,7 +79,7 @@ class Problem(_message.Message):
     def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ExecRequest(_message.Message):
-    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal", "max_stderr_bytes", "keep", "output_waits")
+    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal", "max_stderr_bytes", "keep", "output_waits", "merge")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +102,7 @@ class ExecRequest(_message.Message):
     MAX_STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WAITS_FIELD_NUMBER: _ClassVar[int]
+    MERGE_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     command: str
@@ -117,7 +118,8 @@ class ExecRequest(_message.Message):
     max_stderr_bytes: int
     keep: Keep
     output_waits: bool
-    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ..., max_stderr_bytes: _Optional[int] = ..., keep: _Optional[_Union[Keep, str]] = ..., output_waits: _Optional[bool] = ...) -> None: ...
+    merge: bool
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ..., max_stderr_bytes: _Optional[int] = ..., keep: _Optional[_Union[Keep, str]] = ..., output_waits: _Optional[bool] = ..., merge: _Optional[bool] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("columns", "rows")
@@ -218,18 +220,24 @@ class StdinAccepted(_message.Message):
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
 class SignalRequest(_message.Message):
-    __slots__ = ("exec_id", "signal", "tree")
+    __slots__ = ("exec_id", "signal", "tree", "command_id", "spared")
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    SPARED_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     signal: int
     tree: bool
-    def __init__(self, exec_id: _Optional[str] = ..., signal: _Optional[int] = ..., tree: _Optional[bool] = ...) -> None: ...
+    command_id: str
+    spared: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, exec_id: _Optional[str] = ..., signal: _Optional[int] = ..., tree: _Optional[bool] = ..., command_id: _Optional[str] = ..., spared: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SignalSent(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("abandoned",)
+    ABANDONED_FIELD_NUMBER: _ClassVar[int]
+    abandoned: bool
+    def __init__(self, abandoned: _Optional[bool] = ...) -> None: ...
 
 class ResizeRequest(_message.Message):
     __slots__ = ("exec_id", "terminal")
@@ -260,7 +268,7 @@ class ListResponse(_message.Message):
     def __init__(self, execs: _Optional[_Iterable[_Union[ExecSummary, _Mapping]]] = ...) -> None: ...
 
 class ExecSummary(_message.Message):
-    __slots__ = ("exec_id", "argv", "pid", "started_at_ms", "running", "end", "exit_code", "stdout_bytes", "stderr_bytes", "ended_at_ms")
+    __slots__ = ("exec_id", "argv", "pid", "started_at_ms", "running", "end", "exit_code", "stdout_bytes", "stderr_bytes", "ended_at_ms", "oom_kills")
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     ARGV_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +279,7 @@ class ExecSummary(_message.Message):
     STDOUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
     ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    OOM_KILLS_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     pid: int
@@ -281,7 +290,8 @@ class ExecSummary(_message.Message):
     stdout_bytes: int
     stderr_bytes: int
     ended_at_ms: int
-    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., ended_at_ms: _Optional[int] = ...) -> None: ...
+    oom_kills: int
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., running: _Optional[bool] = ..., end: _Optional[_Union[End, str]] = ..., exit_code: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., oom_kills: _Optional[int] = ...) -> None: ...
 
 class ReadFileRequest(_message.Message):
     __slots__ = ("path", "offset_bytes", "length_bytes", "user", "ticket")

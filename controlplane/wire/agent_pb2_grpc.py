@@ -204,7 +204,8 @@ class AgentServicer:
 
     def Signal(self, request, context):
         """Sends a signal to the command's process, or to its whole tree. Where the command has a terminal, INT, QUIT and TSTP
-        without `tree` go to the terminal's foreground processes, as its keys would send them.
+        without `tree` go to the terminal's foreground processes, as its keys would send them. With `command_id` the process
+        is a shell that is to abandon one of its commands: see SignalRequest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -76,6 +76,8 @@ pub struct Command {
     pub output_waits: bool,
     /// The terminal to run on.
     pub terminal: Option<Size>,
+    /// Whether standard error goes where standard output goes.
+    pub merge: bool,
 }
 
 /// Which call brings the request: some options are only for one of them.
@@ -107,6 +109,7 @@ impl Command {
             program: program(request.argv, request.command)?,
             output_waits: request.output_waits,
             terminal: request.terminal.map(size).transpose()?,
+            merge: request.merge,
             timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
             env: request.env.into_iter().collect(),
             exec_id: request.exec_id,
@@ -135,7 +138,7 @@ impl Command {
         }
         (&self.cwd, &self.env, &self.user, self.umask, &self.stdin).hash(&mut hasher);
         (self.stdin_open, self.timeout, self.max_output_bytes).hash(&mut hasher);
-        (self.keep, self.output_waits, self.terminal).hash(&mut hasher);
+        (self.keep, self.output_waits, self.terminal, self.merge).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -196,6 +199,12 @@ fn check_options(request: &ExecRequest, call: Call) -> Result<(), Problem> {
     }
     if request.terminal.is_some() && request.max_stderr_bytes > 0 {
         return Err(invalid("max_stderr_bytes", "max_stderr_bytes: on a terminal all output is stdout"));
+    }
+    if request.merge && (request.terminal.is_some() || request.max_stderr_bytes > 0) {
+        return Err(invalid(
+            "merge",
+            "merge: all output is stdout, so it goes with neither max_stderr_bytes nor a terminal",
+        ));
     }
     if request.umask.is_some_and(|mask| mask > MAX_UMASK) {
         return Err(invalid(
@@ -386,6 +395,7 @@ mod tests {
         assert_eq!(field(|r| r.max_stderr_bytes = u64::MAX), "max_stderr_bytes");
         assert_eq!(field(|r| r.keep = 2), "keep");
         assert_eq!(field(|r| r.output_waits = true), "output_waits");
+        assert_eq!(field(|r| (r.merge, r.max_stderr_bytes) = (true, 1)), "merge");
         assert_eq!(field(|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 })), "terminal");
     }
 
@@ -448,11 +458,12 @@ mod tests {
             Command::new(request, Call::Start).unwrap().fingerprint()
         };
         let base = fingerprint(&|_| {});
-        let changes: [&dyn Fn(&mut ExecRequest); 12] = [
+        let changes: [&dyn Fn(&mut ExecRequest); 13] = [
             &|r| r.umask = Some(0),
             &|r| r.max_stderr_bytes = 1,
             &|r| r.keep = agent::Keep::Head.into(),
             &|r| r.output_waits = true,
+            &|r| r.merge = true,
             &|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 }),
             &|r| r.argv.push("x".into()),
             &|r| r.cwd = "/".into(),

@@ -75,6 +75,8 @@ pub struct Process {
     /// Its standard input.
     pub stdin: AsyncMutex<Stdin>,
     pub(super) pid: AtomicU64,
+    /// OOM kills in the sandbox before it started.
+    pub(super) ooms_before: AtomicU64,
     pub(super) result_bytes: [usize; 2],
     pub(super) outputs: [Mutex<Ring>; 2],
     /// The readers that the output waits for; none: it does not wait.
@@ -121,6 +123,7 @@ impl Process {
             id,
             stdin: AsyncMutex::new(Stdin::new(command.stdin_open)),
             pid: AtomicU64::new(0),
+            ooms_before: AtomicU64::new(0),
             result_bytes: command.max_output_bytes,
             outputs: command.kept_output_bytes().map(ring),
             readers: command.output_waits.then(Readers::new),
@@ -138,6 +141,14 @@ impl Process {
     /// Its process id in the sandbox; 0 before it runs.
     pub fn pid(&self) -> u32 {
         u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// OOM kills in the sandbox since its start, of `so_far`, while it runs.
+    pub fn oom_kills_since_start(&self, so_far: u64) -> u64 {
+        match self.phase() {
+            Phase::Running { .. } => so_far.saturating_sub(self.ooms_before.load(Ordering::Relaxed)),
+            _ => 0,
+        }
     }
 
     /// Its state.

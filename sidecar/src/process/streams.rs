@@ -42,7 +42,7 @@ pub(super) struct Streams {
     /// None: the command reads the null device. Dropping the end closes the input.
     pub(super) stdin: Option<Arc<Side>>,
     pub(super) stdout: Output,
-    /// None: the command runs on a terminal, which has one stream.
+    /// None: the command runs on a terminal, which has one stream, or its two are one pipe.
     pub(super) stderr: Option<Output>,
     pub(super) terminal: Option<Terminal>,
 }
@@ -76,7 +76,7 @@ impl Prepared {
     ///
     /// # Errors
     /// This process is out of descriptors.
-    pub(super) fn pipes(with_stdin: bool) -> io::Result<(Self, Vec<OwnedFd>)> {
+    pub(super) fn pipes(with_stdin: bool, merge: bool) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (stdin, child_stdin) = if with_stdin {
             let (theirs, ours) = pipe2(OFlag::O_CLOEXEC)?;
             (Some(Arc::new(Side::to_write(ours)?)), theirs)
@@ -84,8 +84,11 @@ impl Prepared {
             (None, OpenOptions::new().read(true).open("/dev/null")?.into())
         };
         let (stdout, child_stdout) = output()?;
-        let (stderr, child_stderr) = output()?;
-        let streams = Streams { stdin, stdout, stderr: Some(stderr), terminal: None };
+        let (stderr, child_stderr) = match merge {
+            true => (None, child_stdout.try_clone()?),
+            false => output().map(|(ours, theirs)| (Some(ours), theirs))?,
+        };
+        let streams = Streams { stdin, stdout, stderr, terminal: None };
         Ok((Self::Pipes(streams), vec![child_stdin, child_stdout, child_stderr]))
     }
 

@@ -22,6 +22,7 @@ use crate::request::{Command, Defaults};
 use crate::ring::Budget;
 use crate::spawner::frame::{Ending, Order, Program, Refusal, Report, Spawn};
 use crate::spawner::link::{Link, Subscription, lost};
+use crate::sys;
 
 const SIGKILL: u32 = libc::SIGKILL.cast_unsigned();
 /// Longer than the spawner takes to report a kill (2 s) that it begins after a held start (3 s). After it, the rest of
@@ -74,6 +75,7 @@ pub async fn supervise(process: Arc<Process>, start: Start, context: Arc<Context
 async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended, Problem> {
     let Start { mut command, defaults, received, mut subscription } = start;
     let ooms_before = context.oom.read();
+    process.ooms_before.store(ooms_before, Ordering::Relaxed);
     let (prepared, theirs) = prepare(&command).map_err(|err| out_of_descriptors(&err))?;
     let prompt = !process.life.look().needs_waiters || command.stdin_open || !command.stdin.is_empty();
     context.link.send(&order(&mut command, defaults, subscription.id, prompt), theirs).await?;
@@ -124,7 +126,7 @@ async fn last_words(streams: &Streams, process: &Process, waits: bool, unwanted:
 fn prepare(command: &Command) -> std::io::Result<(Prepared, Vec<OwnedFd>)> {
     match command.terminal {
         Some(_) => Prepared::terminal(),
-        None => Prepared::pipes(command.stdin_open || !command.stdin.is_empty()),
+        None => Prepared::pipes(command.stdin_open || !command.stdin.is_empty(), command.merge),
     }
 }
 
@@ -152,7 +154,9 @@ fn order(command: &mut Command, defaults: Defaults, id: u64, prompt: bool) -> Or
 /// Waits for the start; returns the process id, and for how long the process has run.
 pub(crate) async fn spawned(subscription: &mut Subscription) -> Result<(u32, Duration), Problem> {
     match subscription.reports.recv().await {
-        Some(Report::Spawned { pid, age_us, .. }) => Ok((pid, Duration::from_micros(age_us.into()))),
+        Some(Report::Spawned { pid, began_us, .. }) => {
+            Ok((pid, Duration::from_micros(sys::monotonic_us().saturating_sub(began_us))))
+        }
         Some(Report::Refused { refusal, detail, .. }) => Err(refused(refusal, &detail)),
         Some(other) => {
             Err(Problem::new(Code::Internal, format!("the spawner answered a start with {other:?}")))

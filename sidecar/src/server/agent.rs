@@ -238,11 +238,14 @@ impl Service {
     }
 
     async fn signal_process(&self, request: SignalRequest) -> Result<SignalSent, Problem> {
-        let SignalRequest { exec_id, signal, tree } = request;
+        let SignalRequest { exec_id, signal, tree, command_id, spared } = request;
         if !(1..=MAX_SIGNAL).contains(&signal) {
             return Err(invalid("signal", &format!("signal {signal} is not within 1 and {MAX_SIGNAL}")));
         }
         let process = self.running(&exec_id).await?;
+        if !command_id.is_empty() {
+            return self.shared.context.link.abandon(process.id, signal, command_id, spared).await;
+        }
         if tree || !process.press(signal) {
             self.shared
                 .context
@@ -250,7 +253,7 @@ impl Service {
                 .send(&Order::Signal { id: process.id, signal, tree }, Vec::new())
                 .await?;
         }
-        Ok(SignalSent {})
+        Ok(SignalSent { abandoned: false })
     }
 
     async fn resize_terminal(&self, request: ResizeRequest) -> Result<Resized, Problem> {
@@ -389,9 +392,9 @@ impl Agent for Service {
     }
 
     async fn list(&self, _: Request<ListRequest>) -> Answer<ListResponse> {
-        let processes = self.records().list();
+        let (processes, oom_kills) = (self.records().list(), self.shared.context.oom.read());
         Ok(Response::new(ListResponse {
-            execs: processes.iter().map(|process| answer::summary(process)).collect(),
+            execs: processes.iter().map(|process| answer::summary(process, oom_kills)).collect(),
         }))
     }
 

@@ -38,8 +38,8 @@ fn output(process: &Process, stream: Stream) -> Output {
     Output { truncated: total_bytes > data.len() as u64, data, total_bytes }
 }
 
-/// One entry of a list.
-pub fn summary(process: &Process) -> ExecSummary {
+/// One entry of a list. `oom_kills` have been in the sandbox so far.
+pub fn summary(process: &Process, oom_kills: u64) -> ExecSummary {
     let ended = match process.phase() {
         Phase::Ended(ended) => Some(ended),
         _ => None,
@@ -55,5 +55,6 @@ pub fn summary(process: &Process) -> ExecSummary {
         stdout_bytes: process.output(Stream::Stdout).total_bytes(),
         stderr_bytes: process.output(Stream::Stderr).total_bytes(),
         ended_at_ms: ended.map_or(0, |ended| process.started_at_ms + (ended.spawn_us + ended.run_us) / 1000),
+        oom_kills: process.oom_kills_since_start(oom_kills),
     }
 }

@@ -18,7 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -171,8 +171,19 @@ impl Default for Stack {
     }
 }
 
+/// A process that runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Started {
+    /// Its id.
+    pub pid: Pid,
+    /// When it was about to execute its program, on the monotonic clock.
+    pub began_us: u64,
+}
+
 struct Shared<'a> {
     plan: &'a Child<'a>,
+    /// Set by the child: this process may hear of the start long after the program has begun.
+    began_us: AtomicU64,
     errno: AtomicI32,
     stage: AtomicU32,
 }
@@ -183,8 +194,13 @@ struct Shared<'a> {
 /// # Errors
 /// The stage that failed. `ETIMEDOUT`: the child was held in that stage; `ETIME`: it got no processor or disk time. The
 /// child, if there was one, is reaped.
-pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
-    let shared = Shared { plan, errno: AtomicI32::new(0), stage: AtomicU32::new(Stage::Clone as u32) };
+pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Started, Failure> {
+    let shared = Shared {
+        plan,
+        began_us: AtomicU64::new(0),
+        errno: AtomicI32::new(0),
+        stage: AtomicU32::new(Stage::Clone as u32),
+    };
     let argument = ptr::from_ref(&shared).cast_mut().cast();
     let unstarted = |errno| Failure { stage: Stage::Clone, errno };
     let (borrowed, lent) = io::pipe().map_err(|_| unstarted(Errno::last()))?;
@@ -204,7 +220,9 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
     }
     let pid = Pid::from_raw(pid);
     let errno = match shared.errno.load(Ordering::Relaxed) {
-        0 if waited == Waited::Closed => return Ok(pid),
+        0 if waited == Waited::Closed => {
+            return Ok(Started { pid, began_us: shared.began_us.load(Ordering::Relaxed) });
+        }
         0 => waited.errno(),
         errno => Errno::from_raw(errno),
     };
@@ -219,7 +237,7 @@ pub fn start(stack: &mut Stack, plan: &Child<'_>) -> Result<Pid, Failure> {
 ///
 /// # Errors
 /// As for [`start`].
-pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
+pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Started, Failure> {
     let unstarted = |errno| Failure { stage: Stage::Clone, errno };
     let (mut reports, report) = io::pipe().map_err(|_| unstarted(Errno::last()))?;
     // SAFETY: the spawner has one thread, so the child has its whole state and may do anything.
@@ -236,7 +254,9 @@ pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Pid, Failure> {
     let mut said = [0; 2];
     let failure = match reports.read_exact(&mut said) {
         Ok(()) => Failure { stage: stage(said[0].into()), errno: Errno::from_raw(said[1].into()) },
-        Err(_) if waited == Waited::Closed => return Ok(child),
+        Err(_) if waited == Waited::Closed => {
+            return Ok(Started { pid: child, began_us: sys::monotonic_us() });
+        }
         Err(_) => Failure { stage: Stage::Exec, errno: waited.errno() },
     };
     let _ = nix::sys::wait::waitpid(child, None);
@@ -266,18 +286,19 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `start` passes a pointer to a `Shared` that lives until this function has ended or exec'd.
     let shared = unsafe { &*argument.cast_const().cast::<Shared<'_>>() };
     // On success execve does not return, so what comes back is the errno.
-    let Err(errno) = become_command(shared.plan, &shared.stage) else {
+    let Err(errno) = become_command(shared) else {
         return EXIT_BEFORE_EXEC;
     };
     shared.errno.store(errno, Ordering::Relaxed);
     EXIT_BEFORE_EXEC
 }
 
-fn become_command(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
-    take_on(plan, stage)?;
+fn become_command(shared: &Shared<'_>) -> Result<(), i32> {
+    take_on(shared.plan, &shared.stage)?;
     unblock_signals()?;
-    stage.store(Stage::Exec as u32, Ordering::Relaxed);
-    exec(plan)
+    shared.stage.store(Stage::Exec as u32, Ordering::Relaxed);
+    shared.began_us.store(sys::monotonic_us(), Ordering::Relaxed);
+    exec(shared.plan)
 }
 
 /// Sets up everything of a command but its program. Signals stay blocked.

@@ -60,6 +60,21 @@ pub struct Spawn {
     pub prompt: bool,
 }
 
+/// A command of a shell that is to be abandoned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abandon {
+    /// The number of the report.
+    pub id: u64,
+    /// Which shell.
+    pub shell: u64,
+    /// The signal with which it is continued.
+    pub signal: u32,
+    /// What the command's processes have as `ROLLBOX_COMMAND_ID` among their variables.
+    pub command_id: String,
+    /// Children of the shell that stay.
+    pub spared: Vec<u32>,
+}
+
 /// Messages from the sidecar to the spawner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
@@ -79,6 +94,9 @@ pub enum Order {
         /// Which command.
         id: u64,
     },
+    /// Stop a shell, kill what one of its commands has started until none of it is left, and continue the shell with a
+    /// signal. Answered with [`Report::Swept`].
+    Abandon(Abandon),
     /// Answer with [`Report::Pong`].
     Ping {
         /// Repeated in the answer.
@@ -157,8 +175,9 @@ pub enum Report {
         id: u64,
         /// Its process in the sandbox's PID namespace.
         pid: u32,
-        /// For how many microseconds it has been running.
-        age_us: u32,
+        /// When it began to run its program, on the monotonic clock, which sidecar and spawner share: an age would be too
+        /// small by what the report takes.
+        began_us: u64,
     },
     /// The command did not start; no part of it ran.
     Refused {
@@ -219,6 +238,10 @@ impl Order {
             Self::Kill { id } => to.tag(2).u64(*id).done(),
             Self::Ping { nonce } => to.tag(3).u64(*nonce).done(),
             Self::Disk { nonce } => to.tag(4).u64(*nonce).done(),
+            Self::Abandon(Abandon { id, shell, signal, command_id, spared }) => {
+                let to = to.tag(5).u64(*id).u64(*shell).u32(*signal).bytes(command_id.as_bytes());
+                to.list(spared, |to, pid| to.u32(*pid).done()).done();
+            }
         }
         to.finish()
     }
@@ -235,6 +258,13 @@ impl Order {
             2 => Self::Kill { id: from.u64()? },
             3 => Self::Ping { nonce: from.u64()? },
             4 => Self::Disk { nonce: from.u64()? },
+            5 => Self::Abandon(Abandon {
+                id: from.u64()?,
+                shell: from.u64()?,
+                signal: from.u32()?,
+                command_id: from.text()?,
+                spared: from.list(Reader::u32)?,
+            }),
             _ => return Err(Malformed),
         };
         from.end().map(|()| order)
@@ -287,7 +317,7 @@ impl Report {
                 to.tag(0).bytes(kernel.as_bytes()).u64(*target_found_us).u64(*entered_us).done();
             }
             Self::Failed { code, detail } => to.tag(1).bytes(code.as_bytes()).bytes(detail.as_bytes()).done(),
-            Self::Spawned { id, pid, age_us } => to.tag(2).u64(*id).u32(*pid).u32(*age_us).done(),
+            Self::Spawned { id, pid, began_us } => to.tag(2).u64(*id).u32(*pid).u64(*began_us).done(),
             Self::Refused { id, refusal, detail } => {
                 to.tag(3).u64(*id).u8(*refusal as u8).bytes(detail.as_bytes()).done();
             }
@@ -317,7 +347,7 @@ impl Report {
         let report = match from.u8()? {
             0 => Self::Ready { kernel: from.text()?, target_found_us: from.u64()?, entered_us: from.u64()? },
             1 => Self::Failed { code: from.text()?, detail: from.text()? },
-            2 => Self::Spawned { id: from.u64()?, pid: from.u32()?, age_us: from.u32()? },
+            2 => Self::Spawned { id: from.u64()?, pid: from.u32()?, began_us: from.u64()? },
             3 => Self::Refused { id: from.u64()?, refusal: refusal(from.u8()?)?, detail: from.text()? },
             4 => Self::Ended { id: from.u64()?, ending: ending(&mut from)? },
             5 => Self::Swept { id: from.u64()?, left: from.u32()? },

@@ -13,9 +13,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use wire::agent::SignalSent;
 use wire::{Code, Problem};
 
-use super::frame::{HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
+use super::frame::{Abandon, HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
 use crate::problem::arguments_too_large;
 use crate::sys;
 use crate::usage::Disk;
@@ -133,6 +134,23 @@ impl Link {
         let mut subscription = self.subscribe();
         self.send(&Order::Ping { nonce: subscription.id }, Vec::new()).await?;
         subscription.reports.recv().await.map(drop).ok_or_else(lost)
+    }
+
+    /// Kills what a command of a shell has started, and continues the shell with a signal: see [`Order::Abandon`].
+    ///
+    /// # Errors
+    /// `sandbox_lost`: the spawner is gone.
+    pub async fn abandon(
+        &self,
+        shell: u64,
+        signal: u32,
+        command_id: String,
+        spared: Vec<u32>,
+    ) -> Result<SignalSent, Problem> {
+        let mut subscription = self.subscribe();
+        let order = Abandon { id: subscription.id, shell, signal, command_id, spared };
+        self.send(&Order::Abandon(order), Vec::new()).await?;
+        subscription.reports.recv().await.map(|_| SignalSent { abandoned: true }).ok_or_else(lost)
     }
 
     /// How full the target's root file system is.

@@ -10,6 +10,8 @@ use crate::target::Target;
 
 /// The environment variable that every process of a command carries, unless it clears its environment.
 pub const MARKER: &str = "ROLLBOX_EXEC_ID";
+/// The one that a shell sets for each of its commands.
+pub const COMMAND_MARKER: &str = "ROLLBOX_COMMAND_ID";
 
 /// Directories of PATH that are searched; no real PATH has more.
 const MAX_DIRECTORIES: usize = 256;

@@ -18,8 +18,8 @@ use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, Uid, fchown};
 
 use super::channel::Channel;
-use super::clone::{self, Child, Failure, Stack, Stage};
-use super::frame::{Ending, Order, Program, Refusal, Report, Spawn};
+use super::clone::{self, Child, Failure, Stack, Stage, Started};
+use super::frame::{Abandon, Ending, Order, Program, Refusal, Report, Spawn};
 use super::identity::Databases;
 use super::memory_mounts;
 use super::plan::{Plan, Refused};
@@ -73,6 +73,9 @@ pub(super) struct Spawner {
     /// Ordered but not started yet; at most as many as the sidecar lets run at a time.
     waiting: VecDeque<(Spawn, io::Result<Descriptors>)>,
     sweeps: Vec<Sweep>,
+    /// Shells that are stopped while what a command of theirs has started is killed: which one, and the signal with which
+    /// it is continued, by the number of the kill.
+    stopped: BTreeMap<u64, (u64, u32)>,
     unreported: UnreportedStarts,
     /// Whether there may be more to reap, for which no further signal comes.
     reaping: bool,
@@ -90,6 +93,7 @@ impl Spawner {
             commands: BTreeMap::new(),
             waiting: VecDeque::new(),
             sweeps: Vec::new(),
+            stopped: BTreeMap::new(),
             unreported: UnreportedStarts::default(),
             reaping: false,
         })
@@ -178,7 +182,7 @@ impl Spawner {
             {
                 self.commands.remove(&id);
                 let end = Report::Ended { id, ending };
-                match self.unreported.take(id, Instant::now()) {
+                match self.unreported.take(id) {
                     Some(start) => channel.send_both(&start, &end)?,
                     None => channel.send(&end)?,
                 }
@@ -210,9 +214,23 @@ impl Spawner {
                 }
                 None => channel.send(&Report::Swept { id, left: 0 }),
             },
+            Order::Abandon(order) => self.abandon(order, channel),
             Order::Ping { nonce } => channel.send(&Report::Pong { nonce }),
             Order::Disk { nonce } => channel.send(&Report::Disk { nonce, disk: disk() }),
         }
+    }
+
+    /// The shell is stopped first, lest it goes on with the next command of the line.
+    fn abandon(&mut self, order: Abandon, channel: &mut Channel) -> io::Result<()> {
+        let Abandon { id, shell, signal, command_id, spared } = order;
+        let Some(command) = self.commands.get(&shell) else {
+            return channel.send(&Report::Swept { id, left: 0 });
+        };
+        sys::signal(command.leader.as_raw(), libc::SIGSTOP);
+        let marks = Marks::of_command(command.leader, &command.exec_id, command_id, spared);
+        self.sweeps.push(Sweep::new(id, marks, false, Instant::now()));
+        self.stopped.insert(id, (shell, signal));
+        Ok(())
     }
 
     fn start(
@@ -224,11 +242,12 @@ impl Spawner {
         let id = spawn.id;
         let stdio = descriptors.and_then(|descriptors| descriptors.stdio(spawn));
         match stdio.map_err(no_streams).and_then(|stdio| self.spawn(spawn, &stdio)) {
-            Ok(pid) if spawn.prompt => {
-                channel.send(&Report::Spawned { id, pid: pid.as_raw().cast_unsigned(), age_us: 0 })
-            }
-            Ok(pid) => {
-                self.unreported.add(id, pid.as_raw().cast_unsigned(), Instant::now());
+            Ok(Started { pid, began_us }) => {
+                let report = Report::Spawned { id, pid: pid.as_raw().cast_unsigned(), began_us };
+                if spawn.prompt {
+                    return channel.send(&report);
+                }
+                self.unreported.add(id, report, Instant::now());
                 Ok(())
             }
             Err((refusal, detail)) => {
@@ -238,7 +257,7 @@ impl Spawner {
         }
     }
 
-    fn spawn(&mut self, spawn: &Spawn, stdio: &Stdio) -> Result<Pid, Refused> {
+    fn spawn(&mut self, spawn: &Spawn, stdio: &Stdio) -> Result<Started, Refused> {
         let setup = &self.setup;
         let fresh = (!spawn.user.is_empty()).then(Databases::read);
         let plan = Plan::new(spawn, &setup.target, fresh.as_ref().unwrap_or(&setup.databases))?;
@@ -265,14 +284,15 @@ impl Spawner {
             Program::Worker => clone::fork(&child, self.file_worker),
             Program::Argv(_) | Program::Shell(_) => clone::start(&mut self.stack, &child),
         };
-        let leader = started.map_err(|failure| refused(failure, &plan))?;
+        let started = started.map_err(|failure| refused(failure, &plan))?;
+        let leader = started.pid;
         // The new command has the marker of an earlier one, which was killed while its start was unknown to its caller.
         // The kill in the background stops, since it would hit the new command; what the earlier one left stays.
         self.sweeps.retain(|sweep| !sweep.lingers(&spawn.exec_id));
         let command =
             Command { leader, exec_id: spawn.exec_id.clone(), on_terminal: spawn.terminal.is_some() };
         self.commands.insert(spawn.id, command);
-        Ok(leader)
+        Ok(started)
     }
 
     /// Only processes that have not been reaped are signalled, so their pids cannot have been reused.
@@ -289,8 +309,14 @@ impl Spawner {
     }
 
     fn sweep(&mut self, channel: &mut Channel) -> io::Result<()> {
-        let reports = sweep::round(&mut self.sweeps, Instant::now());
-        reports.into_iter().try_for_each(|(id, left)| channel.send(&Report::Swept { id, left }))
+        for (id, left) in sweep::round(&mut self.sweeps, Instant::now()) {
+            if let Some((shell, signal)) = self.stopped.remove(&id) {
+                self.signal(shell, signal, false);
+                self.signal(shell, libc::SIGCONT.cast_unsigned(), false);
+            }
+            channel.send(&Report::Swept { id, left })?;
+        }
+        Ok(())
     }
 }
 

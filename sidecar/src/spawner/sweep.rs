@@ -11,6 +11,10 @@
 //! takes gVisor so long that there are many. Pids are not reused meanwhile: the kernel assigns them in a circle of at
 //! least 32768, and only this process reaps the leader.
 //!
+//! A shell runs many commands, and one of them may be killed alone ([`Marks::of_command`]). Its processes are found by the
+//! variable that the shell sets for each command, and by descent from the shell; a subshell has the shell's own variables,
+//! but what it starts has the command's.
+//!
 //! The caller gets its report after [`REPORT_AFTER`], whatever is left, and the kill continues in the background. By
 //! then a bomb may have used up the circle of pids, so only the marker, and descent from a process that carries it, count.
 
@@ -22,7 +26,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use super::lineage::{self, Entry};
-use super::plan::MARKER;
+use super::plan::{COMMAND_MARKER, MARKER};
 use crate::sys;
 
 /// Shorter than the time for which the sidecar waits for the end of a kill.
@@ -46,11 +50,27 @@ pub(super) struct Marks {
     /// The leader's pid; `None` once the pid may have been reused.
     leader: Option<i32>,
     exec_id: String,
+    /// Set: of the leader, a shell, only this command is meant, and never the leader itself.
+    command: Option<ShellCommand>,
+}
+
+/// One command of a shell.
+#[derive(Debug)]
+struct ShellCommand {
+    id: String,
+    /// Children of the shell that earlier commands have left.
+    spared: BTreeSet<i32>,
 }
 
 impl Marks {
     pub(super) fn new(leader: Pid, exec_id: &str) -> Self {
-        Self { leader: Some(leader.as_raw()), exec_id: exec_id.to_owned() }
+        Self { leader: Some(leader.as_raw()), exec_id: exec_id.to_owned(), command: None }
+    }
+
+    /// The marks of one command of a shell, which is the leader. `spared`: children that earlier commands have left.
+    pub(super) fn of_command(leader: Pid, exec_id: &str, id: String, spared: Vec<u32>) -> Self {
+        let spared = spared.into_iter().map(u32::cast_signed).collect();
+        Self { command: Some(ShellCommand { id, spared }), ..Self::new(leader, exec_id) }
     }
 
     /// The living processes of the command.
@@ -59,39 +79,76 @@ impl Marks {
     }
 
     fn members_in(&self, look: &Look) -> BTreeSet<i32> {
+        if let Some(command) = &self.command {
+            return self.members_of(command, look);
+        }
         let related = self.related(&look.entries);
         lineage::tree(&look.entries, |entry| {
             related.contains(&entry.pid) || look.exec_ids.get(&entry.pid) == Some(&self.exec_id)
         })
     }
 
+    fn members_of(&self, command: &ShellCommand, look: &Look) -> BTreeSet<i32> {
+        let stays = |pid: i32| self.leader == Some(pid) || command.spared.contains(&pid);
+        let entries: Vec<Entry> = look.entries.iter().filter(|entry| !stays(entry.pid)).copied().collect();
+        let mut members = lineage::tree(&entries, |entry| match look.command_ids.get(&entry.pid) {
+            Some(id) => *id == command.id,
+            None => self.leader == Some(entry.parent),
+        });
+        loop {
+            let parents: BTreeSet<i32> = entries
+                .iter()
+                .filter(|entry| members.contains(&entry.pid))
+                .map(|entry| entry.parent)
+                .filter(|parent| self.is_subshell(*parent, look) && !stays(*parent))
+                .collect();
+            if parents.is_subset(&members) {
+                return members;
+            }
+            members.extend(parents);
+            members = lineage::tree(&entries, |entry| members.contains(&entry.pid));
+        }
+    }
+
+    /// Whether a process is one that the shell has forked and that runs no program of its own: its variables are still
+    /// those that the shell was started with.
+    fn is_subshell(&self, pid: i32, look: &Look) -> bool {
+        look.exec_ids.get(&pid) == Some(&self.exec_id) && !look.command_ids.contains_key(&pid)
+    }
+
     fn related(&self, entries: &[Entry]) -> BTreeSet<i32> {
+        if self.command.is_some() {
+            // Of two children of a shell one may be of an earlier command, which only the variables tell.
+            return BTreeSet::new();
+        }
         lineage::tree(entries, |entry| {
             self.leader.is_some_and(|leader| entry.pid == leader || entry.session == leader)
         })
     }
 }
 
-/// All processes, and the exec ids in their environment variables. Taken once for all kills under way.
+/// All processes, and the marks in their environment variables. Taken once for all kills under way.
 struct Look {
     entries: Vec<Entry>,
     exec_ids: BTreeMap<i32, String>,
+    command_ids: BTreeMap<i32, String>,
 }
 
 impl Look {
     fn new() -> Self {
         let entries = snapshot();
         let mut left = MAX_LOOK_BYTES;
-        let mut exec_ids = BTreeMap::new();
+        let (mut exec_ids, mut command_ids) = (BTreeMap::new(), BTreeMap::new());
         for pid in entries.iter().filter(|entry| !entry.zombie).map(|entry| entry.pid) {
             let environ = environ(pid);
             exec_ids.extend(lineage::value_of(&environ, MARKER).map(|exec_id| (pid, exec_id)));
+            command_ids.extend(lineage::value_of(&environ, COMMAND_MARKER).map(|id| (pid, id)));
             let Some(rest) = left.checked_sub(environ.len()) else {
                 break;
             };
             left = rest;
         }
-        Self { entries, exec_ids }
+        Self { entries, exec_ids, command_ids }
     }
 }
 
@@ -181,7 +238,7 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
     let mut hit = BTreeSet::new();
     for sweep in sweeps.iter().filter(|sweep| sweep.due <= now) {
         let related = sweep.marks.related(&entries);
-        if let Some(leader) = sweep.marks.leader {
+        if let (Some(leader), None) = (sweep.marks.leader, &sweep.marks.command) {
             sweep.signals(now).iter().for_each(|number| sys::signal_group(leader, *number));
         }
         sweep.signals(now).iter().for_each(|number| signal(&related, *number));
@@ -253,6 +310,38 @@ mod tests {
         let began = Instant::now();
         let mut sweep = Sweep::new(7, Marks::new(Pid::from_raw(5), "e"), false, began);
         assert_eq!(sweep.turn(0, false, began), (false, Some((7, 0))));
+    }
+
+    #[test]
+    fn of_a_shell_one_command_is_killed_and_neither_the_shell_nor_what_earlier_ones_left() {
+        let entry = |pid, parent| Entry { pid, parent, session: 5, zombie: false };
+        let entries = vec![
+            entry(5, 1),   // the shell
+            entry(10, 5),  // a subshell that an earlier command left
+            entry(11, 10), // what that runs
+            entry(12, 5),  // a program that an earlier command left
+            entry(13, 12), // what that started, with other variables
+            entry(20, 5),  // a child of the command
+            entry(21, 20), // its child, with other variables
+            entry(22, 5),  // a subshell of the command
+            entry(30, 1),  // a daemon of the command
+            entry(31, 1),  // a subshell of the command that has lost its parent
+            entry(32, 31), // what that runs
+            entry(40, 1),  // a daemon of an earlier command
+            entry(50, 1),  // another exec
+        ];
+        let ids = |id: &str, pids: &[i32]| pids.iter().map(|pid| (*pid, id.to_owned())).collect::<Vec<_>>();
+        let look = Look {
+            entries,
+            exec_ids: ids("shell", &[5, 10, 11, 12, 20, 22, 30, 31, 32, 40])
+                .into_iter()
+                .chain(ids("e", &[50]))
+                .collect(),
+            command_ids: ids("now", &[20, 30, 32]).into_iter().chain(ids("then", &[11, 12, 40])).collect(),
+        };
+        let marks = Marks::of_command(Pid::from_raw(5), "shell", "now".into(), vec![10]);
+        assert_eq!(marks.members_in(&look), BTreeSet::from([20, 21, 22, 30, 31, 32]));
+        assert_eq!(marks.related(&look.entries), BTreeSet::new());
     }
 
     #[test]

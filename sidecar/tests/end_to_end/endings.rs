@@ -24,6 +24,24 @@ async fn exit_codes_and_signals_are_told_apart() {
 }
 
 #[tokio::test]
+async fn a_command_ran_for_at_least_as_long_as_it_slept() {
+    let sandbox = Sandbox::start().await;
+    for _ in 0..50 {
+        let result = sandbox.exec(argv(&["sleep", "0.012"])).await.unwrap();
+        assert!(result.run_us >= 12_000, "{}", result.run_us);
+    }
+}
+
+#[tokio::test]
+async fn merged_output_comes_in_the_order_of_the_writes() {
+    let sandbox = Sandbox::start().await;
+    let command = "for n in 1 2 3; do echo out$n; echo err$n >&2; done";
+    let result = sandbox.exec(ExecRequest { merge: true, ..shell(command) }).await.unwrap();
+    assert_eq!(text(&result), "out1\nerr1\nout2\nerr2\nout3\nerr3\n");
+    assert_eq!(result.stderr.unwrap().total_bytes, 0);
+}
+
+#[tokio::test]
 async fn a_deadline_kills_the_whole_tree_and_keeps_what_was_written() {
     let sandbox = Sandbox::start().await;
     let other = sandbox.client.clone().start(signed(argv(&["sleep", "1234"]))).await.unwrap();
@@ -120,17 +138,43 @@ async fn a_signal_goes_to_the_process_or_to_its_tree() {
     let mut client = sandbox.client.clone();
     client.start(signed(request.clone())).await.unwrap();
     sandbox.until(COUNT, "1\n").await;
-    client.signal(signed(SignalRequest { exec_id: exec_id.clone(), signal: 15, tree: false })).await.unwrap();
+    client
+        .signal(signed(SignalRequest { exec_id: exec_id.clone(), signal: 15, ..Default::default() }))
+        .await
+        .unwrap();
     let result = sandbox.exec(request).await.unwrap();
     assert_eq!((result.exit_code, text(&result).as_str()), (3, "ready\ncaught\n"));
-    let late = client.signal(signed(SignalRequest { exec_id, signal: 15, tree: false })).await.unwrap_err();
+    let late =
+        client.signal(signed(SignalRequest { exec_id, signal: 15, ..Default::default() })).await.unwrap_err();
     assert_eq!(problem(&late).code, Code::Conflict);
 
     let request = shell("sleep 1001 & sleep 1002 & wait");
     client.start(signed(request.clone())).await.unwrap();
     sandbox.until(COUNT, "3\n").await;
-    client.signal(signed(SignalRequest { exec_id: request.exec_id, signal: 9, tree: true })).await.unwrap();
+    let all = SignalRequest { exec_id: request.exec_id, signal: 9, tree: true, ..Default::default() };
+    assert!(!client.signal(signed(all)).await.unwrap().into_inner().abandoned);
     sandbox.until("pgrep -f 'sleep 100[12]' | wc -l", "0\n").await;
+}
+
+#[tokio::test]
+async fn a_shell_abandons_one_command_with_all_that_this_has_detached_and_nothing_else() {
+    let sandbox = Sandbox::start().await;
+    let request = shell(
+        "trap 'echo abandoned; exit 4' USR1; export ROLLBOX_COMMAND_ID=then; \
+         sleep 5001 & (setsid sleep 5002 &); \
+         export ROLLBOX_COMMAND_ID=now; \
+         (setsid sleep 6001 &); ( (while :; do sleep 6002; done) & ); env -i sleep 6003 & sleep 6004; echo no",
+    );
+    let exec_id = request.exec_id.clone();
+    let mut client = sandbox.client.clone();
+    client.start(signed(request.clone())).await.unwrap();
+    sandbox.until("pgrep -cfx 'sleep (500[12]|600[1234])'; true", "6\n").await;
+    let abandon = SignalRequest { exec_id, signal: 10, command_id: "now".into(), ..Default::default() };
+    assert!(client.signal(signed(abandon)).await.unwrap().into_inner().abandoned);
+    let result = sandbox.exec(request).await.unwrap();
+    assert_eq!((result.exit_code, text(&result).as_str()), (4, "abandoned\n"));
+    assert_eq!(sandbox.sh("pgrep -fx 'sleep 600[1234]' | wc -l").await, "0\n");
+    assert_eq!(sandbox.sh("pgrep -fx 'sleep 500[12]' | wc -l").await, "2\n");
 }
 
 #[tokio::test]

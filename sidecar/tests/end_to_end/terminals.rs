@@ -141,7 +141,7 @@ async fn a_signal_of_a_key_goes_to_the_foreground_and_others_to_the_command() {
     seat.until("ready> ").await;
     seat.type_in("sleep 1000\r").await;
     sandbox.until("pgrep -cx sleep; true", "1\n").await;
-    let signal = |signal| SignalRequest { exec_id: seat.exec_id.clone(), signal, tree: false };
+    let signal = |signal| SignalRequest { exec_id: seat.exec_id.clone(), signal, ..Default::default() };
     sandbox.client.clone().signal(signed(signal(2))).await.unwrap();
     sandbox.until("pgrep -cx sleep; true", "0\n").await;
     sandbox.client.clone().signal(signed(signal(1))).await.unwrap();

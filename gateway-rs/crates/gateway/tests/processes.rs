@@ -59,6 +59,8 @@ async fn what_cannot_be_started_is_refused_before_anything_happens() {
             "max_stderr_bytes",
         ),
         (json!({"command": "a", "output_waits": true, "keep": "head"}), "output_waits"),
+        (json!({"command": "a", "merge": true, "max_stderr_bytes": 1}), "merge"),
+        (json!({"command": "a", "merge": true, "terminal": {"columns": 1, "rows": 1}}), "merge"),
         (json!({"command": "a", "umask": 512}), "umask"),
         (json!({"command": "a", "keep": "middle"}), "keep"),
     ] {
@@ -154,9 +156,25 @@ async fn a_signal_is_also_a_request_of_its_own() {
         post(&rig, "execs/e-1/signal", json!({"signal": 15, "more": 1})).await.code(),
         "invalid_argument"
     );
+    for wrong in [
+        json!({"signal": 15, "command_id": ""}),
+        json!({"signal": 15, "spared": [7]}),
+        json!({"signal": 15, "command_id": "c", "spared": [0]}),
+    ] {
+        assert_eq!(post(&rig, "execs/e-1/signal", wrong).await.code(), "invalid_argument");
+    }
     assert_eq!(post(&rig, "execs/unknown/signal", json!({"signal": 15})).await.code(), "exec_not_found");
     assert_eq!(post(&rig, "execs/e-1/signal", json!({"signal": 15, "tree": true})).await.json(), json!({}));
     assert_eq!(socket.rest().await.1["signal"], 15);
+}
+
+#[tokio::test]
+async fn a_sidecar_that_abandons_no_command_of_a_shell_is_told_as_older() {
+    let (rig, _socket) = attached("stay").await;
+    let known = json!({"signal": 23, "command_id": "known", "spared": [7]});
+    assert_eq!(post(&rig, "execs/e-1/signal", known).await.json(), json!({}));
+    let older = json!({"signal": 23, "command_id": "c"});
+    assert_eq!(post(&rig, "execs/e-1/signal", older).await.code(), "unsupported");
 }
 
 #[tokio::test]

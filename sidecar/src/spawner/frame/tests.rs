@@ -42,6 +42,11 @@ fn order() -> impl Strategy<Value = Order> {
             tree
         }),
         any::<u64>().prop_map(|id| Order::Kill { id }),
+        (any::<(u64, u64, u32)>(), "[a-z]{0,8}", prop::collection::vec(any::<u32>(), 0..5)).prop_map(
+            |((id, shell, signal), command_id, spared)| {
+                Order::Abandon(Abandon { id, shell, signal, command_id, spared })
+            }
+        ),
         any::<u64>().prop_map(|nonce| Order::Ping { nonce }),
         any::<u64>().prop_map(|nonce| Order::Disk { nonce }),
     ]
@@ -54,7 +59,11 @@ fn report() -> impl Strategy<Value = Report> {
             Report::Ready { kernel, target_found_us, entered_us }
         }),
         ("[a-z_]{0,20}", "\\PC{0,20}").prop_map(|(code, detail)| Report::Failed { code, detail }),
-        (id, any::<u32>(), any::<u32>()).prop_map(|(id, pid, age_us)| Report::Spawned { id, pid, age_us }),
+        (id, any::<u32>(), any::<u64>()).prop_map(|(id, pid, began_us)| Report::Spawned {
+            id,
+            pid,
+            began_us
+        }),
         (id, prop::sample::select(&REFUSALS), "\\PC{0,20}")
             .prop_map(|(id, refusal, detail)| { Report::Refused { id, refusal, detail } }),
         (id, any::<i32>()).prop_map(|(id, code)| Report::Ended { id, ending: Ending::Exited(code) }),

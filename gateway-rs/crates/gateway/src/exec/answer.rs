@@ -90,6 +90,7 @@ struct Summary<'a> {
     stdout_bytes: u64,
     stderr_bytes: u64,
     ended_at_ms: Option<u64>,
+    oom_kills: Option<u64>,
 }
 
 /// Encodes a list of execs as JSON, newest first as the sidecar sends them.
@@ -116,6 +117,7 @@ fn summary(exec: &ExecSummary) -> Summary<'_> {
         stdout_bytes: exec.stdout_bytes,
         stderr_bytes: exec.stderr_bytes,
         ended_at_ms: (exec.ended_at_ms > 0).then_some(exec.ended_at_ms),
+        oom_kills: exec.running.then_some(exec.oom_kills),
     }
 }
 

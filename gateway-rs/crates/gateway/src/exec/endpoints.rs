@@ -8,10 +8,8 @@ use resolve::Found;
 use token::Verifier;
 use tokio::time::Instant;
 use wire::Problem;
-use wire::agent::SignalRequest;
 
 use super::call::{Execs, Outcome};
-use super::request::Signal;
 use super::{answer, call, request, rules};
 use crate::auth::{self, Bearer};
 use crate::http::body::Read;
@@ -80,8 +78,7 @@ pub(crate) async fn signal(
     let _call = execs.calls.enter()?;
     let (bearer, exec_id) = authorize_exec(execs.calls.verifier(), path, request.headers())?;
     let Read { bytes, .. } = body(&execs, &bearer, request).await?;
-    let Signal { signal, tree } = request::decode_signal(&bytes)?;
-    call::signal(&execs, &bearer, SignalRequest { exec_id, signal, tree }).await?;
+    call::signal(&execs, &bearer, request::decode_signal(&bytes, exec_id)?).await?;
     Ok(json::response(b"{}".to_vec()))
 }
 

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
-use wire::agent::{ExecRequest, TerminalSize};
+use wire::agent::{ExecRequest, SignalRequest, TerminalSize};
 use wire::{Code, Problem};
 
 use super::rules;
@@ -47,6 +47,8 @@ struct Body {
     terminal: Option<Terminal>,
     #[serde(default)]
     output_waits: Option<bool>,
+    #[serde(default)]
+    merge: Option<bool>,
 }
 
 #[derive(serde::Deserialize)]
@@ -91,26 +93,32 @@ pub fn decode_start(body: &[u8], make_id: impl FnOnce() -> String) -> Result<Exe
     checked(body, make_id)
 }
 
-/// The body of `POST .../signal`, and the same message of an attached client.
-pub(crate) struct Signal {
-    pub(crate) signal: u32,
-    pub(crate) tree: bool,
-}
-
 /// Reads and checks the body of `POST .../signal`.
 ///
 /// # Errors
 /// As [`decode`].
-pub(super) fn decode_signal(body: &[u8]) -> Result<Signal, Problem> {
+pub(super) fn decode_signal(body: &[u8], exec_id: String) -> Result<SignalRequest, Problem> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Body {
         signal: u64,
         #[serde(default)]
         tree: Option<bool>,
+        #[serde(default)]
+        command_id: Option<String>,
+        #[serde(default)]
+        spared: Option<Vec<u64>>,
     }
-    let Body { signal, tree } = read(body)?;
-    Ok(Signal { signal: fields::small("signal", signal, rules::SIGNAL)?, tree: tree.unwrap_or_default() })
+    let Body { signal, tree, command_id, spared } = read(body)?;
+    let signal = fields::small("signal", signal, rules::SIGNAL)?;
+    let spared = rules::spared(command_id.as_deref(), &spared.unwrap_or_default())?;
+    Ok(SignalRequest {
+        exec_id,
+        signal,
+        tree: tree.unwrap_or_default(),
+        command_id: command_id.unwrap_or_default(),
+        spared,
+    })
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
@@ -119,7 +127,20 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|_| locate::<T>(body))
 }
 
+fn check_merge(body: &Body) -> Result<(), Problem> {
+    let other =
+        [("max_stderr_bytes", body.max_stderr_bytes.is_some()), ("terminal", body.terminal.is_some())];
+    match other.iter().find(|(_, given)| *given && body.merge == Some(true)) {
+        Some((field, _)) => Err(fields::invalid(
+            "merge",
+            format!("merge is given with {field}, but all output is stdout then"),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, Problem> {
+    check_merge(&body)?;
     let request = ExecRequest {
         exec_id: body.exec_id.unwrap_or_else(make_id),
         argv: rules::given("argv", body.argv, body.command.is_some())?,
@@ -136,6 +157,7 @@ fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, 
         stdin_open: body.stdin_open.unwrap_or_default(),
         terminal: body.terminal.map(terminal).transpose()?,
         output_waits: body.output_waits.unwrap_or_default(),
+        merge: body.merge.unwrap_or_default(),
     };
     rules::check(&request)?;
     Ok(request)

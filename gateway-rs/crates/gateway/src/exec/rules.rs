@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use wire::Problem;
 use wire::agent::{ExecRequest, Keep};
 
-use crate::http::fields::{check_no_nul, check_text, check_user, invalid, too_large};
+use crate::http::fields::{check_no_nul, check_text, check_user, invalid, small, too_large};
 
 /// The upper end is a week: longer than any sandbox lives (an estimate). 0 is refused: to have no
 /// timeout, the field is left out.
@@ -27,6 +27,8 @@ const MAX_STDIN_BYTES: usize = 16 << 20;
 
 /// contract: agent.proto, ExecRequest.exec_id.
 const MAX_EXEC_ID_BYTES: usize = 64;
+/// Processes that are spared when a command of a shell is abandoned.
+const MAX_SPARED: usize = 4096;
 
 /// One string of execve, without its NUL: MAX_ARG_STRLEN, 32 pages (execve(2)). A longer one can never work; a shorter
 /// one may still be too long for a small target, which the sidecar finds out.
@@ -86,6 +88,21 @@ pub(crate) fn check_exec_id(exec_id: &str) -> Result<(), Problem> {
     }
     let rule = format!("it must be 1 to {MAX_EXEC_ID_BYTES} of A-Z a-z 0-9 _ -");
     Err(invalid("exec_id", format!("exec_id is {exec_id:?}: {rule}")))
+}
+
+/// Checks which command of a shell is to be abandoned, and which processes are spared.
+pub(super) fn spared(command_id: Option<&str>, pids: &[u64]) -> Result<Vec<u32>, Problem> {
+    match command_id {
+        Some(id) if !(1..=MAX_EXEC_ID_BYTES).contains(&id.len()) => {
+            Err(invalid("command_id", format!("command_id must be 1 to {MAX_EXEC_ID_BYTES} bytes long")))
+        }
+        None if !pids.is_empty() => Err(invalid("spared", "spared is given without command_id")),
+        _ if pids.len() > MAX_SPARED => Err(invalid(
+            "spared",
+            format!("spared has {} entries, it must be {MAX_SPARED} at most", pids.len()),
+        )),
+        _ => pids.iter().map(|pid| small("spared", *pid, 1..=u32::MAX.into())).collect(),
+    }
 }
 
 /// Checks all that can be checked of the fields without the sandbox.

@@ -222,7 +222,9 @@ fn handle(
             calls.metrics().streamed(Stream::Attach, Direction::In, data.len());
             return stdin.write(offset, data, eof);
         }
-        AttachMessage::Signal { signal, tree } => Control::Signal(SignalRequest { exec_id, signal, tree }),
+        AttachMessage::Signal { signal, tree } => {
+            Control::Signal(SignalRequest { exec_id, signal, tree, ..Default::default() })
+        }
         AttachMessage::Resize(terminal) => {
             Control::Resize(ResizeRequest { exec_id, terminal: Some(terminal) })
         }
