@@ -35,6 +35,19 @@ async def test_numbers_need_no_user_files_and_names_do(shared: Sandbox) -> None:
         await shared.exec("mv /etc/aside/* /etc && rmdir /etc/aside", check=True)
 
 
+async def test_merged_output_comes_in_order(shared: Sandbox) -> None:
+    result = await shared.exec("for n in 1 2 3; do echo out$n; echo err$n >&2; done", merge=True)
+    assert (result.stdout.split(), result.stderr_bytes) == (["out1", "err1", "out2", "err2", "out3", "err3"], b"")
+    assert (await shared.exec(["sh", "-c", "echo a >&2"], merge=True)).stdout == "a\n"
+    with pytest.raises(InvalidArgument):
+        await shared.exec("true", merge=True, max_stderr_bytes=1)
+
+
+async def test_a_command_ran_for_at_least_as_long_as_it_slept(shared: Sandbox) -> None:
+    results = [await shared.exec(["sleep", "0.02"]) for _ in range(50)]
+    assert all(result.run_ms >= 20 for result in results)
+
+
 async def test_the_mask_for_new_files(shared: Sandbox) -> None:
     assert (await shared.exec("umask; touch /tmp/m; stat -c %a /tmp/m", umask=0o077)).stdout == "0077\n600\n"
     assert (await shared.exec("rm /tmp/m; umask", umask=0)).stdout == "0000\n"

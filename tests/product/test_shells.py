@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rollbox import Sandbox
-from rollbox.errors import Conflict
+from rollbox import shell as shell_module
+from rollbox.errors import Conflict, ExecFailed, InvalidArgument
 from tests.support.waiting import succeeds, until
 
 
@@ -60,3 +61,65 @@ async def test_exit_ends_the_shell_and_its_code_is_told(shared: Sandbox) -> None
 async def test_a_shell_of_another_user(shared: Sandbox) -> None:
     async with await shared.shell(user="nobody", cwd="/tmp") as shell:
         assert (await shell.run("id -un; pwd")).stdout == "nobody\n/tmp\n"
+
+
+@pytest.mark.parametrize(
+    "detached",
+    [
+        "setsid sleep 7210 &",
+        "(setsid sh -c 'sleep 7210 & wait' &)",
+        "nohup sleep 7210 >/dev/null 2>&1 & disown",
+        "( (while :; do sleep 7210; done) & )",
+    ],
+)
+async def test_a_timeout_kills_what_the_command_has_detached(shared: Sandbox, detached: str) -> None:
+    async with await shared.shell(user="nobody", cwd="/tmp") as shell:
+        await shell.run("setsid sleep 7211 &")
+        assert (await shell.run(f"{detached}\nsleep 7212", timeout=3)).timed_out
+        left = await shared.exec("pgrep -fx 'sleep 721[02]' | wc -l; pgrep -fx 'sleep 7211' | wc -l")
+        assert left.stdout.split() == ["0", "1"]
+        assert (await shell.run("echo on")).stdout == "on\n"
+    await until(lambda: succeeds(shared, "! pgrep -f 'sleep 721[1]'"))
+
+
+async def test_a_shell_that_cannot_answer_any_more_is_told_so(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", 0.1)
+    async with await shared.shell() as shell:
+        assert (await shell.run("sleep 0.5; echo waited for")).stdout == "waited for\n"
+        with pytest.raises(Conflict, match="no longer answers"):
+            await shell.run("command() { :; }")
+        assert shell.ended
+        with pytest.raises(Conflict, match="no longer answers"):
+            await shell.run("true")
+
+
+async def test_a_command_has_input_directory_and_variables_of_its_own(shared: Sandbox) -> None:
+    async with await shared.shell(user="nobody", cwd="/tmp") as shell:
+        data = bytes(range(256)) * 4000
+        result = await shell.run("sha256sum; pwd; echo $A; B=1", cwd="/usr", env={"A": "it's"}, stdin=data)
+        wanted = (await shared.exec("sha256sum", stdin=data)).stdout
+        assert result.stdout == f"{wanted}/usr\nit's\n"
+        assert (await shell.run("pwd; echo ${A-}${B-}; ls -A /tmp | grep -c rollbox-stdin")).stdout == "/tmp\n\n0\n"
+        with pytest.raises(InvalidArgument):
+            await shell.run("true", cwd="/not/there")
+        with pytest.raises(ExecFailed):
+            await shell.run("false", check=True)
+
+
+async def test_a_shell_on_a_terminal_talks_to_programs(shared: Sandbox) -> None:
+    async with await shared.shell(terminal=(90, 30), user="nobody", cwd="/tmp") as shell:
+        result = await shell.run("stty size; X=kept; echo err >&2; (exit 5)")
+        assert (result.exit_code, result.stdout) == (5, "30 90\nerr\n")
+        await shell.send("python3 -q\n")
+        await shell.expect(">>> ")
+        await shell.send("print(6 * 7)\n")
+        await shell.expect("42\n")
+        await shell.send("exit()\n")
+        assert (await shell.run("setsid sleep 7213 & sleep 7214", timeout=3)).timed_out
+        assert (await shared.exec("pgrep -fx 'sleep 721[34]'")).exit_code == 1
+        await shell.send("sleep 7215; echo no\n")
+        assert "no" not in await shell.interrupt()
+        assert (await shell.run("echo $X")).stdout == "kept\n"
+        long = "x" * 20_000
+        assert (await shell.run(f"echo {long}")).stdout == f"{long}\n"
+        assert (await shell.run("exit 3")).shell_ended

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import struct
+import termios
 from base64 import b64decode
 from collections import deque
 from contextlib import suppress
@@ -14,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import WSMsgType, web
+
+from tests.support.fake_abandon import abandon
 
 HEAD = struct.Struct(">BQ")
 STDOUT, STDERR = 1, 2
@@ -52,12 +56,14 @@ class FakeExec:
     kept_from: dict[int, int] = field(default_factory=lambda: {STDOUT: 0, STDERR: 0})
     stdin: bytearray = field(default_factory=bytearray)
     stdin_over: bool = False
+    fed: int = 0
     sizes: list[tuple[int, int]] = field(default_factory=list)
     signals: list[tuple[int, bool]] = field(default_factory=list)
     result: dict[str, Any] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     process: asyncio.subprocess.Process | None = None
     tells_pid: bool = False
+    oom_kills: int = 0
 
     def tell(self) -> None:
         """Wake who waits for a change."""
@@ -130,6 +136,9 @@ class FakeProcesses:
         body, pipe = made.body, asyncio.subprocess.PIPE
         argv = body.get("argv") or ["sh", "-c", body["command"]]
         env = {**os.environ, **body.get("env", {})}
+        if "terminal" in body:
+            await self._run_on_terminal(made, argv, env)
+            return
         process = made.process = await asyncio.create_subprocess_exec(
             *argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=body.get("cwd"), start_new_session=True
         )
@@ -160,6 +169,54 @@ class FakeProcesses:
                 process.stdin.transport.abort()
         made.end(code if code >= 0 else None, "exited" if code >= 0 else "signalled", -code if code < 0 else None)
 
+    async def _run_on_terminal(self, made: FakeExec, argv: list[str], env: dict[str, str]) -> None:
+        master, slave = os.openpty()
+        os.set_blocking(master, False)
+        size = made.body["terminal"]
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size["rows"], size["columns"], 0, 0))
+        process = made.process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=env,
+            cwd=made.body.get("cwd"),
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        made.tell()
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with suppress(BlockingIOError):
+                try:
+                    made.outputs[STDOUT] += os.read(master, 2**16)
+                except OSError:  # EIO: nobody has it open any more
+                    loop.remove_reader(master)
+                made.tell()
+
+        async def feed() -> None:
+            while True:
+                if made.fed < len(made.stdin):
+                    with suppress(BlockingIOError):
+                        made.fed += os.write(master, bytes(made.stdin[made.fed : made.fed + 1000]))
+                        made.tell()
+                    await asyncio.sleep(0)
+                else:
+                    await made.changed.wait()
+
+        loop.add_reader(master, read)
+        feeding = asyncio.ensure_future(feed())
+        try:
+            code = await process.wait()
+            read()
+        finally:
+            feeding.cancel()
+            loop.remove_reader(master)
+            os.close(master)
+        made.end(code if code >= 0 else None, "exited" if code >= 0 else "signalled", -code if code < 0 else None)
+
     async def _drain(self, made: FakeExec, kind: int, stream: asyncio.StreamReader) -> None:
         while data := await stream.read(2**16):
             made.outputs[kind] += data
@@ -167,11 +224,15 @@ class FakeProcesses:
 
     async def _feed(self, made: FakeExec, stdin: asyncio.StreamWriter) -> None:
         sent = 0
+        # What waits here is not in the pipe yet, and not acknowledged.
+        stdin.transport.set_write_buffer_limits(0)
         with suppress(ConnectionError):
             while True:
                 stdin.write(bytes(made.stdin[sent:]))
                 sent = len(made.stdin)
                 await stdin.drain()
+                made.fed = sent
+                made.tell()
                 if len(made.stdin) > sent:
                     continue
                 if made.stdin_over:
@@ -190,6 +251,11 @@ class FakeProcesses:
         made.signals.append((number, tree))
         if made.process is not None:
             made.process.send_signal(number)
+
+    def abandon(self, made: FakeExec, number: int, command_id: str, spared: list[int]) -> None:
+        """Kill what a command of a shell has started, as a sidecar does, and continue the shell with the signal."""
+        assert made.process
+        abandon(made.process.pid, number, command_id, set(spared))
 
     async def attach(self, request: web.Request, made: FakeExec) -> web.StreamResponse:
         """Serve one WebSocket."""
@@ -259,6 +325,8 @@ class FakeProcesses:
                 assert offset <= len(made.stdin), "a hole in stdin"
                 made.stdin += data[len(made.stdin) - offset :]
                 made.tell()
+                while made.process is not None and made.result is None and made.fed < len(made.stdin):
+                    await made.changed.wait()
                 if not self.silent_acks:
                     await socket.send_json({"type": "stdin", "offset": len(made.stdin)})
             elif message.type is WSMsgType.TEXT:
@@ -290,6 +358,7 @@ class FakeProcesses:
                 "stdout_bytes": len(made.outputs[STDOUT]),
                 "stderr_bytes": len(made.outputs[STDERR]),
                 "ended_at_ms": None if made.result is None else 2,
+                "oom_kills": made.oom_kills if made.result is None else None,
             }
             for made in reversed(self.execs.values())
         ]

@@ -423,7 +423,10 @@ class FakeGateway:
         if made is None:
             return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")
         body = await request.json()
-        self.processes.signal(made, body["signal"], body["tree"])
+        if "command_id" in body:
+            self.processes.abandon(made, body["signal"], body["command_id"], body["spared"])
+        else:
+            self.processes.signal(made, body["signal"], body["tree"])
         return web.json_response({})
 
     async def _set_port(self, request: web.Request) -> web.Response:

@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from rollbox.recording.tails import Tail
     from rollbox.report.run_report import RunReport
     from rollbox.report.summary import SlowSandbox
-    from rollbox.request import ExecOptions, SpawnOptions
-    from rollbox.result import ExecResult
+    from rollbox.request import ExecOptions, ShellOptions, ShellRunOptions, SpawnOptions
+    from rollbox.result import ExecResult, ShellResult
     from rollbox.retry import RetryPolicy
     from rollbox.run import Run
     from rollbox.sandbox import Sandbox
     from rollbox.shared import aclose
     from rollbox.shell import Shell
+    from rollbox.terminal_shell import TerminalShell
     from rollbox.timeline import ErrorContext, Moment, Timeline
     from rollbox.usage import Usage
 
@@ -123,10 +124,14 @@ __all__ = [
     "Scaling",
     "ScrubReport",
     "Shell",
+    "ShellOptions",
+    "ShellResult",
+    "ShellRunOptions",
     "SlowSandbox",
     "SpawnOptions",
     "StdinWriter",
     "Tail",
+    "TerminalShell",
     "Timeline",
     "TransferReport",
     "Usage",
@@ -163,6 +168,9 @@ _MODULES = {
     "ErrorContext": "timeline",
     "ExecOptions": "request",
     "ExecResult": "result",
+    "ShellOptions": "request",
+    "ShellResult": "result",
+    "ShellRunOptions": "request",
     "ExecSummary": "process",
     "FileChange": "files",
     "FileInfo": "files",
@@ -202,6 +210,7 @@ _MODULES = {
     "Scaling": "capacity",
     "ScrubReport": "git_scrub",
     "Shell": "shell",
+    "TerminalShell": "terminal_shell",
     "SlowSandbox": "report.summary",
     "SpawnOptions": "request",
     "StdinWriter": "process",

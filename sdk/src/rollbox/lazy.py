@@ -19,13 +19,14 @@ from rollbox.ports import Ports
 from rollbox.process import Process, Processes
 from rollbox.quantity import Size
 from rollbox.record import SandboxRecord
-from rollbox.request import Command, Directory, ExecOptions, SpawnOptions, Variables
+from rollbox.request import Command, ExecOptions, ShellOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.retry import REPEATABLE
 from rollbox.sandbox import Sandbox
 from rollbox.shared import GatewayOwner
-from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
+from rollbox.shell import Shell
 from rollbox.starting import starting
+from rollbox.terminal_shell import TerminalShell
 from rollbox.usage import Usage
 
 if TYPE_CHECKING:
@@ -141,17 +142,20 @@ class LazySandbox:
         """As `Sandbox.spawn`; starts the sandbox."""
         return await (await self.sandbox()).spawn(cmd, **options)
 
+    @overload
+    async def shell(self, *, terminal: Literal[False] = False, **options: Unpack[ShellOptions]) -> Shell: ...
+
+    @overload
     async def shell(
-        self,
-        *,
-        cwd: Directory | None = None,
-        env: Variables | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> Shell:
+        self, *, terminal: Literal[True] | tuple[int, int], **options: Unpack[ShellOptions]
+    ) -> TerminalShell: ...
+
+    async def shell(
+        self, *, terminal: bool | tuple[int, int] = False, **options: Unpack[ShellOptions]
+    ) -> Shell | TerminalShell:
         """As `Sandbox.shell`; starts the sandbox."""
         made = await self.sandbox()
-        return await made.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
+        return await made.shell(**options) if terminal is False else await made.shell(terminal=terminal, **options)
 
     @property
     def processes(self) -> Processes:

@@ -56,9 +56,30 @@ class ExecOptions(TypedDict, total=False):
     max_output_bytes: int | None
     max_stderr_bytes: int | None
     keep: Keep
+    merge: bool
     umask: int | None
     check: bool
     exec_id: str | None
+
+
+class ShellOptions(TypedDict, total=False):
+    """The options of `Sandbox.shell` but `terminal`, for code that passes them on; described there."""
+
+    cwd: Directory | None
+    env: Variables | None
+    user: str | None
+    max_output_bytes: int
+
+
+class ShellRunOptions(TypedDict, total=False):
+    """The options of `Shell.run`, for code that passes them on; described there."""
+
+    timeout: float | None
+    check: bool
+    cwd: Directory | None
+    env: Variables | None
+    stdin: Stdin
+    max_output_bytes: int | None
 
 
 class SpawnOptions(TypedDict, total=False):
@@ -89,6 +110,7 @@ def exec_body(
     max_output_bytes: int | None = None,
     max_stderr_bytes: int | None = None,
     keep: Keep = "tail",
+    merge: bool = False,
     umask: int | None = None,
 ) -> dict[str, Any]:
     """Build the body of an exec, arguments as in `Sandbox.exec`; InvalidArgument for an invalid one.
@@ -110,6 +132,10 @@ def exec_body(
         body["max_stderr_bytes"] = count("max_stderr_bytes", max_stderr_bytes)
     if keep != "tail":
         body["keep"] = _keep(keep)
+    if merge:
+        if max_stderr_bytes is not None:
+            raise InvalidArgument("max_stderr_bytes is given with merge: all output is stdout")
+        body["merge"] = True
     if umask is not None:
         body["umask"] = bits("umask", umask, 0o777)
     return body

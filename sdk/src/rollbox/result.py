@@ -48,3 +48,14 @@ class ExecResult(ExecOutput):
         if self.end == "signalled":
             return f"was killed by {self.signal_name}"
         return f"ended as {self.end} after {self.run_ms:.0f} ms"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ShellResult(ExecResult):
+    """The result of a command of a shell.
+
+    Attributes:
+        shell_ended: whether the shell has ended with it, by `exit` or since it did not answer any more.
+    """
+
+    shell_ended: bool = False

@@ -25,10 +25,11 @@ from rollbox.process.streamed_stdin import run_with_streamed_stdin
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, parse_memory
 from rollbox.record import SandboxList, SandboxRecord
 from rollbox.recording import current
-from rollbox.request import Command, Directory, InitialFiles, Keep, Variables
+from rollbox.request import Command, Directory, InitialFiles, Keep, ShellOptions, Variables
 from rollbox.result import ExecResult
 from rollbox.shared import GatewayOwner
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
+from rollbox.terminal_shell import DEFAULT_SIZE, TerminalShell
 from rollbox.usage import Usage
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class Sandbox:
         max_output_bytes: int | None = None,
         max_stderr_bytes: int | None = None,
         keep: Keep = "tail",
+        merge: bool = False,
         umask: int | None = None,
         check: bool = False,
         exec_id: str | None = None,
@@ -229,6 +231,7 @@ class Sandbox:
             max_output_bytes: how much of stdout and of stderr to keep, each.
             max_stderr_bytes: how much of stderr, over `max_output_bytes`.
             keep: which part of a longer output: "tail" or "head".
+            merge: stderr is the pipe of stdout: all output is `stdout`, in the order in which it was written.
             umask: its mask for new files, like 0o022; None: that of the image's own process.
             check: raise unless it exits with 0.
             exec_id: the same id with the same arguments never runs twice, it gives the same result; random when None.
@@ -262,6 +265,7 @@ class Sandbox:
             max_output_bytes=max_output_bytes,
             max_stderr_bytes=max_stderr_bytes,
             keep=keep,
+            merge=merge,
             umask=umask,
         )
         with _hint_when_not_found(cmd):
@@ -333,17 +337,28 @@ class Sandbox:
             connection.on_end = run.process(self.id)
         return Process(self._gateway, self._access, connection, started["pid"])
 
+    @overload
+    async def shell(self, *, terminal: Literal[False] = False, **options: Unpack[ShellOptions]) -> Shell: ...
+
+    @overload
+    async def shell(
+        self, *, terminal: Literal[True] | tuple[int, int], **options: Unpack[ShellOptions]
+    ) -> TerminalShell: ...
+
     async def shell(
         self,
         *,
+        terminal: bool | tuple[int, int] = False,
         cwd: Directory | None = None,
         env: Variables | None = None,
         user: str | None = None,
         max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> Shell:
+    ) -> Shell | TerminalShell:
         """Start a shell that keeps directory, variables and functions from one command to the next.
 
         Args:
+            terminal: run it on a terminal, of 120 columns and 40 rows or of so many, for programs that people use; all
+                its output is stdout then. See `TerminalShell`.
             cwd: where it starts.
             env: its variables.
             user: the user that it runs as.
@@ -352,6 +367,17 @@ class Sandbox:
         Raises: as `exec`; InvalidArgument when the image has neither bash nor sh.
         Cost: one process in the sandbox, bash where there is one.
         """
+        if terminal is not False:
+            size = DEFAULT_SIZE if terminal is True else terminal
+            return await TerminalShell.start(
+                self,
+                self._gateway.run_cleanup,
+                cwd=cwd,
+                env=env,
+                user=user,
+                size=size,
+                max_output_bytes=max_output_bytes,
+            )
         return await Shell.start(
             self, self._gateway.run_cleanup, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes
         )

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+import signal
 
 from rollbox import request, shell_dialects
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
-from rollbox.recording import current
-from rollbox.request import Directory, Variables
-from rollbox.result import ExecResult
-from rollbox.shell_dialects import Dialect, Mark
+from rollbox.request import Directory, Stdin, Variables
+from rollbox.result import ShellResult
+from rollbox.shell_dialects import Dialect, Line, Mark
 from rollbox.shell_reader import MarkedReader
-
-CleanupRunner: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.run_cleanup`."""
+from rollbox.shell_session import CleanupRunner, CommandRunner, ShellSession
 
 DEFAULT_OUTPUT_BYTES = 2**22
 # How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
@@ -29,47 +25,15 @@ _RETURN_LIMIT_S = 5.0
 _AGAIN_S = 1.0
 # How long the first start may take: a gateway may restart meanwhile, and a dead connection is detected after 15 s.
 _START_LIMIT_S = 60.0
-_KILLER_LIMIT_S = 10.0
+# A command that runs for so long makes the client look whether the shell still waits for it.
+_LOOK_AFTER_S = 10.0
+# How often that time is given while output comes: over a slow network it takes long, and another process may go on.
+_LAST_OUTPUT_TIMES = 24
+# The name of a variable in any shell.
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class CommandRunner(Protocol):
-    """What a shell needs of its sandbox; the methods are those of `Sandbox`."""
-
-    @property
-    def id(self) -> str:
-        """The id of the sandbox."""
-
-    async def spawn(
-        self, cmd: Sequence[str], *, cwd: Directory | None, env: Variables | None, user: str | None
-    ) -> Process:
-        """Start a command, as `Sandbox.spawn` does.
-
-        Args:
-            cmd: program and arguments.
-            cwd: its working directory; None: the sandbox's.
-            env: variables beside the sandbox's.
-            user: that it runs as; None: the sandbox's.
-        """
-
-    async def exec(
-        self,
-        cmd: Sequence[str],
-        *,
-        cwd: Directory | None,
-        user: str | None,
-        timeout: float | None,  # noqa: ASYNC109
-    ) -> ExecResult:
-        """Run a command to its end, as `Sandbox.exec` does.
-
-        Args:
-            cmd: program and arguments.
-            cwd: its working directory; None: the sandbox's.
-            user: that it runs as; None: the sandbox's.
-            timeout: seconds after which it is killed; None: never.
-        """
-
-
-class Shell:
+class Shell(ShellSession):
     """A shell in a sandbox; made by `sandbox.shell()`. Runs one command at a time.
 
     As an asynchronous context manager it kills the shell, with all that it left running, at the end.
@@ -81,23 +45,26 @@ class Shell:
         run_cleanup: CleanupRunner,
         process: Process,
         dialect: Dialect,
+        *,
+        user: str | None,
         max_output_bytes: int,
     ) -> None:
         """Use `Sandbox.shell` instead."""
-        self._sandbox = sandbox
-        self._run_cleanup = run_cleanup
-        self._process = process
+        super().__init__(sandbox, run_cleanup, process)
         self._dialect = dialect
+        self._user = user
+        self._max_output_bytes = max_output_bytes
         self._stdout = MarkedReader(process.stdout, max_output_bytes)
         self._stderr = MarkedReader(process.stderr, max_output_bytes)
         self._running = asyncio.Lock()
         # Processes that earlier commands left in the background: a timeout spares them.
-        self._background_pids: list[str] = []
+        self._background_pids: list[int] = []
+        # What the processes of the next command have among their variables.
+        self._command_id = ""
         # The mark of an interrupted command: the shell has to print a new mark before it gets the next command.
         self._interrupted: Mark | None = None
         # Marks that the shell did not print in time: they may still come.
         self._late_marks: list[bytes] = []
-        self._unanswering = False
 
     @classmethod
     async def start(
@@ -134,7 +101,7 @@ class Shell:
                 if error.details.get("reason") == "command_not_found":
                     error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
                 raise
-            shell = cls(sandbox, run_cleanup, process, dialect, cap)
+            shell = cls(sandbox, run_cleanup, process, dialect, user=user, max_output_bytes=cap)
             try:
                 await shell._write(dialect.setup)
                 await shell._make_ready(_START_LIMIT_S, None)
@@ -147,78 +114,81 @@ class Shell:
             return shell
         raise AssertionError("unreachable: the second dialect returns or raises")
 
-    async def run(self, command: str, *, timeout: float | None = None) -> ExecResult:  # noqa: ASYNC109
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        check: bool = False,
+        cwd: Directory | None = None,
+        env: Variables | None = None,
+        stdin: Stdin = b"",
+        max_output_bytes: int | None = None,
+    ) -> ShellResult:
         """Run a command line in the shell and return its result.
 
-        Its stdin is at end of file; use `< file` or a here-document for input. Processes that it leaves in the
-        background go on, and may print into the results of later commands.
+        Processes that it leaves in the background go on, and may print into the results of later commands. With `cwd`
+        or `env` it runs in a subshell: directory, variables and functions that it sets are its own too.
 
         Args:
             command: any number of lines of the shell's language.
-            timeout: seconds after which its processes are killed; directory, variables and background processes of
-                earlier commands stay. A shell that is not ready again within 5 s is killed too.
+            timeout: seconds after which its processes are killed, also those that it has detached; directory, variables
+                and background processes of earlier commands stay. A shell that is not ready again within 5 s is killed
+                too.
+            check: raise unless it exits with 0.
+            cwd: its directory, over that of the shell; a relative one begins there.
+            env: its variables, over those of the shell.
+            stdin: what it reads, then end of file, as for `Sandbox.exec`. It is written to a file in /tmp, which the
+                shell opens and removes.
+            max_output_bytes: how much of its stdout and stderr to keep, each, over that of the shell.
 
         Returns:
-            the result: `end` is exited or deadline, or that of the shell itself when the command ended it.
+            the result: `end` is exited, deadline or oom_killed, or that of the shell itself when the command ended it.
+            `shell_ended` says whether the shell has ended.
 
         Raises:
-            InvalidArgument: the command is empty, holds NUL, or is not a string.
-            Conflict: the shell has ended; the detail says how.
+            InvalidArgument: the command is empty, holds NUL, or is not a string; another argument is invalid, or there
+                is no such directory.
+            ExecFailed, ExecDeadline, OomKilled: with `check`; they carry `.result`.
+            Conflict: the shell has ended; the detail says how. Or it no longer answers, since the command took away
+                what it answers with (its descriptors, a trap, a function in place of a builtin): it is killed then,
+                which takes 15 s.
             SandboxLost, ...: the sandbox has ended.
         Cancel safety: the command's processes are killed; the shell remains usable.
         """
-        if not isinstance(command, str) or not command.strip() or "\0" in command:
-            raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is not a string")
+        line = _checked(command, cwd, env)
         if timeout is not None:
             request.milliseconds("timeout", timeout)
+        kept = (
+            self._max_output_bytes if max_output_bytes is None else request.count("max_output_bytes", max_output_bytes)
+        )
         async with self._running:
             if self._interrupted is not None:
                 await self._make_ready()
                 self._take_output(None)
             self._require_running()
-            return await self._noted(command, timeout)
+            if stdin not in (b"", ""):
+                line = line._replace(input_path=await self._written(stdin))
+            self._stdout.max_bytes = self._stderr.max_bytes = kept
+            result = await self._noted(self._run(line, timeout))
+        if line.cwd and result.stderr_bytes.endswith(line.lost.encode()):
+            detail = f"the directory {line.cwd!r} cannot be entered"
+            raise InvalidArgument(detail, details={"reason": "cwd_not_found"}, sandbox_id=self._sandbox.id)
+        return result.check() if check else result
 
-    @property
-    def ended(self) -> bool:
-        """Whether the shell has ended, by `exit` or otherwise."""
-        return self._process.ended
+    async def _written(self, stdin: Stdin) -> str:
+        path = f"/tmp/.rollbox-stdin-{secrets.token_hex(8)}"  # noqa: S108 - random, and for its user alone
+        await self._sandbox.files.write(path, stdin, mode=0o600, user=self._user)
+        return path
 
-    @property
-    def exec_id(self) -> str:
-        """Its id among the sandbox's processes."""
-        return self._process.exec_id
-
-    async def aclose(self) -> None:
-        """Kill the shell and all that it left running. Idempotent."""
-        await self._process.__aexit__(None, None, None)
-
-    async def __aenter__(self) -> Shell:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def _noted(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
-        """Run a command, which counts for a run as an exec does."""
-        run = current.current()
-        if run is None:
-            return await self._run(command, timeout)
-        with run.executing(self._sandbox.id) as answered:
-            result = await self._run(command, timeout)
-            answered({"end": result.end, "exit_code": result.exit_code, "run_ms": result.run_ms})
-            return result
-
-    async def _run(self, command: str, timeout: float | None) -> ExecResult:  # noqa: ASYNC109
+    async def _run(self, line: Line, timeout: float | None) -> ShellResult:  # noqa: ASYNC109
         mark = self._interrupted = Mark.fresh()
         end: ExecEnd = "exited"
         began = asyncio.get_running_loop().time()
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                line = shell_dialects.run(command, has_prompt=bool(self._dialect.prompt))
-                report = await self._read_until_mark(mark, line)
+                report = await self._answered(mark, line.text(has_prompt=bool(self._dialect.prompt)))
             self._interrupted = None
         except TimeoutError:
             end = "deadline"
@@ -229,6 +199,44 @@ class Shell:
             raise
         run_ms = (asyncio.get_running_loop().time() - began) * 1000
         return await self._result(end, report, mark, run_ms)
+
+    async def _answered(self, mark: Mark, line: str) -> bytes:
+        """Run a line as `_read_until_mark` does; Conflict when the shell has read on, and does not answer."""
+        reading = asyncio.ensure_future(self._read_until_mark(mark, line))
+        tasks = [reading]
+        try:
+            await asyncio.wait(tasks, timeout=_LOOK_AFTER_S)
+            if not reading.done():
+                tasks.append(asyncio.ensure_future(self._read_on()))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                await self._last_output(reading)
+            if reading.done():
+                return reading.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await self._give_up("it read on and did not say how the last command ended")
+        raise self._over()
+
+    async def _last_output(self, reading: asyncio.Task[bytes]) -> None:
+        """Wait for the answer of a shell that has read on, as long as output comes before it."""
+        streams = (self._process.stdout, self._process.stderr)
+        for _ in range(_LAST_OUTPUT_TIMES):
+            before = [stream.received for stream in streams]
+            await asyncio.wait([reading], timeout=_RETURN_LIMIT_S)
+            if reading.done() or before == [stream.received for stream in streams]:
+                return
+
+    async def _read_on(self) -> bytes:
+        """Wait until the shell reads beyond the command that it was given, which it does not before that has ended."""
+        try:
+            await self._process.stdin.write(shell_dialects.FILLER)
+            await self._process.stdin.drain()
+        except SandboxError:
+            # It has ended, or the sandbox has: the reader of the streams says which.
+            await asyncio.Event().wait()
+        return b""
 
     async def _read_until_mark(self, mark: Mark, line: str = "") -> bytes:
         """Write a line and the request for a mark, and read both streams up to the mark.
@@ -248,6 +256,7 @@ class Shell:
                 group.create_task(self._read_stderr(mark.printed, ask))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
+        self._command_id = mark.first
         return status.result()
 
     async def _read_status(self, mark: bytes) -> bytes:
@@ -273,9 +282,7 @@ class Shell:
                 while not await self._answers(again_s):
                     await self._interrupt()
         except TimeoutError:
-            self._unanswering = True
-            await self._process.kill()
-            await self._process.wait()
+            await self._give_up(f"it was not ready again {limit_s:g} s after a command was stopped")
 
     async def _answers(self, limit_s: float | None) -> bool:
         """Whether the shell has answered or ended within the limit."""
@@ -303,33 +310,21 @@ class Shell:
 
     async def _interrupt(self) -> None:
         """Kill the command's processes, then make the shell abandon the rest of the command."""
-        if self._process.ended:
-            return
-        argv = [
-            "sh",
-            "-c",
-            shell_dialects.KILLER,
-            "sh",
-            str(int(self._dialect.signal)),
-            str(self._process.pid),
-            *self._background_pids,
-        ]
-        try:
-            # As the superuser: the command may have changed its user.
-            await self._sandbox.exec(argv, cwd="/", user="0", timeout=_KILLER_LIMIT_S)
-        except SandboxError:
-            await self._process.kill()
+        if not self._process.ended:
+            await self._abandon(int(self._dialect.signal), self._command_id, self._background_pids)
 
-    async def _result(self, end: ExecEnd, report: bytes, mark: Mark, run_ms: float) -> ExecResult:
+    async def _result(self, end: ExecEnd, report: bytes, mark: Mark, run_ms: float) -> ShellResult:
         code, number = None, None
         if report:
             code, self._background_pids = shell_dialects.status(report)
+            if await self._died_of_memory(code):
+                end, code, number = "oom_killed", None, int(signal.SIGKILL)
         elif end == "exited":
             last = await self._process.wait()
             end, code, number = last.end, last.exit_code, last.signal
         self._interrupted = None
         (stdout, stdout_total), (stderr, stderr_total) = self._take_output(mark)
-        return ExecResult(
+        return ShellResult(
             end=end,
             exit_code=code,
             signal=number,
@@ -342,12 +337,16 @@ class Shell:
             run_ms=run_ms,
             exec_id=self._process.exec_id,
             sandbox_id=self._sandbox.id,
+            shell_ended=self._process.ended,
         )
 
-    def _require_running(self) -> None:
-        result = self._process.result
-        if result is not None:
-            how = f"it exited with code {result.exit_code}" if result.end == "exited" else f"it ended as {result.end}"
-            if self._unanswering:
-                how = "the shell no longer answers after a time limit or a cancelled call, and was killed"
-            raise Conflict(f"shell {self.exec_id} has ended: {how}", hint="Start another with sandbox.shell().")
+
+def _checked(command: str, cwd: Directory | None, env: Variables | None) -> Line:
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is not a string")
+    settings = request.command_settings(env, cwd, None)
+    variables = settings.get("env", {})
+    for name in variables:
+        if not _NAME.fullmatch(name):
+            raise InvalidArgument(f"the name {name!r} in env is none that a shell takes")
+    return Line(command, settings.get("cwd", ""), variables, lost=secrets.token_hex(16))

@@ -3,6 +3,9 @@
 A mark is 128 random bits, drawn for one command. The shell gets it in two halves, so that a shell that echoes what it
 reads or runs (`set -v`, `set -x`) does not print it whole.
 
+The first half of a mark is also what the processes of the next command have as ROLLBOX_COMMAND_ID among their
+variables, by which the sandbox finds them when the command is to be abandoned.
+
 Aborting a command that ran too long takes more than killing its processes: the shell would go on with the next command
 of the same line. sh runs interactively, so SIGINT brings it back to its prompt. bash does not, since it would print
 messages about jobs into the command's stderr: there SIGURG arms a DEBUG trap that skips every further command and
@@ -15,11 +18,13 @@ import secrets
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 _ASK = """__rollbox_ask() {
-{ command printf '%s%d\\n' "$1$2" "$3"; jobs -p; command printf %s "$1$2"; } >&OUT 2>/dev/null
+{ command printf '%s%d\\n' "$1$2" "$3"; command jobs -p; command printf %s "$1$2"; } >&OUT 2>/dev/null
 command printf %s "$1$2" >&ERR
+command export ROLLBOX_COMMAND_ID="$1"
 case $- in *e*) return 0;; esac
 return "$3"
 }
@@ -40,32 +45,6 @@ esac' DEBUG
 trap __rollbox_stop URG
 """
 )
-
-KILLER = """number=$1 shell=$2; shift 2
-kept=" $* " found=
-kill -STOP "$shell"
-while :; do
-  fresh=
-  for folder in /proc/[0-9]*; do
-    pid=${folder#/proc/}
-    case "$kept$found " in *" $pid "*) continue;; esac
-    parent=
-    { while read -r name value; do
-      case $name in PPid:) parent=$value; break;; esac
-    done <"$folder/status"; } 2>/dev/null
-    case " $shell$found$fresh " in *" $parent "*) fresh="$fresh $pid";; esac
-  done
-  [ "$fresh" ] || break
-  kill -STOP $fresh 2>/dev/null
-  found="$found$fresh"
-done
-[ "$found" ] && kill -KILL $found 2>/dev/null
-kill "-$number" "$shell"
-kill -CONT "$shell"
-"""
-"""`sh -c KILLER sh SIGNAL PID KEPT...`: kills all descendants of a shell except the KEPT processes, and signals the
-shell. Needs only /proc and what every shell has built in. All are stopped before the first is killed: a child whose
-parent has died is not found as a descendant."""
 
 
 class Mark(NamedTuple):
@@ -114,16 +93,45 @@ def posix(prompt: str) -> Dialect:
     return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), {"ENV": "", "PS1": "", "PS2": ""})
 
 
-def run(command: str, *, has_prompt: bool) -> str:
-    """Build the line that runs a command in the shell itself, with an empty stdin.
+class Line(NamedTuple):
+    """A command, and what holds for it alone.
 
-    Args:
-        command: what it runs.
-        has_prompt: whether the prompt, which a command may have changed, is set again behind it.
+    Attributes:
+        command: what the shell runs.
+        cwd: its directory; empty: the shell's.
+        env: its variables, over the shell's.
+        input_path: the file that it reads, and that is removed before it runs; empty: it reads the end of file.
+        lost: what the shell prints on stderr when it cannot enter `cwd`.
     """
-    quoted = command.replace("'", "'\\''")
-    after = '; __rollbox_prompt "$?"' if has_prompt else ""
-    return f"eval '{quoted}' </dev/null{after}\n"
+
+    command: str
+    cwd: str = ""
+    env: Mapping[str, str] = MappingProxyType({})
+    input_path: str = ""
+    lost: str = ""
+
+    def text(self, *, has_prompt: bool) -> str:
+        """Write it: in the shell itself, or where it has a directory or variables of its own in a subshell.
+
+        Args:
+            has_prompt: whether the prompt, which a command may have changed, is set again behind it.
+        """
+        run = f"eval {quoted(self.command)}"
+        if self.cwd or self.env:
+            enter = f"CDPATH= cd -- {quoted(self.cwd)} || {{ command printf {self.lost} >&2; exit 1; }}"
+            variables = [f"export {name}={quoted(value)}" for name, value in self.env.items()]
+            run = f"( {'; '.join([enter] * bool(self.cwd) + variables + [run])} )"
+        if self.input_path:
+            path = quoted(self.input_path)
+            run = f"{{ command rm -f -- {path}; {run}; }} <{path}"
+        else:
+            run = f"{run} </dev/null"
+        return run + ('; __rollbox_prompt "$?"\n' if has_prompt else "\n")
+
+
+def quoted(text: str) -> str:
+    """Quote a text for any shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def mark_request(mark: Mark) -> str:
@@ -131,7 +139,11 @@ def mark_request(mark: Mark) -> str:
     return f'{{ __rollbox_ask {mark.first} {mark.second} "$?"; }} 2>/dev/null\n'
 
 
-def status(report: bytes) -> tuple[int, list[str]]:
+# More than a pipe holds. A shell that has taken it has read all lines before it; before the next line it says nothing.
+FILLER = " " * 2**17
+
+
+def status(report: bytes) -> tuple[int, list[int]]:
     """Read the text between the marks: the exit code and the background processes."""
     code, *jobs = report.decode("ascii", "replace").split()
-    return int(code), jobs
+    return int(code), [int(pid) for pid in jobs]

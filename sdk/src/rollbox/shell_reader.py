@@ -13,7 +13,7 @@ class MarkedReader:
 
     def __init__(self, stream: OutputStream, max_bytes: int) -> None:
         self._stream = stream
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._unread = bytearray()
         self._output = bytearray()
         self._total = 0
@@ -65,5 +65,5 @@ class MarkedReader:
         self._output += self._unread[:count]
         del self._unread[:count]
         self._total += count
-        if len(self._output) > self._max_bytes:
-            del self._output[: len(self._output) - self._max_bytes]
+        if len(self._output) > self.max_bytes:
+            del self._output[: len(self._output) - self.max_bytes]

@@ -5,11 +5,13 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from rollbox import Client, Run, Shell
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox import Client, Files, Run, Shell, ShellResult
+from rollbox import shell as shell_module
+from rollbox.errors import Conflict, ExecFailed, InvalidArgument
 from rollbox.recording.recorder import COMMAND, IDLE
 from tests.support.eventually import LIMIT_S, eventually
 from tests.support.gateway_fake import FakeGateway
@@ -167,14 +169,93 @@ async def test_the_prompt_is_the_shells_own_whatever_a_command_sets(shell: Shell
     assert (await shell.run("echo still")).stderr == ""
 
 
+async def test_a_timeout_kills_what_the_command_detached_and_spares_what_earlier_ones_did(shell: Shell) -> None:
+    detach = "(setsid sh -c 'echo $$; exec sleep 10000 >/dev/null 2>&1' & sleep 0.5)"
+    earlier = int((await shell.run(detach)).stdout)
+    late = await shell.run(f"{detach}; sleep 10000", timeout=2)
+    assert late.timed_out
+    assert not late.shell_ended
+    # Empty also where it is dead and nobody has reaped it.
+    assert (await shell.run(f"cat /proc/{int(late.stdout)}/cmdline 2>/dev/null")).stdout == ""
+    assert (await shell.run(f"kill {earlier}")).ok
+
+
 async def test_a_shell_that_is_killed_since_it_does_not_answer_says_so(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Shell._make_ready, "__defaults__", (SOON_S, None))
-    assert (await shell.run("__rollbox_ask() { :; }; sleep 10000", timeout=SOON_S)).timed_out
+    late = await shell.run("__rollbox_ask() { :; }; sleep 10000", timeout=SOON_S)
+    assert (late.end, late.shell_ended) == ("deadline", True)
     assert shell.ended
     with pytest.raises(Conflict, match="no longer answers"):
         await shell.run("true")
+
+
+@pytest.mark.parametrize("command", ["command() { :; }", "__rollbox_ask() { :; }"])
+async def test_a_shell_that_cannot_answer_any_more_is_told_so(
+    shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", SOON_S)
+    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", SOON_S)
+    with pytest.raises(Conflict, match="no longer answers"):
+        await shell.run(command)
+    assert shell.ended
+    with pytest.raises(Conflict, match="no longer answers"):
+        await shell.run("true")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "set -n",
+        "trap false DEBUG",
+        "shopt -s extdebug; trap false DEBUG",
+        "trap 'exec >&- 2>&-' DEBUG; :",
+        'for fd in 3 4 5 6 7 8 9 10 11 12; do eval "exec $fd>&-"; done',
+        "exec >&- 2>&-",
+        "exec </dev/null",
+        "ulimit -n 3",
+        "ulimit -n 11",
+        "printf() { :; }; eval() { :; }; export() { :; }; jobs() { :; }; return() { :; }",
+        "alias eval=: command=:",
+        "PROMPT_COMMAND=exit; PS1=; PS2=; set -o posix",
+        "exec true",
+    ],
+)
+async def test_whatever_a_command_takes_away_the_shell_answers_or_its_end_is_told(
+    shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", SOON_S)
+    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", 2.0)
+    told = ""
+    try:
+        result = await shell.run(command)
+        told = "its end" if result.shell_ended else (await shell.run("echo on")).end
+    except Conflict as refused:
+        told = refused.detail
+    assert told == "exited" if not shell.ended else told == "its end" or "no longer answers" in told
+
+
+async def test_a_long_command_is_waited_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", 0.05)
+    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", 2.0)
+    assert (await shell.run("sleep 4; echo done")).stdout == "done\n"
+    assert (await shell.run("echo next")).stdout == "next\n"
+
+
+async def test_output_that_goes_elsewhere_does_not_silence_the_shell(shell: Shell, tmp_path: Path) -> None:
+    assert (await shell.run(f"exec >{tmp_path}/out 3>&- 2>&1; echo there")).stdout == ""
+    assert (await shell.run("false")).exit_code == 1
+    assert (tmp_path / "out").read_text().startswith("there\n")
+
+
+async def test_a_death_for_lack_of_memory_is_told_as_an_exec_tells_it(shell: Shell, fake: FakeGateway) -> None:
+    killed = "sh -c 'kill -9 $$'"
+    assert (await shell.run(killed)).exit_code == 137
+    fake.processes.execs[shell.exec_id].oom_kills = 1
+    result = await shell.run(killed)
+    assert (result.end, result.exit_code, result.signal, result.shell_ended) == ("oom_killed", None, 9, False)
+    assert (await shell.run(killed)).exit_code == 137
 
 
 @pytest.mark.parametrize("reason", ["cwd_not_found", "user_not_found"])
@@ -190,3 +271,44 @@ async def test_a_wrong_directory_or_user_is_no_missing_shell(
     with pytest.raises(InvalidArgument) as refused:
         await sandbox.shell()
     assert "bash" not in str(refused.value)
+
+
+async def test_a_command_has_directory_and_variables_of_its_own(shell: Shell) -> None:
+    await shell.run("cd /usr; A=shell; export B=shell")
+    result = await shell.run(
+        'pwd; echo "$A $B"; sh -c \'echo "$C"\'; C=2; cd /', cwd="/tmp", env={"B": "it's", "C": "1"}
+    )
+    assert (result.stdout, result.exit_code) == ("/tmp\nshell it's\n1\n", 0)
+    assert (await shell.run('pwd; echo "$A $B ${C-}"')).stdout == "/usr\nshell shell \n"
+    assert (await shell.run("pwd; exit 3", cwd="bin")).exit_code == 3
+    assert not shell.ended
+    with pytest.raises(InvalidArgument) as refused:
+        await shell.run("echo no", cwd="/not/there")
+    assert refused.value.details["reason"] == "cwd_not_found"
+    with pytest.raises(InvalidArgument):
+        await shell.run("true", env={"A-B": "1"})
+
+
+async def test_a_command_reads_what_it_is_given(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Path] = []
+
+    async def written(_: Files, path: str, data: bytes, **options: object) -> None:
+        assert options == {"mode": 0o600, "user": None}
+        left.append(Path(path))
+        left[0].write_bytes(data)
+
+    monkeypatch.setattr(Files, "write", written)
+    data = bytes(range(256)) * 1000
+    await shell.run(f"cat >{tmp_path}/copy; A=kept", stdin=data)
+    assert (tmp_path / "copy").read_bytes() == data
+    assert (await shell.run("cat; echo $A")).stdout == "kept\n"
+    assert not left[0].exists()
+
+
+async def test_check_raises_with_the_result_and_a_limit_of_output_is_the_commands_own(shell: Shell) -> None:
+    with pytest.raises(ExecFailed) as failed:
+        await shell.run("echo why >&2; false", check=True)
+    assert isinstance(failed.value.result, ShellResult)
+    assert (failed.value.result.exit_code, failed.value.result.stderr) == (1, "why\n")
+    assert (await shell.run("echo 123456", max_output_bytes=3)).stdout == "56\n"
+    assert (await shell.run("echo 123456")).stdout == "123456\n"

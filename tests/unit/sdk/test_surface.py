@@ -72,10 +72,14 @@ def test_the_door_lists_exactly_these_names() -> None:
         "Scaling",
         "ScrubReport",
         "Shell",
+        "ShellOptions",
+        "ShellResult",
+        "ShellRunOptions",
         "SlowSandbox",
         "SpawnOptions",
         "StdinWriter",
         "Tail",
+        "TerminalShell",
         "Timeline",
         "TransferReport",
         "Usage",
@@ -120,6 +124,7 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
         "SandboxRecord",
         "Shell",
         "StdinWriter",
+        "TerminalShell",
         "TransferReport",
     ):
         kind = getattr(rollbox, name)
@@ -131,13 +136,20 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
                 assert value.__doc__, f"{name}.{member}"
 
 
-# `Batch` cannot be without cancellation; what `prefetch` and `convert` return is awaited within them here.
-NOT_IN_SYNC = {"Batch", "Outcome", "Conversion", "Prefetch", "aclose", "__version__"}
+NOT_IN_SYNC = {
+    "Batch": "it cancels rollouts that are stale, and no thread can be cancelled: threads and a `Run` instead",
+    "Outcome": "what a `Batch` gives",
+    "Conversion": "`Client.convert` waits for it, and tells its progress to a function",
+    "Prefetch": "`Client.prefetch` waits for it, and tells its progress to a function",
+    "aclose": "`shutdown` here",
+    "__version__": "`rollbox.__version__` says it",
+}
 # What the asynchronous class alone has: its closing has another name, and plumbing of the SDK itself.
 ONLY_ASYNC = {
     "Client": {"aclose", "gateway"},
     "Process": {"aclose"},
     "Shell": {"aclose", "start"},
+    "TerminalShell": {"aclose", "start"},
     "OutputStream": {"arrived", "finish", "full", "needs_refetch", "tail"},
     "Run": {"begin", "end"},
     "Ports": set[str](),
@@ -155,7 +167,7 @@ def parameters(method: object) -> list[str]:
 
 
 def test_the_sync_face_has_the_same_names() -> None:
-    assert set(rollbox.__all__) - set(sync.__all__) == NOT_IN_SYNC
+    assert set(rollbox.__all__) - set(sync.__all__) == set(NOT_IN_SYNC)
     assert set(sync.__all__) - set(rollbox.__all__) == {"shutdown"}
     assert sync.__all__ == sorted(sync.__all__)
 
@@ -195,6 +207,14 @@ def test_options_of_commands_are_those_of_the_methods() -> None:
     spawn = set(inspect.signature(rollbox.Sandbox.spawn).parameters) - {"self", "cmd"}
     assert set(rollbox.ExecOptions.__annotations__) == run
     assert set(rollbox.SpawnOptions.__annotations__) == spawn
+    shell = set(inspect.signature(rollbox.Sandbox.shell).parameters) - {"self", "terminal"}
+    assert set(rollbox.ShellOptions.__annotations__) == shell
+    command = set(inspect.signature(rollbox.Shell.run).parameters) - {"self", "command"}
+    assert set(rollbox.ShellRunOptions.__annotations__) == command
+
+
+# What to do there depends on the reason, which brings a hint of its own.
+WITHOUT_HINT = {"conflict", "invalid_argument", "not_found", "permission_denied", "unsupported"}
 
 
 # Of which only the detail can say what to do.

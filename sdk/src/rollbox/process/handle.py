@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 
 from rollbox.errors import InvalidArgument
@@ -15,6 +16,7 @@ from rollbox.request import count
 from rollbox.result import ExecResult
 
 _MOST_SIGNAL = 64
+_MOST_SPARED = 4096
 
 
 class Process:
@@ -92,6 +94,16 @@ class Process:
         await self._gateway.call_sandbox(
             self._access, "POST", "execs", self.exec_id, "signal", body=body, idempotent=False
         )
+
+    async def _abandon(self, signal: int, command_id: str, spared: Sequence[int]) -> None:
+        """Kill what one command of this process, a shell, has started, and continue the shell with a signal."""
+        body = {"signal": signal, "command_id": command_id, "spared": list(spared)[:_MOST_SPARED]}
+        await self._gateway.call_sandbox(self._access, "POST", "execs", self.exec_id, "signal", body=body)
+
+    async def _oom_kills(self) -> int:
+        """Return how many processes of the sandbox the kernel has killed for memory since this one started."""
+        listed = await self._gateway.call_sandbox(self._access, "GET", "execs")
+        return next((one.get("oom_kills") or 0 for one in listed["execs"] if one["exec_id"] == self.exec_id), 0)
 
     async def kill(self) -> None:
         """Kill it with all its processes; its end is `cancelled`. Idempotent."""

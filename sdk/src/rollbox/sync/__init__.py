@@ -59,6 +59,9 @@ from rollbox import (
     SandboxRecord,
     Scaling,
     ScrubReport,
+    ShellOptions,
+    ShellResult,
+    ShellRunOptions,
     SlowSandbox,
     SpawnOptions,
     Tail,
@@ -76,7 +79,7 @@ from rollbox.sync.loop_thread import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
 from rollbox.sync.run import Run
 from rollbox.sync.sandbox import Sandbox
-from rollbox.sync.shell import Shell
+from rollbox.sync.shell import Shell, TerminalShell
 
 __all__ = [
     "Blocker",
@@ -137,10 +140,14 @@ __all__ = [
     "Scaling",
     "ScrubReport",
     "Shell",
+    "ShellOptions",
+    "ShellResult",
+    "ShellRunOptions",
     "SlowSandbox",
     "SpawnOptions",
     "StdinWriter",
     "Tail",
+    "TerminalShell",
     "Timeline",
     "TransferReport",
     "Usage",

@@ -14,15 +14,14 @@ from rollbox.image import Checkpoint, CommittedImage
 from rollbox.options import CommitOptions, CreateOptions
 from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
-from rollbox.request import Command, Directory, ExecOptions, SpawnOptions, Variables
+from rollbox.request import Command, ExecOptions, ShellOptions, SpawnOptions
 from rollbox.result import ExecResult
-from rollbox.shell import DEFAULT_OUTPUT_BYTES
 from rollbox.sync.files import Files
 from rollbox.sync.inner import ClientOwner, inner_of
 from rollbox.sync.loop_thread import run
 from rollbox.sync.ports import Ports
 from rollbox.sync.process import Process, Processes
-from rollbox.sync.shell import Shell
+from rollbox.sync.shell import Shell, TerminalShell
 from rollbox.usage import Usage
 
 
@@ -63,16 +62,19 @@ class Sandbox:
         """As `rollbox.Sandbox.spawn`."""
         return Process(run(self.inner.spawn(cmd, **options)))
 
+    @overload
+    def shell(self, *, terminal: Literal[False] = False, **options: Unpack[ShellOptions]) -> Shell: ...
+
+    @overload
+    def shell(self, *, terminal: Literal[True] | tuple[int, int], **options: Unpack[ShellOptions]) -> TerminalShell: ...
+
     def shell(
-        self,
-        *,
-        cwd: Directory | None = None,
-        env: Variables | None = None,
-        user: str | None = None,
-        max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
-    ) -> Shell:
+        self, *, terminal: bool | tuple[int, int] = False, **options: Unpack[ShellOptions]
+    ) -> Shell | TerminalShell:
         """As `rollbox.Sandbox.shell`."""
-        return Shell(run(self.inner.shell(cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)))
+        if terminal is False:
+            return Shell(run(self.inner.shell(**options)))
+        return TerminalShell(run(self.inner.shell(terminal=terminal, **options)))
 
     @property
     def processes(self) -> Processes:

@@ -1,0 +1,133 @@
+"""What a shell on pipes and a shell on a terminal share: the process behind them, and its end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+
+from rollbox._problem import SandboxError
+from rollbox.errors import Conflict
+from rollbox.files import Files
+from rollbox.process import Process
+from rollbox.recording import current
+from rollbox.request import Directory, Variables
+from rollbox.result import ShellResult
+
+CleanupRunner: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.run_cleanup`."""
+
+_KILLED_BY_MEMORY = 128 + signal.SIGKILL
+
+
+class CommandRunner(Protocol):
+    """What a shell needs of its sandbox; the methods are those of `Sandbox`."""
+
+    @property
+    def id(self) -> str:
+        """The id of the sandbox."""
+
+    @property
+    def files(self) -> Files:
+        """Its files."""
+
+    async def spawn(
+        self,
+        cmd: Sequence[str],
+        *,
+        cwd: Directory | None,
+        env: Variables | None,
+        user: str | None,
+        terminal: tuple[int, int] | None = None,
+    ) -> Process:
+        """Start a command, as `Sandbox.spawn` does.
+
+        Args:
+            cmd: program and arguments.
+            cwd: its working directory; None: the sandbox's.
+            env: variables beside the sandbox's.
+            user: that it runs as; None: the sandbox's.
+            terminal: columns and rows of its terminal; None: it has none.
+        """
+
+
+class ShellSession:
+    """A shell that runs in a sandbox.
+
+    As an asynchronous context manager it kills the shell, with all that it left running, at the end.
+    """
+
+    def __init__(self, sandbox: CommandRunner, run_cleanup: CleanupRunner, process: Process) -> None:
+        """Use `Sandbox.shell` instead."""
+        self._sandbox = sandbox
+        self._run_cleanup = run_cleanup
+        self._process = process
+        # Why this program killed it.
+        self._killed = ""
+        self._oom_kills = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the shell has ended, by `exit` or otherwise."""
+        return self._process.ended
+
+    @property
+    def exec_id(self) -> str:
+        """Its id among the sandbox's processes."""
+        return self._process.exec_id
+
+    async def aclose(self) -> None:
+        """Kill the shell and all that it left running. Idempotent."""
+        await self._process.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _noted(self, running: Coroutine[Any, Any, ShellResult]) -> ShellResult:
+        """Run a command, which counts for a run as an exec does."""
+        run = current.current()
+        if run is None:
+            return await running
+        with run.executing(self._sandbox.id) as answered:
+            result = await running
+            answered({"end": result.end, "exit_code": result.exit_code, "run_ms": result.run_ms})
+            return result
+
+    async def _abandon(self, number: int, command_id: str, spared: Sequence[int]) -> None:
+        """Kill the command's processes and continue the shell with a signal; the shell is killed if that fails."""
+        try:
+            await self._process._abandon(number, command_id, spared)  # noqa: SLF001 - its own
+        except SandboxError as error:
+            await self._give_up(f"its command could not be stopped ({error.detail})")
+
+    async def _give_up(self, why: str) -> None:
+        """Kill a shell that cannot be used any more."""
+        self._killed = f"the shell no longer answers: {why}; it was killed"
+        await self._process.kill()
+        await self._process.wait()
+
+    async def _died_of_memory(self, exit_code: int) -> bool:
+        """Whether a code is that of a process that was killed for memory since this was last asked."""
+        if exit_code != _KILLED_BY_MEMORY:
+            return False
+        try:
+            before, self._oom_kills = self._oom_kills, await self._process._oom_kills()  # noqa: SLF001 - its own
+        except SandboxError:
+            return False
+        return self._oom_kills > before
+
+    def _require_running(self) -> None:
+        if self._process.ended:
+            raise self._over()
+
+    def _over(self) -> Conflict:
+        how = self._killed
+        if not how and (result := self._process.result) is not None:
+            how = f"it exited with code {result.exit_code}" if result.end == "exited" else f"it ended as {result.end}"
+        return Conflict(f"shell {self.exec_id} has ended: {how}", hint="Start another with sandbox.shell().")

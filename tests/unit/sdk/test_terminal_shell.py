@@ -1,0 +1,132 @@
+"""Shells on a terminal, with the real shells of this machine behind a fake gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rollbox import Client, TerminalShell
+from rollbox import terminal_shell as module
+from rollbox.errors import Conflict, ExecFailed, InvalidArgument
+from tests.support.eventually import LIMIT_S, eventually
+from tests.support.gateway_fake import FakeGateway
+
+SOON_S = 0.5
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a shell on a busy machine more time to be ready again before it is killed."""
+    monkeypatch.setattr(module, "_RETURN_LIMIT_S", LIMIT_S)
+
+
+@pytest.fixture(params=["bash", "sh"])
+async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureRequest) -> AsyncIterator[TerminalShell]:
+    fake.real_execs = True
+    fake.missing_commands = set() if request.param == "bash" else {"bash"}
+    async with await (await client.create("python")).shell(terminal=(90, 30)) as made:
+        yield made
+
+
+async def test_it_keeps_state_and_tells_codes_and_has_a_terminal(shell: TerminalShell) -> None:
+    await shell.run("cd /usr && export A=1; B=2; f() { echo f; }")
+    result = await shell.run("pwd; echo $A $B; f; echo err >&2; stty size; test -t 0 && (exit 4)")
+    assert (result.exit_code, result.stdout) == (4, "/usr\n1 2\nf\nerr\n30 90\n")
+    assert (await shell.run("echo $?")).stdout == "4\n"
+    with pytest.raises(ExecFailed):
+        await shell.run("false", check=True)
+
+
+async def test_commands_of_many_lines_and_any_length_are_one_command(shell: TerminalShell) -> None:
+    text = "it's \u00e4 'long' \\ \"line\" $HOME `x` !! " * 200
+    result = await shell.run(f"if true; then\n  cat <<'end'\n{text}\nend\nfi\necho second")
+    assert result.stdout == f"{text}\nsecond\n"
+
+
+async def test_the_prompt_is_the_shells_own(shell: TerminalShell) -> None:
+    assert (await shell.run('PS1="(venv) $PS1"; false')).exit_code == 1
+    assert (await shell.run("PS1=x; echo on")).stdout == "on\n"
+    assert (await shell.run("echo still")).stdout == "still\n"
+
+
+async def test_a_console_of_another_language_is_talked_to(shell: TerminalShell) -> None:
+    await shell.send(f"{sys.executable} -q\n")
+    await shell.expect(">>> ")
+    await shell.send("print(6 * 7)\n")
+    assert "42" in await shell.expect(r"42\n")
+    await shell.send("exit()\n")
+    assert (await shell.run("echo back")).stdout == "back\n"
+
+
+async def test_a_pager_is_left_by_its_key(shell: TerminalShell) -> None:
+    await shell.send("seq 1 500 | more\n")
+    await shell.expect("--More--")
+    await shell.send("q")
+    result = await shell.run("echo after")
+    assert result.stdout.endswith("after\n")
+
+
+async def test_what_does_not_come_is_told_and_what_came_stays(shell: TerminalShell) -> None:
+    await shell.send("echo here; cat\n")
+    with pytest.raises(TimeoutError):
+        await shell.expect("never", timeout=SOON_S)
+    assert (await shell.expect("here\n")).endswith("here\n")
+    with pytest.raises(InvalidArgument):
+        await shell.expect("(")
+    await shell.interrupt()
+    assert (await shell.run("echo on")).stdout == "on\n"
+
+
+@pytest.mark.parametrize("command", ["cat", "sleep 10000; echo no", "trap '' INT; sleep 10000; echo no"])
+async def test_an_interrupt_brings_the_shell_back(shell: TerminalShell, command: str) -> None:
+    await shell.run("A=kept")
+    await shell.send(f'echo began; sh -c "{command}"\n')
+    await shell.expect("began\n")
+    assert "no" not in await shell.interrupt(timeout=SOON_S)
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo began; sleep 10000; echo no",
+        "echo began; while :; do sleep 10000; done",
+        "echo began; cat; echo no",
+        "echo began; x=$(sleep 10000); echo no",
+        "echo began; (sleep 10000; sleep 10000) | cat; echo no",
+    ],
+)
+async def test_a_timeout_ends_the_command_and_keeps_the_shell(shell: TerminalShell, command: str) -> None:
+    await shell.run("A=kept")
+    result = await shell.run(command, timeout=SOON_S)
+    assert (result.end, result.exit_code, result.shell_ended) == ("deadline", None, False)
+    assert "no" not in result.stdout
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_cancelled_run_ends_the_command_and_keeps_the_shell(shell: TerminalShell, tmp_path: Path) -> None:
+    running = asyncio.ensure_future(shell.run(f"touch {tmp_path}/began; sleep 10000; echo no"))
+    await eventually((tmp_path / "began").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await shell.run("echo on")).stdout == "on\n"
+
+
+async def test_exit_ends_it_and_is_told(shell: TerminalShell) -> None:
+    result = await shell.run("echo bye; exit 3")
+    # bash on a terminal says that it exits.
+    assert (result.exit_code, result.stdout.splitlines()[0], result.shell_ended) == (3, "bye", True)
+    for call in (shell.run("true"), shell.send("x"), shell.interrupt()):
+        with pytest.raises(Conflict, match="exited with code 3"):
+            await call
+
+
+@pytest.mark.parametrize("command", ["", " ", "a\0b", "a\x03"])
+async def test_nonsense_is_refused(shell: TerminalShell, command: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await shell.run(command)
