@@ -213,10 +213,6 @@ def test_options_of_commands_are_those_of_the_methods() -> None:
     assert set(rollbox.ShellRunOptions.__annotations__) == command
 
 
-# What to do there depends on the reason, which brings a hint of its own.
-WITHOUT_HINT = {"conflict", "invalid_argument", "not_found", "permission_denied", "unsupported"}
-
-
 # Of which only the detail can say what to do.
 WITHOUT_HINT = ("invalid_argument", "permission_denied", "conflict", "not_found", "unsupported")
 
