@@ -365,6 +365,7 @@ def _session(*, keep: bool = True) -> aiohttp.ClientSession:
         headers={"User-Agent": f"rollbox/{__version__}", "Accept": "application/json"},
         # Compressing costs both ends more time than the network does for outputs of this size.
         skip_auto_headers=("Accept-Encoding",),
+        ws_response_class=_Abortable,
         raise_for_status=_refuse_handshake,
     )
 
@@ -390,12 +391,22 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
+class _Abortable(aiohttp.ClientWebSocketResponse):
+    """A WebSocket that keeps its transport: aiohttp's gives it away with the end of its response."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as aiohttp gives them
+        super().__init__(*args, **kwargs)
+        response = next(given for given in (*args, *kwargs.values()) if isinstance(given, aiohttp.ClientResponse))
+        self.transport = None if response.connection is None else response.connection.transport
+
+
 def abort(connected: aiohttp.ClientWebSocketResponse) -> None:
     """Abort a WebSocket whose peer is gone: a close, and a write, would wait until the peer has read what was sent.
 
     Idempotent. A write that waits returns; the next one fails.
     """
-    connected._writer.transport.abort()  # noqa: SLF001 - a closed response does not offer its transport any more
+    if isinstance(connected, _Abortable) and connected.transport is not None:
+        connected.transport.abort()
 
 
 def _let_wait(connected: aiohttp.ClientWebSocketResponse) -> None:
