@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final
 
 from controlplane.clock import Clock
@@ -14,8 +15,8 @@ from controlplane.wire import routes_pb2 as wire
 
 # A gateway that is this many updates behind is disconnected, and gets a new snapshot when it reconnects.
 MAX_BEHIND: Final = 4096
-# Keeps one message below gRPC's default limit of 4 MiB: an end is about 0.5 KiB at most.
-ENDS_PER_MESSAGE: Final = 4096
+# Of a snapshot; gRPC takes 4 MiB by default. One route or end more may go over it, with some KiB.
+MAX_MESSAGE_BYTES: Final = 2 << 20
 # The most routes and ends of several deltas that are merged into one message.
 TOGETHER: Final = 512
 MAX_ENDS: Final = 86_400
@@ -133,14 +134,21 @@ class RouteBoard:
 
     def _first(self) -> list[wire.Update]:
         self._forget()
-        ends = list(self._ends.values())
-        head, rest = ends[:ENDS_PER_MESSAGE], ends[ENDS_PER_MESSAGE:]
-        snapshot = wire.Snapshot(routes=self._routes.values(), ends=head)
-        parts = [rest[at : at + ENDS_PER_MESSAGE] for at in range(0, len(rest), ENDS_PER_MESSAGE)]
-        return [
-            wire.Update(version=self.version, snapshot=snapshot),
-            *(wire.Update(version=self.version, delta=wire.Delta(ends=part)) for part in parts),
-        ]
+        return [wire.Update(version=self.version, snapshot=part) for part in self._parts()]
+
+    def _parts(self) -> Iterator[wire.Snapshot]:
+        """The snapshot, in messages of a bounded size; all but the last say that there is more."""
+        part, size_bytes = wire.Snapshot(), 0
+        routes = (wire.Snapshot(routes=[route]) for route in self._routes.values())
+        ends = (wire.Snapshot(ends=[end]) for end in self._ends.values())
+        for entry in chain(routes, ends):
+            if size_bytes >= MAX_MESSAGE_BYTES:
+                part.more = True
+                yield part
+                part, size_bytes = wire.Snapshot(), 0
+            part.MergeFrom(entry)
+            size_bytes += entry.ByteSize()
+        yield part
 
     def _send(self, delta: wire.Delta) -> None:
         self.version += 1

@@ -27,12 +27,14 @@ class Update(_message.Message):
     def __init__(self, version: _Optional[int] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., changed_at_ms: _Optional[int] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("routes", "ends")
+    __slots__ = ("routes", "ends", "more")
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     routes: _containers.RepeatedCompositeFieldContainer[Route]
     ends: _containers.RepeatedCompositeFieldContainer[EndOfSandbox]
-    def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[EndOfSandbox, _Mapping]]] = ...) -> None: ...
+    more: bool
+    def __init__(self, routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., ends: _Optional[_Iterable[_Union[EndOfSandbox, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Delta(_message.Message):
     __slots__ = ("routes", "ends")

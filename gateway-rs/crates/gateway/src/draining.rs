@@ -81,7 +81,7 @@ mod tests {
     }
 
     fn snapshot(routes: Vec<Route>) -> Update {
-        Update { body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })), ..Update::default() }
+        Update { body: Some(Body::Snapshot(Snapshot { routes, ..Snapshot::default() })), ..Update::default() }
     }
 
     fn told(draining: &Draining, id: &str) -> Option<String> {

@@ -8,6 +8,7 @@ use http::Uri;
 use resolve::{Address, Directory, Found, Update};
 use tokio::time::Instant;
 use tonic::Status;
+use wire::routes::update::Body;
 use wire::routes::{self, WatchRequest, routes_client::RoutesClient};
 
 use crate::activity::Activity;
@@ -34,8 +35,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// moment; within this time the replica has received what it missed.
 const CONFIRMATION_WAIT: Duration = Duration::from_secs(5);
 
-/// Maximum message size: a snapshot of 100,000 sandboxes and as many tombstones, 300 bytes each.
-const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// Maximum message size: twice that of a snapshot's (routes.proto).
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// State of the feed itself.
 #[derive(Debug, Default)]
@@ -168,7 +169,7 @@ async fn watch(
 /// Applies messages until the feed ends or falls silent.
 async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>, sink: &Sink<'_>) -> Lost {
     let mut messages = std::pin::pin!(messages);
-    let mut confirmation_end = None;
+    let (mut confirmation_end, mut begun) = (None, routes::Snapshot::default());
     loop {
         let message = tokio::select! {
             message = tokio::time::timeout(SILENCE, messages.next()) => message,
@@ -183,12 +184,29 @@ async fn consume(messages: impl Messages<Item = Result<routes::Update, Status>>,
             Ok(None) => return Lost::Closed,
             Ok(Some(Err(status))) => return Box::new(status).into(),
             Ok(Some(Ok(message))) => {
+                let Some(message) = joined(&mut begun, message) else {
+                    sink.state.received(false);
+                    continue;
+                };
                 if apply(message, sink) {
                     confirmation_end = Some(Instant::now() + CONFIRMATION_WAIT);
                 }
             }
         }
     }
+}
+
+/// Joins the messages of a snapshot: `None` for all but its last. Other messages pass.
+fn joined(begun: &mut routes::Snapshot, mut message: routes::Update) -> Option<routes::Update> {
+    if let Some(Body::Snapshot(part)) = &mut message.body {
+        begun.routes.append(&mut part.routes);
+        begun.ends.append(&mut part.ends);
+        if part.more {
+            return None;
+        }
+        *part = std::mem::take(begun);
+    }
+    Some(message)
 }
 
 /// Completes at `moment`; never, if that is `None`.

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.lifecycle import RouteBoard, SigningKey
-from controlplane.lifecycle.routes import ENDS_PER_MESSAGE, MAX_BEHIND, TOGETHER, Subscription
+from controlplane.lifecycle.routes import MAX_BEHIND, TOGETHER, Subscription
 from controlplane.model import EndCause, Sandbox, State
+from controlplane.wire import routes_pb2 as wire
 from tests.support.virtual_time import EPOCH_MS, VirtualClock
 from tests.support.world import PRIVATE, SPEC
 
@@ -109,14 +110,23 @@ async def test_a_gateway_that_is_too_far_behind_is_cut_off() -> None:
         assert subscription.cut
 
 
-async def test_many_ends_come_in_several_messages() -> None:
+async def test_a_large_snapshot_comes_in_several_messages_within_the_default_limit() -> None:
     board = new_board()
-    for number in range(ENDS_PER_MESSAGE + 10):
-        board.withdraw(replace(RUNNING, id=f"sb-{number}", end=replace(END, detail="x" * 5_000)))
+    routes, ends = [f"sb-{number}" for number in range(7_000)], [f"gone-{number}" for number in range(7_000)]
+    for sandbox_id in routes:
+        board.publish(replace(RUNNING, id=sandbox_id, owner="o" * 500))
+    for sandbox_id in ends:
+        board.withdraw(replace(RUNNING, id=sandbox_id, end=replace(END, detail="x" * 5_000)))
+    parts: list[wire.Update] = []
     with board.subscribe() as subscription:
-        first, second = await subscription.next(), await subscription.next()
-        assert (len(first.snapshot.ends), len(second.delta.ends)) == (ENDS_PER_MESSAGE, 10)
-        assert first.ByteSize() < 4 << 20
+        while not parts or parts[-1].snapshot.more:
+            parts.append(await subscription.next())
+        board.publish(RUNNING)
+        assert (await subscription.next()).delta.routes
+    assert len(parts) > 2
+    assert max(part.ByteSize() for part in parts) < 4 << 20
+    assert [one.sandbox_id for part in parts for one in part.snapshot.routes] == routes
+    assert [one.sandbox_id for part in parts for one in part.snapshot.ends] == ends
 
 
 async def test_what_goes_together_is_bounded() -> None:

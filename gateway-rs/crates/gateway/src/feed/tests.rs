@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use futures_util::stream;
 use resolve::Found;
-use wire::routes::update::Body;
 
 use super::*;
 
@@ -46,7 +45,10 @@ fn snapshot(ids: &[&str]) -> Result<routes::Update, Status> {
         owner: "alice".to_owned(),
         ..routes::Route::default()
     };
-    message(Body::Snapshot(routes::Snapshot { routes: ids.iter().map(route).collect(), ends: Vec::new() }))
+    message(Body::Snapshot(routes::Snapshot {
+        routes: ids.iter().map(route).collect(),
+        ..routes::Snapshot::default()
+    }))
 }
 
 fn heartbeat() -> Result<routes::Update, Status> {
@@ -92,6 +94,26 @@ async fn a_refused_feed_says_why() {
 #[test]
 fn a_reconnect_waits_for_half_of_the_backoff_at_least() {
     assert!((0..1000).all(|_| (0.5..=1.0).contains(&jitter())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_of_several_messages_counts_as_a_whole() {
+    let rig = Rig::new();
+    let part = |ids: &[&str]| {
+        let mut part = snapshot(ids).unwrap();
+        if let Some(Body::Snapshot(part)) = &mut part.body {
+            part.more = true;
+        }
+        Ok(part)
+    };
+    consume(stream::iter([part(&["sb-1"]), heartbeat()]), &rig.sink()).await;
+    assert!(!rig.state.has_snapshot(), "a part of one is none");
+    let messages = [part(&["sb-1"]), heartbeat(), part(&["sb-2"]), snapshot(&["sb-3"])];
+    consume(stream::iter(messages), &rig.sink()).await;
+    assert!(rig.state.has_snapshot());
+    for id in ["sb-1", "sb-2", "sb-3"] {
+        assert!(matches!(rig.directory.find(id), Found::Live(_)), "{id}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

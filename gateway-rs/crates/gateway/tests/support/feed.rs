@@ -141,7 +141,7 @@ impl Routes for Fake {
         let routes = self.0.routes.lock().unwrap().values().cloned().collect();
         let snapshot = Update {
             version: 1,
-            body: Some(Body::Snapshot(Snapshot { routes, ends: Vec::new() })),
+            body: Some(Body::Snapshot(Snapshot { routes, ..Snapshot::default() })),
             changed_at_ms: 0,
         };
         let deltas = stream::unfold(deltas, |mut deltas| async {
