@@ -1,22 +1,23 @@
 //! Moves the bytes of one connection between its program and the link, at the pace of the slower one.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
+use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::ResponseFuture;
 use h2::{Reason, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::task::yield_now;
+use wire::Gathered;
 
 use super::links::Opened;
 
 /// Bytes of one read: under gVisor most of the cost is per call.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces of one write.
-const MAX_PIECES: usize = 16;
+/// A program that writes less than this at once may be about to write more.
+const SMALL_BYTES: usize = 256;
 
 /// Carries both directions until each has ended by itself. When one breaks, the program's connection is reset: a plain
 /// end would make what was cut look like the whole.
@@ -51,7 +52,13 @@ async fn up(read: ReadHalf<'_>, mut held: Bytes, link: &mut SendStream<Bytes>) -
         let mut piece = BytesMut::with_capacity(room.min(PIECE_BYTES));
         match read.try_read_buf(&mut piece) {
             Ok(0) => return link.send_data(Bytes::new(), true).map_err(|err| broken(&err)),
-            Ok(_) => link.send_data(piece.freeze(), false).map_err(|err| broken(&err))?,
+            Ok(read) => {
+                link.send_data(piece.freeze(), false).map_err(|err| broken(&err))?;
+                if read < SMALL_BYTES {
+                    // Sent before the next read, which then finds all that the program has written meanwhile.
+                    yield_now().await;
+                }
+            }
             Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
             Err(err) => return Err(err),
         }
@@ -71,40 +78,34 @@ async fn room(link: &mut SendStream<Bytes>) -> io::Result<usize> {
     Ok(link.capacity())
 }
 
-/// To the program. The window opens only for what the program's socket has taken.
+/// To the program. The window opens only for what the program's socket has taken, in steps of a piece: small ones would
+/// be pieces of their own, of many connections in one of the library's buffers. What comes before is taken from the
+/// library at once, which ends the whole link at a number of small pieces that wait in it.
 async fn down(response: ResponseFuture, mut write: WriteHalf<'_>) -> io::Result<()> {
     let response = response.await.map_err(|err| broken(&err))?;
     if !response.status().is_success() {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    let mut body = response.into_body();
-    while let Some(first) = body.data().await {
-        let mut pieces = vec![first.map_err(|err| broken(&err))?];
-        // What has come meanwhile is written by the same call.
-        while pieces.len() < MAX_PIECES
-            && let Some(Some(piece)) = body.data().now_or_never()
-        {
-            pieces.push(piece.map_err(|err| broken(&err))?);
-        }
-        let taken = pieces.iter().map(Bytes::len).sum();
-        write_all(&mut write, &pieces).await?;
-        body.flow_control().release_capacity(taken).map_err(|err| broken(&err))?;
-    }
-    write.shutdown().await
-}
-
-async fn write_all(write: &mut WriteHalf<'_>, pieces: &[Bytes]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-    let mut left = &mut slices[..];
-    // Drops those that are empty.
-    IoSlice::advance_slices(&mut left, 0);
-    while !left.is_empty() {
-        match write.write_vectored(left).await? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => IoSlice::advance_slices(&mut left, written),
+    let (mut body, mut waiting, mut ended) = (response.into_body(), Gathered::default(), false);
+    let mut taken = 0;
+    loop {
+        tokio::select! {
+            // All that has come is written by one call.
+            biased;
+            piece = body.data(), if !ended => match piece {
+                Some(piece) => waiting.push(piece.map_err(|err| broken(&err))?),
+                None => ended = true,
+            },
+            written = write.write_buf(&mut waiting), if waiting.has_remaining() => {
+                taken += written?;
+                if taken >= PIECE_BYTES || !waiting.has_remaining() {
+                    body.flow_control().release_capacity(taken).map_err(|err| broken(&err))?;
+                    taken = 0;
+                }
+            }
+            else => return write.shutdown().await,
         }
     }
-    Ok(())
 }
 
 fn broken(err: &dyn std::fmt::Debug) -> io::Error {

@@ -31,6 +31,9 @@ pub(super) const WIDE_STREAM_BYTES: u32 = 4 << 20;
 const FEW: usize = 4;
 /// All of them together: so no program that does not read blocks another one.
 const LINK_BYTES: u32 = STREAM_BYTES * (MAX_CONNECTIONS - FEW) as u32 + WIDE_STREAM_BYTES * FEW as u32;
+/// The library's bound of small frames that wait in it: none. Egress is the platform's, and what waits for a program does
+/// so in `carry`, as bytes that the windows bound.
+const FRAME_BUDGET: usize = usize::MAX;
 /// How long a change of the window waits for egress to have taken in the one before.
 const WINDOW_PAUSE: Duration = Duration::from_millis(10);
 /// What of one connection may wait to be sent.
@@ -277,6 +280,7 @@ async fn handshake(stream: UnixStream) -> Result<Handshaken, h2::Error> {
         .enable_push(false)
         .initial_window_size(WIDE_STREAM_BYTES)
         .initial_connection_window_size(LINK_BYTES)
+        .data_frame_budget(FRAME_BUDGET)
         .max_frame_size(FRAME_BYTES)
         .max_send_buffer_size(SEND_BYTES)
         .max_header_list_size(HEADER_BYTES)

@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::outside::Outside;
 use crate::sandbox::{Sandbox, Seat};
 use crate::socks5;
-use crate::stream::{Carried, Rest};
+use crate::stream::{Carried, Incoming};
 use asking::{Asking, REQUEST_DEADLINE};
 #[cfg(any(test, fuzzing))]
 pub use checks::check_requests;
@@ -31,9 +31,12 @@ pub use checks::check_requests;
 const FIRST_READ_BYTES: usize = 2048;
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(sandbox: Arc<Sandbox>, outside: Arc<Outside>, (stream, rest): (Carried, Rest)) {
-    serve_stream(sandbox, outside, stream).await;
-    rest.end().await;
+pub(crate) async fn serve(
+    sandbox: Arc<Sandbox>,
+    outside: Arc<Outside>,
+    (stream, incoming): (Carried, Incoming),
+) {
+    incoming.during(serve_stream(sandbox, outside, stream)).await;
 }
 
 async fn serve_stream(sandbox: Arc<Sandbox>, outside: Arc<Outside>, mut stream: Carried) {

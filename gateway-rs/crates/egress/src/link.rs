@@ -22,6 +22,7 @@ use wire::agent::agent_client::AgentClient;
 use crate::front;
 use crate::live::Live;
 use crate::outside::Outside;
+use crate::paced::Paced;
 use crate::sandbox::{Place, Sandbox};
 use crate::stream::Carried;
 
@@ -43,8 +44,12 @@ const MAX_STREAMS: u32 = 256;
 
 /// What one connection, and all of a sandbox, may have sent that no server took yet: memory of this process that a
 /// hostile sandbox can fill.
-const STREAM_BYTES: u32 = 64 << 10;
+pub(crate) const STREAM_BYTES: u32 = 64 << 10;
 const LINK_BYTES: u32 = 4 << 20;
+
+/// The library's bound of small frames that wait in it, each counted with 256 bytes less its own: those of five turns
+/// of [`Paced`]. A link where more wait is ended, so it bounds memory too.
+pub(crate) const FRAME_BUDGET: usize = 8 << 20;
 
 /// What of one connection may wait to be sent to its sandbox.
 const SEND_BYTES: usize = 256 << 10;
@@ -151,19 +156,28 @@ async fn keep_open(sandbox: &Arc<Sandbox>, opening: &Arc<Opening>) -> Infallible
     }
 }
 
+/// How links are spoken, with the memory that they may take.
+pub(crate) fn protocol() -> Builder {
+    let mut protocol = Builder::new();
+    protocol
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_window_size(STREAM_BYTES)
+        .initial_connection_window_size(LINK_BYTES)
+        .data_frame_budget(FRAME_BUDGET)
+        .max_send_buffer_size(SEND_BYTES)
+        .max_header_list_size(HEADER_BYTES)
+        .max_concurrent_reset_streams(16);
+    protocol
+}
+
 /// Opens a link.
-async fn open(opening: &Opening, place: &Place) -> Result<Connection<Stream, Bytes>, String> {
+async fn open(opening: &Opening, place: &Place) -> Result<Connection<Paced, Bytes>, String> {
     let opening = async {
         let stream = handed_over(opening, place).await?;
-        let mut builder = Builder::new();
-        builder
-            .max_concurrent_streams(MAX_STREAMS)
-            .initial_window_size(STREAM_BYTES)
-            .initial_connection_window_size(LINK_BYTES)
-            .max_send_buffer_size(SEND_BYTES)
-            .max_header_list_size(HEADER_BYTES)
-            .max_concurrent_reset_streams(16);
-        builder.handshake(stream).await.map_err(|e| format!("the relay does not speak HTTP/2: {e}"))
+        protocol()
+            .handshake(Paced::new(stream))
+            .await
+            .map_err(|e| format!("the relay does not speak HTTP/2: {e}"))
     };
     let late = |_| format!("no link within {} s", OPEN_DEADLINE.as_secs());
     tokio::time::timeout(OPEN_DEADLINE, opening).await.map_err(late)?
@@ -220,7 +234,7 @@ async fn over(draining: &mut watch::Receiver<bool>, sandbox: &Sandbox) {
 
 /// Serves the programs' connections of a link until it ends.
 async fn serve(
-    mut link: Connection<Stream, Bytes>,
+    mut link: Connection<Paced, Bytes>,
     sandbox: &Arc<Sandbox>,
     opening: &Arc<Opening>,
     served: &Place,

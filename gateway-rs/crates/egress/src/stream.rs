@@ -1,14 +1,17 @@
 //! One connection of a program: a stream of the link, as a byte stream.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use h2::{Reason, RecvStream, SendStream};
+use h2::{FlowControl, Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::oneshot;
+use wire::Gathered;
 
 /// Largest piece that is written at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -17,84 +20,114 @@ const PIECE_BYTES: usize = 256 << 10;
 const LINGER: Duration = Duration::from_secs(60);
 
 /// Both directions of a stream. Dropped before its end it is reset, so that a program never takes a part for the whole.
-///
-/// Dropped once this side has ended and the program has not, what is left of it goes to [`Rest`]: a reset now would
-/// overtake the last data on their way through the relay.
 #[derive(Debug)]
 pub(crate) struct Carried {
-    /// `None` once it was dropped.
-    halves: Option<Halves>,
-    /// What has come and was not read yet.
-    unread: Bytes,
-    ended: bool,
-    rest: Option<oneshot::Sender<Halves>>,
-}
-
-#[derive(Debug)]
-struct Halves {
-    incoming: RecvStream,
+    come: Arc<Mutex<Come>>,
+    /// Opens the link's windows.
+    window: FlowControl,
     outgoing: SendStream<Bytes>,
 }
 
-/// What is left of a stream whose owner has ended it.
-#[derive(Debug)]
-pub(crate) struct Rest(oneshot::Receiver<Halves>);
+/// What has come of a stream.
+#[derive(Debug, Default)]
+struct Come {
+    unread: Gathered,
+    /// Why nothing more comes: its end, or a failure that is told once.
+    end: Option<io::Result<()>>,
+    reader: Option<Waker>,
+    /// This side has ended.
+    answered: bool,
+}
 
-impl Rest {
-    /// Waits until the program has ended its side too, for a minute at most. Completes at once for a stream that was
-    /// reset, or that the program has ended.
-    pub(crate) async fn end(self) {
-        let Ok(mut halves) = self.0.await else { return };
-        let ended = async {
-            while let Some(Ok(data)) = halves.incoming.data().await {
-                // A failure ends the loop, with the next piece.
-                drop(halves.incoming.flow_control().release_capacity(data.len()));
+/// Takes what comes from the library, whether it is read or not: the library ends the whole link at a number of small
+/// pieces that wait in it. The windows bound what waits here, as they open only for what was read.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    stream: RecvStream,
+    come: Arc<Mutex<Come>>,
+}
+
+impl Incoming {
+    /// Runs `served`, the owner of the [`Carried`], to its end, and takes what comes meanwhile. If it has ended its side
+    /// and the program has not, waits for that, for a minute at most: a reset now would overtake the last data on their
+    /// way through the relay.
+    pub(crate) async fn during(mut self, served: impl Future<Output = ()>) {
+        tokio::select! {
+            // So what has come is there when its reader is polled.
+            biased;
+            never = self.take() => match never {},
+            () = served => {}
+        }
+        let (answered, ended) = self.with(|come| (come.answered, come.end.is_some()));
+        if answered && !ended {
+            drop(tokio::time::timeout(LINGER, self.discard()).await);
+        }
+    }
+
+    async fn take(&mut self) -> Infallible {
+        while let Some(piece) = self.stream.data().await {
+            match piece {
+                Ok(piece) => self.with(|come| come.unread.push(piece)),
+                Err(error) => return self.ended(Err(broken(error))).await,
             }
-        };
-        drop(tokio::time::timeout(LINGER, ended).await);
+            self.wake().await;
+        }
+        self.ended(Ok(())).await
+    }
+
+    async fn ended(&self, end: io::Result<()>) -> Infallible {
+        self.with(|come| come.end = Some(end));
+        self.wake().await;
+        std::future::pending().await
+    }
+
+    /// A reader of this task is polled after this anyway.
+    async fn wake(&self) {
+        let Some(reader) = self.with(|come| come.reader.take()) else { return };
+        let same = poll_fn(|cx| Poll::Ready(reader.will_wake(cx.waker()))).await;
+        if !same {
+            reader.wake();
+        }
+    }
+
+    async fn discard(&mut self) {
+        let unread = self.with(|come| std::mem::take(&mut come.unread).remaining());
+        drop(self.stream.flow_control().release_capacity(unread));
+        while let Some(Ok(piece)) = self.stream.data().await {
+            // A failure ends the loop, with the next piece.
+            drop(self.stream.flow_control().release_capacity(piece.len()));
+        }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Come) -> T) -> T {
+        look(&mut self.come.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Carried {
-    pub(crate) fn new(incoming: RecvStream, outgoing: SendStream<Bytes>) -> (Self, Rest) {
-        let (rest, coming) = oneshot::channel();
-        let halves = Some(Halves { incoming, outgoing });
-        (Self { halves, unread: Bytes::new(), ended: false, rest: Some(rest) }, Rest(coming))
+    pub(crate) fn new(mut stream: RecvStream, outgoing: SendStream<Bytes>) -> (Self, Incoming) {
+        let come = Arc::<Mutex<Come>>::default();
+        let window = stream.flow_control().clone();
+        (Self { come: Arc::clone(&come), window, outgoing }, Incoming { stream, come })
     }
 
-    fn halves(&mut self) -> io::Result<&mut Halves> {
-        self.halves.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Gives room in the link's windows back, for what was read.
-    fn release(&mut self, bytes: usize) -> io::Result<()> {
-        self.halves()?.incoming.flow_control().release_capacity(bytes).map_err(broken)
+    fn come(&self) -> MutexGuard<'_, Come> {
+        self.come.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn poll_room(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let outgoing = &mut self.halves()?.outgoing;
         loop {
             // Room that was given and not used is told by no wake-up.
-            let room = outgoing.capacity();
+            let room = self.outgoing.capacity();
             if room > 0 {
                 return Poll::Ready(Ok(room.min(wanted)));
             }
-            outgoing.reserve_capacity(wanted);
-            match ready!(outgoing.poll_capacity(cx)) {
+            self.outgoing.reserve_capacity(wanted);
+            match ready!(self.outgoing.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
                 Some(Err(e)) => return Poll::Ready(Err(broken(e))),
                 None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             }
-        }
-    }
-}
-
-impl Drop for Carried {
-    fn drop(&mut self) {
-        let halves = self.halves.take().filter(|halves| self.ended && !halves.incoming.is_end_stream());
-        if let (Some(halves), Some(rest)) = (halves, self.rest.take()) {
-            // Nobody waits where the task was aborted.
-            drop(rest.send(halves));
         }
     }
 }
@@ -115,17 +148,25 @@ impl AsyncRead for Carried {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.unread.is_empty() {
-            match ready!(self.halves()?.incoming.poll_data(cx)) {
-                Some(Ok(data)) => self.unread = data,
-                Some(Err(e)) => return Poll::Ready(Err(broken(e))),
-                None => return Poll::Ready(Ok(())),
-            }
+        let mut come = self.come();
+        if !come.unread.has_remaining() {
+            return match &mut come.end {
+                Some(end) => Poll::Ready(std::mem::replace(end, Ok(()))),
+                None => {
+                    come.reader = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            };
         }
-        let count = self.unread.len().min(buf.remaining());
-        buf.put_slice(&self.unread[..count]);
-        self.unread.advance(count);
-        Poll::Ready(self.release(count))
+        let before = buf.remaining();
+        while come.unread.has_remaining() && buf.remaining() > 0 {
+            let count = come.unread.chunk().len().min(buf.remaining());
+            buf.put_slice(&come.unread.chunk()[..count]);
+            come.unread.advance(count);
+        }
+        drop(come);
+        let read = before - buf.remaining();
+        Poll::Ready(self.window.release_capacity(read).map_err(broken))
     }
 }
 
@@ -149,7 +190,7 @@ impl AsyncWrite for Carried {
         for buf in bufs {
             piece.extend_from_slice(&buf[..buf.len().min(count - piece.len())]);
         }
-        let sent = self.halves()?.outgoing.send_data(piece.freeze(), false);
+        let sent = self.outgoing.send_data(piece.freeze(), false);
         Poll::Ready(sent.map(|()| count).map_err(broken))
     }
 
@@ -163,8 +204,75 @@ impl AsyncWrite for Carried {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.halves()?.outgoing.send_data(Bytes::new(), true).map_err(broken)?;
-        self.ended = true;
+        self.outgoing.send_data(Bytes::new(), true).map_err(broken)?;
+        self.come().answered = true;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use program::transport::Stream;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixStream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::link::{FRAME_BUDGET, STREAM_BYTES, protocol};
+    use crate::paced::Paced;
+
+    /// More small pieces than the library lets wait in it.
+    const PIECES: usize = 2 * FRAME_BUDGET / 256;
+    const _: () = assert!(PIECES <= STREAM_BYTES as usize);
+
+    /// Completes when so many bytes wait for the reader.
+    async fn waiting(carried: &Carried, bytes: usize) {
+        while carried.come().unread.remaining() < bytes {
+            assert!(carried.come().end.is_none(), "the link has ended");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn small_pieces_before_a_reader_that_stands_still_end_no_link() {
+        let (ours, relay) = UnixStream::pair().unwrap();
+        let (link, programs) = tokio::join!(
+            protocol().handshake::<_, Bytes>(Paced::new(Stream::Unix(ours))),
+            h2::client::handshake(relay)
+        );
+        let (mut link, (mut programs, relay)) = (link.unwrap(), programs.unwrap());
+        let relay = tokio::spawn(relay);
+        let (mut sent, mut carried) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            sent.push(
+                programs.send_request(Request::connect("egress:1").body(()).unwrap(), false).unwrap().1,
+            );
+            let (request, mut respond) = link.accept().await.unwrap().unwrap();
+            let outgoing = respond.send_response(Response::new(()), false).unwrap();
+            carried.push(Carried::new(request.into_body(), outgoing));
+        }
+        let link = tokio::spawn(async move { while link.accept().await.is_some() {} });
+        let [mut chatty, mut other] = sent.try_into().unwrap();
+        let [(mut slow, slow_incoming), (mut quick, quick_incoming)] = carried.try_into().unwrap();
+        for _ in 0..PIECES {
+            chatty.send_data(Bytes::from_static(b"x"), false).unwrap();
+        }
+        let (go, gone) = oneshot::channel();
+        let slow = slow_incoming.during(async {
+            waiting(&slow, PIECES).await;
+            go.send(()).unwrap();
+            slow.read_exact(&mut vec![0; PIECES]).await.unwrap();
+        });
+        let quick = quick_incoming.during(async {
+            gone.await.unwrap();
+            other.send_data(Bytes::from_static(b"ping"), true).unwrap();
+            let mut all = String::new();
+            quick.read_to_string(&mut all).await.unwrap();
+            assert_eq!(all, "ping");
+        });
+        tokio::join!(slow, quick);
+        relay.abort();
+        link.abort();
     }
 }

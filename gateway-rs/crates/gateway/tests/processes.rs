@@ -246,6 +246,18 @@ async fn a_slow_reader_is_waited_for_at_constant_memory_and_stalls_nobody() {
 }
 
 #[tokio::test]
+async fn a_reader_that_stands_still_before_small_pieces_ends_no_other_call() {
+    // More than a stream's window takes; each piece counts with 256 bytes, of which half a connection's window may wait.
+    const PIECES: usize = 60_000;
+    let (rig, mut socket) = attached(&format!("drip {PIECES}")).await;
+    for _ in 0..20 {
+        assert_eq!(rig.run("sb-1", "echo hi").await.json()["stdout"], "hi");
+    }
+    let (output, result, _) = socket.rest().await;
+    assert_eq!((output.len(), &result["stdout_total_bytes"]), (PIECES, &json!(PIECES)));
+}
+
+#[tokio::test]
 async fn a_sandbox_that_ends_is_the_last_message() {
     let (rig, mut socket) = attached("stay").await;
     rig.feed().end("sb-1", 1, "oom_killed");

@@ -5,10 +5,12 @@
 
 mod code;
 mod end;
+mod gathered;
 mod problem;
 
 pub use code::{Code, Fault, Retry};
 pub use end::end_name;
+pub use gathered::Gathered;
 pub use problem::Problem;
 
 /// Messages and, with feature `rpc`, stubs of `contract/agent.proto`.

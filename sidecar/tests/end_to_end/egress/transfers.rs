@@ -57,6 +57,30 @@ async fn much_passes_whole_and_at_the_pace_of_the_reader() {
 }
 
 #[tokio::test]
+async fn small_pieces_before_a_program_that_does_not_read_end_no_link() {
+    /// More than the HTTP/2 library lets wait in it for this link, each counted with 255 bytes: half the window.
+    const PIECES: usize = 200_000;
+    let egress = Installed::start().await;
+    let mut link = egress.link().await;
+    // Sockets that hold little, so that most waits in the relay.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut slow = socket.connect(([127, 0, 0, 1], egress.port).into()).await.unwrap();
+    slow.write_all(b"x").await.unwrap();
+    let mut chatty = link.accept().await;
+    for _ in 0..PIECES {
+        chatty.send(b"y", false);
+    }
+    chatty.send(b"", true);
+    let mut quick = egress.program().await;
+    quick.write_all(b"x").await.unwrap();
+    let mut answered = link.accept().await;
+    answered.send(b"z", true);
+    assert_eq!(read_to_end(&mut quick).await, b"z");
+    assert_eq!(read_to_end(&mut slow).await, vec![b'y'; PIECES]);
+}
+
+#[tokio::test]
 async fn the_memory_of_what_has_passed_is_given_back_after_the_last_connection() {
     /// Half of a connection's window; more than the buffer of a link, which stays.
     const SOME_KIB: u64 = 2 << 10;

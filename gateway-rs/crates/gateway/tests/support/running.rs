@@ -1,5 +1,5 @@
 //! Started commands of the fake sidecar: `echo TEXT`, `cat`, `deaf` (never reads its input), `flood N` (N chunks of 64
-//! KiB), `stay` (until a signal). A signal ends any of them.
+//! KiB), `drip N` (N chunks of a byte), `stay` (until a signal). A signal ends any of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -183,9 +183,9 @@ impl Reader {
                 (written, ended || now.signal > 0)
             };
             let total = written.len() as u64;
-            if process.verb == "flood" && self.position < process.rest.parse::<u64>().unwrap() * CHUNK as u64
-            {
-                return self.chunk(Bytes::from(vec![b'x'; CHUNK]));
+            let length = process.chunk_length();
+            if length > 0 && self.position < process.rest.parse::<u64>().unwrap() * length as u64 {
+                return self.chunk(Bytes::from(vec![b'x'; length]));
             }
             if self.position < total {
                 let from = usize::try_from(self.position).unwrap();
@@ -218,12 +218,21 @@ impl Reader {
 }
 
 impl Process {
+    /// The bytes of each of its chunks; 0 of a process that does not write by itself.
+    fn chunk_length(&self) -> usize {
+        match self.verb.as_str() {
+            "flood" => CHUNK,
+            "drip" => 1,
+            _ => 0,
+        }
+    }
+
     /// What the process has written so far, and whether it has ended.
     fn output(&self, state: &State) -> (Vec<u8>, bool) {
         match self.verb.as_str() {
             "echo" => (self.rest.clone().into_bytes(), true),
             "cat" => (state.stdin.clone(), state.eof),
-            "flood" => (Vec::new(), true),
+            "flood" | "drip" => (Vec::new(), true),
             _ => (Vec::new(), false),
         }
     }
