@@ -637,14 +637,14 @@ class SandboxUsage:
 
     Attributes:
         cpu_ms: CPU time since the start.
-        disk_bytes: on the root file system.
+        disk_bytes: written on the root file system; None: only known together with what the node's other programs use.
         cpu_by_node: whether ``cpu_ms`` is time on processors; else what waited for one is in it.
     """
 
     cpu_ms: int
     memory_bytes: int
     memory_limit_bytes: int
-    disk_bytes: int
+    disk_bytes: int | None
     disk_limit_bytes: int
     processes: int
     processes_limit: int

@@ -57,7 +57,7 @@ class GrpcSidecars:
             cpu_ms=used.cpu_us // 1000,
             memory_bytes=used.memory_bytes,
             memory_limit_bytes=used.memory_limit_bytes,
-            disk_bytes=used.disk_bytes,
+            disk_bytes=used.disk_bytes if used.HasField("disk_bytes") else None,
             disk_limit_bytes=used.disk_limit_bytes,
             processes=used.processes,
             processes_limit=used.processes_limit,

@@ -205,7 +205,9 @@ def used(one: SandboxUsage) -> dict[str, object]:
         "cpu_ms": one.cpu_ms,
         "cpu_by_node": one.cpu_by_node,
         "memory": _of(size(one.memory_bytes), one.memory_limit_bytes and size(one.memory_limit_bytes)),
-        "disk": _of(size(one.disk_bytes), one.disk_limit_bytes and size(one.disk_limit_bytes)),
+        "disk": ""
+        if one.disk_bytes is None
+        else _of(size(one.disk_bytes), one.disk_limit_bytes and size(one.disk_limit_bytes)),
         "processes": _of(number(one.processes), one.processes_limit and number(one.processes_limit)),
     }
 

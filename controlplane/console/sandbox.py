@@ -180,7 +180,8 @@ def _phases(one: Sandbox) -> list[PhaseRow]:
 
 
 def _command(one: Command, now_ms: int) -> CommandRow:
-    line = shlex.join(one.argv)
+    # A text for a shell stands as it was given.
+    line = one.argv[0] if len(one.argv) == 1 else shlex.join(one.argv)
     shown = line if len(line) <= MOST_ARGV else f"{line[:MOST_ARGV]} …"
     how = "runs" if not one.end else f"{one.end} {one.exit_code}" if one.end == "exited" else one.end
     kind = "runs" if not one.end else "good" if (one.end, one.exit_code) == ("exited", 0) else "bad"

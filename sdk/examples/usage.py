@@ -17,7 +17,7 @@ async def main() -> None:
         async with await sandbox.spawn(["python3", "-c", HUNGRY]) as process:
             await anext(process.stdout.lines())
             now = await sandbox.usage()
-        print(f"{now.cpu_ms:.0f} ms on processors, {now.disk_bytes >> 20} MiB of disk")
+        print(f"{now.cpu_ms:.0f} ms on processors, {now.memory_bytes >> 20} MiB of memory")
         print("memory grew by 60 MiB and more:", now.memory_bytes - before.memory_bytes >= 60 << 20)
         print("processes more:", now.processes - before.processes)
 

@@ -17,8 +17,6 @@ const OWN_TASKS: u32 = 2;
 pub struct Disk {
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Bytes in all; 0: not known.
-    pub size_bytes: u64,
     /// Bytes of files in memory.
     pub in_memory_bytes: u64,
     /// Whether it holds what was written in the sandbox, and nothing else.
@@ -36,8 +34,8 @@ pub fn report(disk: Disk, limits: Limits, counter: Counter) -> UsageReport {
         cpu_us: cpu_us().unwrap_or_default(),
         memory_bytes: memory_bytes().unwrap_or_default(),
         memory_limit_bytes: limits.memory_bytes,
-        disk_bytes: disk.used_bytes,
-        disk_limit_bytes: if limits.disk_bytes == 0 { disk.size_bytes } else { limits.disk_bytes },
+        disk_bytes: disk.is_own.then_some(disk.used_bytes),
+        disk_limit_bytes: limits.disk_bytes,
         processes: tasks().unwrap_or_default().saturating_sub(OWN_TASKS),
         processes_limit: limits.pids,
         counter: counter.into(),
@@ -92,11 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_limit_that_was_given_stands_before_the_file_system_s_own() {
-        let disk = Disk { used_bytes: 5, size_bytes: 100, is_own: true, ..Disk::default() };
-        let limit_of = |limits| report(disk, limits, Counter::Node).disk_limit_bytes;
-        assert_eq!(limit_of(Limits { disk_bytes: 50, ..Limits::default() }), 50);
-        assert_eq!(limit_of(Limits::default()), 100);
+    fn the_node_s_disk_is_not_told_as_the_sandbox_s() {
+        let told = |is_own, disk_bytes| {
+            let disk = Disk { used_bytes: 5, is_own, ..Disk::default() };
+            let report = report(disk, Limits { disk_bytes, ..Limits::default() }, Counter::Node);
+            (report.disk_bytes, report.disk_limit_bytes)
+        };
+        assert_eq!((told(true, 50), told(true, 0)), ((Some(5), 50), (Some(5), 0)));
+        assert_eq!((told(false, 50), told(false, 0)), ((None, 50), (None, 0)));
     }
 
     #[test]

@@ -97,6 +97,9 @@ async def test_the_list_tells_what_runs_and_what_ended(shared: Sandbox) -> None:
         running = next(item for item in await shared.processes.list() if item.exec_id == name)
         assert (running.running, running.pid, running.argv[0]) == (True, process.pid, "sh")
         assert (running.stdout_bytes, running.ended_at_ms) == (6, None)
+        text = await shared.spawn("sleep 600", exec_id=f"{name}-text")
+        assert next(one for one in await shared.processes.list() if one.exec_id == f"{name}-text").argv == ["sleep 600"]
+        await text.kill()
         await process.kill()
     ended = next(item for item in await shared.processes.list() if item.exec_id == name)
     assert (ended.running, ended.end) == (False, "cancelled")

@@ -15,8 +15,9 @@ class Usage:
         cpu_ms: cpu time since the start of the sandbox, in all; what runs its processes (its kernel) included.
         memory_bytes: without memory that the kernel can reclaim.
         memory_limit_bytes: what it may use.
-        disk_bytes: used on the root file system, as `df /` shows; without a disk of its own, that of the node.
-        disk_limit_bytes: the size of that file system.
+        disk_bytes: written on the root file system, without the image; None where that is a part of the node's disk, as
+            on an engine: `df /` in the sandbox shows all of that.
+        disk_limit_bytes: how much may be written, as `disk=` says.
         processes: all processes and threads.
         processes_limit: how many there may be.
         cpu_counted_by: "node": `cpu_ms` is time on processors. "sandbox": its own kernel (gVisor) has counted, since no
@@ -29,7 +30,7 @@ class Usage:
     cpu_ms: float
     memory_bytes: int
     memory_limit_bytes: int | None
-    disk_bytes: int
+    disk_bytes: int | None
     disk_limit_bytes: int | None
     processes: int
     processes_limit: int | None

@@ -268,7 +268,8 @@ impl Process {
 fn shown(program: &Program) -> Vec<String> {
     let arguments = match program {
         Program::Argv(argv) => argv.clone(),
-        Program::Shell(text) => vec![b"sh".to_vec(), b"-c".to_vec(), text.clone()],
+        // Which shell the image has is the spawner's to see.
+        Program::Shell(text) => vec![text.clone()],
         Program::Worker => Vec::new(),
     };
     let mut left = MAX_SHOWN_BYTES;
@@ -319,5 +320,10 @@ mod tests {
         let argv = vec![vec![b'x'; 400], vec![b'y'; 400], b"z".to_vec()];
         let lengths: Vec<usize> = shown(&Program::Argv(argv)).iter().map(String::len).collect();
         assert_eq!(lengths, [400, 112, 0]);
+    }
+
+    #[test]
+    fn a_text_for_a_shell_is_shown_as_it_was_given() {
+        assert_eq!(shown(&Program::Shell(b"echo $0".to_vec())), ["echo $0"]);
     }
 }

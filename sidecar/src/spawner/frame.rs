@@ -330,8 +330,8 @@ impl Report {
             Self::Swept { id, left } => to.tag(5).u64(*id).u32(*left).done(),
             Self::Pong { nonce } => to.tag(6).u64(*nonce).done(),
             Self::Disk { nonce, disk } => {
-                let Disk { used_bytes, size_bytes, in_memory_bytes, is_own } = *disk;
-                let to = to.tag(7).u64(*nonce).u64(used_bytes).u64(size_bytes).u64(in_memory_bytes);
+                let Disk { used_bytes, in_memory_bytes, is_own } = *disk;
+                let to = to.tag(7).u64(*nonce).u64(used_bytes).u64(in_memory_bytes);
                 to.u8(u8::from(is_own)).done();
             }
         }
@@ -354,12 +354,7 @@ impl Report {
             6 => Self::Pong { nonce: from.u64()? },
             7 => Self::Disk {
                 nonce: from.u64()?,
-                disk: Disk {
-                    used_bytes: from.u64()?,
-                    size_bytes: from.u64()?,
-                    in_memory_bytes: from.u64()?,
-                    is_own: from.flag()?,
-                },
+                disk: Disk { used_bytes: from.u64()?, in_memory_bytes: from.u64()?, is_own: from.flag()? },
             },
             _ => return Err(Malformed),
         };

@@ -419,9 +419,7 @@ fn exists(plan: &Plan, attempt: &clone::Attempt) -> bool {
 fn disk() -> Disk {
     let in_memory_bytes = memory_mounts::file_bytes();
     let Ok(seen) = statvfs("/") else { return Disk { in_memory_bytes, ..Disk::default() } };
-    let (blocks, block_bytes) = (seen.blocks(), seen.fragment_size());
-    let used = blocks.saturating_sub(seen.blocks_free());
-    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes);
+    let used = seen.blocks().saturating_sub(seen.blocks_free());
     let is_own = is_gvisor() && statfs("/").is_ok_and(|seen| seen.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
-    Disk { used_bytes: bytes(used), size_bytes: bytes(blocks), in_memory_bytes, is_own }
+    Disk { used_bytes: used.saturating_mul(seen.fragment_size()), in_memory_bytes, is_own }
 }

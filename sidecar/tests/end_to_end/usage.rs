@@ -9,8 +9,6 @@ async fn usage_is_told_against_the_limits_that_were_given() {
     let sandbox = Sandbox::start_with(&[("MEMORY_LIMIT_BYTES", "1000"), ("PIDS_LIMIT", "7")]).await;
     let report = sandbox.client.clone().usage(signed(UsageRequest {})).await.unwrap().into_inner();
     assert_eq!((report.memory_limit_bytes, report.processes_limit), (1000, 7));
-    let size = sandbox.sh("stat --file-system --format='%b %S' / | awk '{print $1 * $2}'").await;
-    let told: f64 = size.trim().parse().unwrap();
-    assert!((report.disk_limit_bytes as f64 / told - 1.0).abs() < 0.01, "{size} {report:?}");
-    assert!((1..=report.disk_limit_bytes).contains(&report.disk_bytes));
+    // Its root file system is this machine's.
+    assert_eq!((report.disk_bytes, report.disk_limit_bytes), (None, 0));
 }

@@ -30,7 +30,7 @@ impl UsageCalls {
     }
 }
 
-/// A limit is `null` where there is none, and what is not known is too.
+/// A limit is `null` where there is none, and what is not known is too: of the disk in use, where only the node's is known.
 #[derive(Serialize)]
 struct Usage {
     cpu_ms: f64,
@@ -38,7 +38,7 @@ struct Usage {
     memory_bytes: u64,
     memory_files_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
-    disk_bytes: u64,
+    disk_bytes: Option<u64>,
     disk_limit_bytes: Option<u64>,
     processes: u32,
     processes_limit: Option<u32>,

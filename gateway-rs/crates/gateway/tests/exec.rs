@@ -79,7 +79,7 @@ async fn what_a_sandbox_uses_is_told_and_a_limit_that_is_none_is_null() {
     let answer = rig.client.call(Method::GET, "/v1/sandboxes/sb-1/usage", &token).await;
     assert_eq!(answer.status, StatusCode::OK);
     let expected = json!({"cpu_ms": 1.5, "cpu_counted_by": "node", "memory_bytes": 1 << 20,
-        "memory_files_bytes": 4096, "memory_limit_bytes": 2 << 20, "disk_bytes": 0, "disk_limit_bytes": null, "processes": 3,
+        "memory_files_bytes": 4096, "memory_limit_bytes": 2 << 20, "disk_bytes": null, "disk_limit_bytes": null, "processes": 3,
         "processes_limit": null});
     assert_eq!(answer.json(), expected);
 }

@@ -166,7 +166,7 @@ class _Watched:
         memory = _share(seen.memory_bytes, seen.memory_limit_bytes)
         if seen.memory_files_bytes:
             memory += f" ({_size(seen.memory_files_bytes)} of it files)"
-        disk = _share(seen.disk_bytes, seen.disk_limit_bytes)
+        disk = "" if seen.disk_bytes is None else _share(seen.disk_bytes, seen.disk_limit_bytes)
         return (sandbox_id, cpu, f"{mark}{seen.cpu_ms / 1000:.1f}s", memory, disk, processes)
 
 

@@ -18,7 +18,8 @@ class ExecSummary:
     """A command that runs, or that ended and is still on record.
 
     Attributes:
-        exec_id, argv, pid: its id, arguments, and process id in the sandbox.
+        exec_id, pid: its id, and its process id in the sandbox.
+        argv: its arguments; a text for a shell is one, as it was given.
         started_at_ms: Unix time.
         running: whether it runs.
         end, exit_code: as in `ExecResult`, when it has ended.

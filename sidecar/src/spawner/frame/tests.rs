@@ -70,9 +70,9 @@ fn report() -> impl Strategy<Value = Report> {
         (id, any::<u32>()).prop_map(|(id, signal)| Report::Ended { id, ending: Ending::Signalled(signal) }),
         (id, any::<u32>()).prop_map(|(id, left)| Report::Swept { id, left }),
         id.prop_map(|nonce| Report::Pong { nonce }),
-        (any::<[u64; 4]>(), any::<bool>()).prop_map(|(numbers, is_own)| {
-            let [nonce, used_bytes, size_bytes, in_memory_bytes] = numbers;
-            Report::Disk { nonce, disk: Disk { used_bytes, size_bytes, in_memory_bytes, is_own } }
+        (any::<[u64; 3]>(), any::<bool>()).prop_map(|(numbers, is_own)| {
+            let [nonce, used_bytes, in_memory_bytes] = numbers;
+            Report::Disk { nonce, disk: Disk { used_bytes, in_memory_bytes, is_own } }
         }),
     ]
 }
