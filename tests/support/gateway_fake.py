@@ -207,7 +207,14 @@ class FakeGateway:
         return self._route(name, answered)
 
     async def _usage(self, request: web.Request) -> web.Response:
-        used = {"cpu_ms": 1234.5, "memory_bytes": 3 << 20, "disk_bytes": 5 << 30, "processes": 2, "later": 1}
+        used = {
+            "cpu_ms": 1234.5,
+            "memory_bytes": 3 << 20,
+            "memory_files_bytes": None,
+            "disk_bytes": 5 << 30,
+            "processes": 2,
+            "later": 1,
+        }
         limits = {"memory_limit_bytes": 2 << 30, "disk_limit_bytes": None, "processes_limit": 512}
         return web.json_response({**used, **limits, **self.newer_use})
 
