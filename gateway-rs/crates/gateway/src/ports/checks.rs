@@ -74,8 +74,10 @@ pub fn check_answer(bytes: &[u8]) {
             check_cookie(&String::from_utf8_lossy(cookie.as_bytes()), prefix);
         }
         let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+        // Browsers leave tabs out (WHATWG URL): behind one a second slash makes a host too.
+        let location = location.replace('\t', "");
         let local = location.starts_with('/') && !location.starts_with("//") && !location.starts_with("/\\");
-        assert!(!local || address::below(location, prefix).is_some(), "{location}");
+        assert!(!local || address::below(&location, prefix).is_some(), "{location}");
     }
 }
 
