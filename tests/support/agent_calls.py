@@ -77,6 +77,7 @@ CALLS: Mapping[str, tuple[Message, ...]] = {
     "Configure": (agent.ConfigureRequest(env={"STRAY": "1"}),),
     "Health": (agent.HealthRequest(),),
     "OpenEgress": (agent.OpenEgressRequest(ticket=b"\0" * 16),),
+    "ListRefused": (agent.ListRefusedRequest(),),
     "Signal": (agent.SignalRequest(exec_id=VICTIM, signal=15),),
     "Cancel": (agent.CancelRequest(exec_id=VICTIM),),
     "MoveFile": (_moved(b"/moved"),),
