@@ -314,12 +314,12 @@ async def test_what_a_sandbox_refuses_since_its_birth_is_shown_beside_the_comman
         await _is_shown_beside_its_command(stack, sandbox)
         for url in ("https://github.com/a", "http://pypi.org:8080/simple/"):
             await sandbox.exec(["python3", "-c", GET, url])
-        assert (await sandbox.exec(["python3", "-c", BY_SOCKS, "deb.debian.org"], check=True)).stdout == "2\n"
+        assert (await sandbox.exec(["python3", "-c", BY_SOCKS, "files.example"], check=True)).stdout == "2\n"
         await sandbox.exec(["python3", "-c", ODD], check=True)
         expected = {
             ("github.com", 443, "connect"),
             ("pypi.org", 8080, "http"),
-            ("deb.debian.org", 443, "socks5"),
+            ("files.example", 443, "socks5"),
             ("a?[31mb", 443, "connect"),
         }
 

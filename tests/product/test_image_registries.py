@@ -1,4 +1,4 @@
-"""Names of images with a registry: whose mistake one is that leads nowhere."""
+"""Names of images with a registry: a name that leads nowhere is the mistake of its caller."""
 
 from __future__ import annotations
 

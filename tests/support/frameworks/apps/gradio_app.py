@@ -7,7 +7,7 @@ import gradio
 
 
 def answered(said: str) -> Iterator[str]:
-    """Of a queue, whose events the page hears."""
+    """The answer comes through a queue; the page is told by server-sent events."""
     yield "wait"
     yield f"got {said}"
 
