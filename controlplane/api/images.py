@@ -16,9 +16,9 @@ from controlplane.api.sandboxes import checked_key
 from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.errors import Problem
 from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, names_a_file
+from controlplane.lifecycle.housekeeping.committed import CommittedUse, checkpoint_of
 from controlplane.lifecycle.images import ConversionProgress, ImageProgress, RecordWish
 from controlplane.lifecycle.service.commits import CommitWish
-from controlplane.lifecycle.service.committed import CommittedUse, checkpoint_of
 from controlplane.model.spec import Closed, ImageName
 
 MEDIA_TYPE: Final = "application/x-ndjson"

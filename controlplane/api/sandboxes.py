@@ -20,8 +20,7 @@ from controlplane.api.schemas import (
 from controlplane.errors import Problem
 from controlplane.lifecycle import Deleted, Sandboxes
 from controlplane.lifecycle.record.callers import new_caller
-from controlplane.lifecycle.service.owner_calls import LIVE
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model import LIVE, Sandbox, SandboxSpec, State
 from controlplane.model.spec import MAX_START_MS
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}")

@@ -4,6 +4,7 @@ from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, is_whole, load_record, load_timeline, load_tombstone
 from controlplane.model.sandbox import (
+    LIVE,
     UNKNOWN_PHASE,
     UP,
     WAITS_FOR_ROOM,
@@ -18,6 +19,7 @@ from controlplane.model.spec import GROUP, Lease, Range, SandboxSpec, lease_fact
 
 __all__ = [
     "GROUP",
+    "LIVE",
     "RESOURCES",
     "UNKNOWN_PHASE",
     "UP",

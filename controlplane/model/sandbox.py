@@ -52,6 +52,9 @@ class State(StrEnum):
         return self in (State.REQUESTED, State.QUEUED, State.STARTING)
 
 
+LIVE: Final = frozenset(State) - {State.ENDED}
+
+
 # The states in which its sidecar serves calls and the gateways have its route.
 UP: Final = frozenset({State.WARM, State.RUNNING})
 

@@ -10,7 +10,7 @@ import kopf
 import structlog
 
 from controlplane.clock import SystemClock
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents import NodeAgents
 from controlplane.errors import Problem
 from controlplane.operator.definitions import Definitions

@@ -9,9 +9,9 @@ import structlog
 from pydantic import BaseModel
 
 from controlplane.cluster.documents import Kind
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
-from controlplane.cluster.kubernetes.documents import NAMES, VERSION, remedy, resource
-from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.declared.documents import NAMES, VERSION, remedy, resource
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset

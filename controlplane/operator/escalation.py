@@ -6,7 +6,7 @@ from typing import Any, Final
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.cluster.kubernetes.unstopped import ADVICE, Unstopped
+from controlplane.cluster.kubernetes.pods.unstopped import ADVICE, Unstopped
 from controlplane.operator.kernels import Kernels
 from controlplane.operator.notices import Notices
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import kopf
 
-from controlplane.cluster.kubernetes.access import Access
+from controlplane.cluster.kubernetes.api_server.access import Access
 from controlplane.operator.nodes import NodeNotices
 
 

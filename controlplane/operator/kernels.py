@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from controlplane.cluster.kubernetes.unstopped import Unstopped
+from controlplane.cluster.kubernetes.pods.unstopped import Unstopped
 from controlplane.errors import Problem
 
 # Kills at the same time; the rest waits for the next look.

@@ -5,8 +5,8 @@ from typing import Any
 
 import structlog
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.podspec import selector
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.pods.podspec import selector
 from controlplane.operator.notices import Notices
 
 

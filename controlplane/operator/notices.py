@@ -8,7 +8,7 @@ from uuid import uuid4
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.errors import Problem
 
 WITHIN_S: Final = 10.0

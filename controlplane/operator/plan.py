@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.deaths import death
-from controlplane.cluster.kubernetes.podspec import FINALIZER
-from controlplane.cluster.kubernetes.unstopped import Unstopped, since_ms, unstopped
+from controlplane.cluster.kubernetes.marks import FINALIZER
+from controlplane.cluster.kubernetes.pods.deaths import death
+from controlplane.cluster.kubernetes.pods.unstopped import Unstopped, since_ms, unstopped
 from controlplane.cluster.protocol import Death
 from controlplane.model import UP, Sandbox
 

@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.proof import TAINT, Proof, marked, tainted, unmarked
-from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.nodes.proof import TAINT, Proof, marked, tainted, unmarked
 from controlplane.errors import Problem
 from controlplane.operator.notices import Notices
 from controlplane.wire import node_pb2

@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.cluster.kubernetes.client import STRATEGIC, Json, KubernetesClient
-from controlplane.cluster.kubernetes.podspec import selector
-from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.removal import WITHOUT_FINALIZER
-from controlplane.cluster.kubernetes.trimmed import trimmed
+from controlplane.cluster.kubernetes.api_server.client import STRATEGIC, Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.pods.podspec import selector
+from controlplane.cluster.kubernetes.pods.removal import WITHOUT_FINALIZER
+from controlplane.cluster.kubernetes.pods.trimmed import trimmed
 from controlplane.errors import Problem
 from controlplane.model import Sandbox
 from controlplane.operator.escalation import Escalation

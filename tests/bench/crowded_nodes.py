@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.podspec import TARGET
-from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
+from controlplane.cluster.kubernetes.marks import TARGET
+from controlplane.cluster.kubernetes.nodes.nodes import Node
+from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference
 from controlplane.lifecycle.starting.near_waits import WAITS_MS, NearWaits
 from controlplane.model import SandboxSpec
 from controlplane.store.slots import Slots

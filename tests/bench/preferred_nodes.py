@@ -12,8 +12,8 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 from controlplane.clock import SystemClock
-from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference, ToldImages, version_of
+from controlplane.cluster.kubernetes.nodes.nodes import Node
+from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference, ToldImages, version_of
 from controlplane.model import SandboxSpec
 from tests.bench.record import Record, distribution, save
 

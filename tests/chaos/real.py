@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from controlplane.cluster.kubernetes.podspec import ANNOTATION_RECORD, DOMAIN, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.marks import ANNOTATION_RECORD, DOMAIN, LABEL_SANDBOX
 from rollbox import Client, RetryPolicy
 from tests.chaos.events import Log
 from tests.chaos.played import kept, owner_of

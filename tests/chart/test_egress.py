@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.release_checks.egress import PROBE
+from controlplane.cluster.kubernetes.doctor.release_checks.egress import PROBE
 from tests.chart.test_images import environment
 from tests.support.helm import ChartError, Manifest, named, of_kind, pods, render
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from controlplane.cluster.documents import KINDS
-from controlplane.cluster.kubernetes.documents import GROUP, NAMES, PLURALS, VERSION
+from controlplane.cluster.kubernetes.declared.documents import GROUP, NAMES, PLURALS, VERSION
 from controlplane.egress import EgressLimits, EgressRule
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.capacity import InitContainer, NodeRoom, Room, amounts, of_pod
-from controlplane.cluster.kubernetes.resources import request_of
+from controlplane.cluster.kubernetes.nodes.resources import request_of
 from controlplane.lifecycle.preflight.arithmetic import Facts, forecast
 from controlplane.model import Limits, SandboxSpec, Usage
 from controlplane.model.overcommit import Overcommit

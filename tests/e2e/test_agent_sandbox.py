@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, WARM_POOLS
+from controlplane.cluster.kubernetes.declared.agent_sandbox import GROUP, TEMPLATES, WARM_POOLS
 from rollbox import Client, Pool
 from rollbox.errors import Conflict
 from tests.support.agent_sandbox import releases

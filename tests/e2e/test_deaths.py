@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from controlplane.cluster.kubernetes.podspec import SIDECAR
+from controlplane.cluster.kubernetes.marks import SIDECAR
 from rollbox import Client
 from rollbox.errors import (
     CapacityUnavailable,

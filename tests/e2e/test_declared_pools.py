@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.cluster.kubernetes.api_server.quantity import amount
 from rollbox import Client
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, apply, kubectl, objects

@@ -25,9 +25,9 @@ from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.errors import Problem
 from controlplane.images import Credentials, Keyring, StoreLimit
+from controlplane.lifecycle.housekeeping.cleanup import NodeCleanup
+from controlplane.lifecycle.housekeeping.needed import Needs
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.service.cleanup import NodeCleanup
-from controlplane.lifecycle.service.needed import Needs
 from controlplane.settings import NodeAgentSettings
 from controlplane.store import MemoryStore
 from controlplane.telemetry import Metrics
@@ -56,7 +56,7 @@ TWO_BUSY = "while :; do :; done & while :; do :; done"
 # Runs in a control plane's pod: with its settings, its certificate, its rights and from its place in the network.
 FROM_THE_CONTROL_PLANE = """
 import asyncio, json, os
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
 from controlplane.images import Keyring
 from controlplane.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.cluster.kubernetes.preference import version_of
+from controlplane.cluster.kubernetes.nodes.preference import version_of
 from controlplane.errors import Problem
 from tests.support.bare_node import payload, ran
 from tests.support.installed import own_cluster

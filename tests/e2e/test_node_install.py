@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.cluster.kubernetes.proof import Proof, tainted
+from controlplane.cluster.kubernetes.nodes.proof import Proof, tainted
 from rollbox import Client, Sandbox
 from rollbox.errors import CapacityUnavailable, ImagePullFailed
 from rollbox.options import Pull

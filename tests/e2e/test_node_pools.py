@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_pools.cluster_api import ClusterApi
 from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
 from controlplane.errors import Problem

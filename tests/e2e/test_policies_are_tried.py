@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes import check_pods, network
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.doctor import check_pods, network
 from controlplane.reach.ways import READY
 from tests.support.command_line import rollbox
 from tests.support.installed import (

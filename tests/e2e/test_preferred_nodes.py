@@ -12,9 +12,10 @@ import pytest
 
 from controlplane.clock import SystemClock
 from controlplane.cluster import Boot
-from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, SIDECAR_PORT, PodDefaults, pod
-from controlplane.cluster.kubernetes.preference import HeldImage, NodePreference
+from controlplane.cluster.kubernetes.marks import LABEL_INSTALLATION, SIDECAR_PORT
+from controlplane.cluster.kubernetes.nodes.nodes import Node
+from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference
+from controlplane.cluster.kubernetes.pods.podspec import PodDefaults, pod
 from controlplane.model import SandboxSpec
 from tests.support.installed import PLAYED, apply, kubectl, objects
 from tests.support.played_nodes import TAINT

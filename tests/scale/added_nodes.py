@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from tests.scale import cluster
 from tests.support.authority import Authority
 from tests.support.kwok_provider import kwok_provider

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from rollbox import Client, Sandbox
 from rollbox.errors import NodeLost, SandboxError
 from tests.scale import cluster, requests

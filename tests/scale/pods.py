@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
-from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX, SIDECAR, SIDECAR_PORT
-from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.watch import Reflector
+from controlplane.cluster.kubernetes.marks import LABEL_SANDBOX, SIDECAR, SIDECAR_PORT
 
 UP_WITHIN_S = 60.0
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from tests.cluster.layout import KUBECONFIG
 from tests.scale import cluster
 from tests.scale.added_nodes import TLS_FOLDER, added_nodes, values

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS
+from controlplane.cluster.kubernetes.declared.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS
 from tests.support.installed import kubectl, run
 
 Json = dict[str, Any]

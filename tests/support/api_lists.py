@@ -73,7 +73,7 @@ async def listed(kubeconfig: Path, arguments: Sequence[str]) -> list[dict[str, A
         Problem: what the API server refuses it for, or it does not answer.
     """
     # Half a second, which tests without a cluster do not have to wait for.
-    from controlplane.cluster.kubernetes.client import KubernetesClient  # noqa: PLC0415
+    from controlplane.cluster.kubernetes.api_server.client import KubernetesClient  # noqa: PLC0415
 
     asked = _words().parse_args(arguments)
     query = {"labelSelector": asked.selector, "fieldSelector": asked.field_selector}

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from controlplane.cluster.kubernetes.proof import ANNOTATION, TAINT
+from controlplane.cluster.kubernetes.nodes.proof import ANNOTATION, TAINT
 from tests.cluster import processes, programs
 from tests.cluster.layout import CONTAINERD_SOCKET, ETC, MOUNTED_LAZILY, NODE, STATE
 from tests.cluster.toolchain import program

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
-from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from tests.support.node_provider import NodeProvider
 
 NODES = "/api/v1/nodes"

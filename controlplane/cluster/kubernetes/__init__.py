@@ -1,11 +1,11 @@
 """The Kubernetes backend: each sandbox is a pod, isolated by the container runtime that a RuntimeClass names."""
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.cluster import KubernetesCluster
-from controlplane.cluster.kubernetes.documents import KubernetesDocuments
+from controlplane.cluster.kubernetes.declared.documents import KubernetesDocuments
 from controlplane.cluster.kubernetes.node_agents import recorded_copies
+from controlplane.cluster.kubernetes.node_agents.pull_secrets import PullSecrets
 from controlplane.cluster.kubernetes.node_pools import KubernetesNodePools
-from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
 
 __all__ = [
     "KubernetesClient",

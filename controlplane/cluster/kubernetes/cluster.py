@@ -15,36 +15,28 @@ from controlplane.capacity import Amounts, Room
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.devices import refuse_gpu
 from controlplane.cluster.drains import NodeDrains
-from controlplane.cluster.kubernetes import direct_check, isolation, lazy
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient, NotAskedError
-from controlplane.cluster.kubernetes.deaths import death
-from controlplane.cluster.kubernetes.draining import Draining
-from controlplane.cluster.kubernetes.lazy import LazyImages
-from controlplane.cluster.kubernetes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient, NotAskedError
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.api_server.watch import Reflector
+from controlplane.cluster.kubernetes.marks import ANNOTATION_RECORD, ANNOTATION_START_BY, DOMAIN, KEPT, SIDECAR_PORT
 from controlplane.cluster.kubernetes.names import Names
-from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
-from controlplane.cluster.kubernetes.node_leases import NodeLeases
-from controlplane.cluster.kubernetes.node_room import NodeRooms
-from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
-from controlplane.cluster.kubernetes.pods import Events, Pods
-from controlplane.cluster.kubernetes.podspec import (
-    ANNOTATION_RECORD,
-    ANNOTATION_START_BY,
-    DOMAIN,
-    KEPT,
-    MOST_AVOIDED,
-    SIDECAR_PORT,
-    PodDefaults,
-    pod,
-    selector,
-)
-from controlplane.cluster.kubernetes.pulls import pulling
-from controlplane.cluster.kubernetes.ready_address import ReadyAddress
-from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.removal import Removal
-from controlplane.cluster.kubernetes.survey import Survey
-from controlplane.cluster.kubernetes.watch import Reflector
+from controlplane.cluster.kubernetes.node_agents.near_nodes import NearNodes
+from controlplane.cluster.kubernetes.nodes import isolation, lazy
+from controlplane.cluster.kubernetes.nodes.draining import Draining
+from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
+from controlplane.cluster.kubernetes.nodes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.nodes.node_leases import NodeLeases
+from controlplane.cluster.kubernetes.nodes.node_room import NodeRooms
+from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
+from controlplane.cluster.kubernetes.nodes.survey import Survey
+from controlplane.cluster.kubernetes.pods import direct_check
+from controlplane.cluster.kubernetes.pods.deaths import death
+from controlplane.cluster.kubernetes.pods.pods import Events, Pods
+from controlplane.cluster.kubernetes.pods.podspec import MOST_AVOIDED, PodDefaults, pod, selector
+from controlplane.cluster.kubernetes.pods.pulls import pulling
+from controlplane.cluster.kubernetes.pods.ready_address import ReadyAddress
+from controlplane.cluster.kubernetes.pods.removal import Removal
 from controlplane.cluster.protocol import (
     NO_LAYERS,
     Boot,

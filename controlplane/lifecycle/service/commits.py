@@ -10,9 +10,9 @@ from controlplane.cluster import Cluster, Committed
 from controlplane.errors import Problem
 from controlplane.images import target
 from controlplane.lifecycle.expiry.activity import Activity
-from controlplane.lifecycle.service.checkpoints import Checkpoints
+from controlplane.lifecycle.housekeeping.committed import CommittedImages
+from controlplane.lifecycle.images.checkpoints import Checkpoints
 from controlplane.lifecycle.service.commit_keys import CommitKeys, Outcome
-from controlplane.lifecycle.service.committed import CommittedImages
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics

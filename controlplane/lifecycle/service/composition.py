@@ -25,6 +25,14 @@ from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.health.silent_nodes import SilentNodes
+from controlplane.lifecycle.housekeeping import registry_cleanup
+from controlplane.lifecycle.housekeeping.byte_shares import ByteShares
+from controlplane.lifecycle.housekeeping.cleanup import LOOK_EVERY_S, NodeCleanup
+from controlplane.lifecycle.housekeeping.committed import CommittedImages
+from controlplane.lifecycle.housekeeping.copy_removals import CopyRemovals
+from controlplane.lifecycle.housekeeping.needed import Needs
+from controlplane.lifecycle.housekeeping.recorded_cleanup import RecordedCleanup
+from controlplane.lifecycle.housekeeping.registry_cleanup import RegistryCleanup
 from controlplane.lifecycle.images import (
     Conversions,
     Copies,
@@ -40,6 +48,7 @@ from controlplane.lifecycle.images import (
     RegistryStore,
     Rights,
 )
+from controlplane.lifecycle.images.checkpoints import Checkpoints
 from controlplane.lifecycle.pools import Pools, Yielding
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -56,22 +65,13 @@ from controlplane.lifecycle.replicas.upkeep import Upkeep
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.scaling import EVERY_S as SCALER_EVERY_S
 from controlplane.lifecycle.scaling import Scaler
-from controlplane.lifecycle.service import registry_cleanup
 from controlplane.lifecycle.service.boots import Boots
-from controlplane.lifecycle.service.byte_shares import ByteShares
-from controlplane.lifecycle.service.checkpoints import Checkpoints
-from controlplane.lifecycle.service.cleanup import LOOK_EVERY_S, NodeCleanup
 from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
-from controlplane.lifecycle.service.committed import CommittedImages
-from controlplane.lifecycle.service.copy_removals import CopyRemovals
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.egress_calls import EgressCalls
 from controlplane.lifecycle.service.looks import Looks
-from controlplane.lifecycle.service.needed import Needs
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
-from controlplane.lifecycle.service.recorded_cleanup import RecordedCleanup
-from controlplane.lifecycle.service.registry_cleanup import RegistryCleanup
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts

@@ -8,9 +8,8 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.candidates import DIGEST
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.record.callers import call_of
-from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.service.sandboxes import Sandboxes
-from controlplane.model import GROUP, Sandbox, SandboxSpec
+from controlplane.model import GROUP, LIVE, Sandbox, SandboxSpec
 
 SAMPLE: Final = "rollbox.sample"
 # Codes of failures of the call and not of its sandboxes: when the call is repeated it finds them by their keys.

@@ -10,9 +10,8 @@ from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.model import Lease, Sandbox, State, lease_fact
+from controlplane.model import LIVE, Lease, Sandbox, State, lease_fact
 
-LIVE: Final = frozenset(State) - {State.ENDED}
 # Of one sandbox: each is a row in every gateway.
 MOST_PUBLIC_PORTS: Final = 64
 

@@ -21,9 +21,8 @@ from controlplane.lifecycle.service.capacity import Capacity, capacity
 from controlplane.lifecycle.service.composition import Core
 from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.nodes import Nodes
-from controlplane.lifecycle.service.owner_calls import LIVE
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import Sandbox, SandboxSpec
+from controlplane.model import LIVE, Sandbox, SandboxSpec
 from controlplane.scaling import Prospect
 from controlplane.telemetry import Levels
 

@@ -13,8 +13,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from controlplane.clock import Clock, SystemClock
-from controlplane.cluster.kubernetes.access import access
-from controlplane.cluster.kubernetes.client import (
+from controlplane.cluster.kubernetes.api_server.access import access
+from controlplane.cluster.kubernetes.api_server.client import (
     ATTEMPT_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     SILENCE_S,
@@ -22,7 +22,7 @@ from controlplane.cluster.kubernetes.client import (
     KubernetesClient,
     _Request,
 )
-from controlplane.cluster.kubernetes.events import decoded
+from controlplane.cluster.kubernetes.api_server.events import decoded
 
 
 class LibraryClient(KubernetesClient):

@@ -15,7 +15,7 @@ from statistics import median
 
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster, cluster
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.model import SandboxSpec
 from tests.bench.ab.kubernetes_client import LibraryClient
 from tests.bench.record import Baseline, Record, of_rounds

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grpc import aio
 
-from controlplane.cluster.kubernetes.podspec import TARGET
+from controlplane.cluster.kubernetes.marks import TARGET
 from controlplane.images import Recorded
 from controlplane.wire import node_pb2, node_pb2_grpc
 from rollbox import Client

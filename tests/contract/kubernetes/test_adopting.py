@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.documents import Document
-from controlplane.cluster.kubernetes import KubernetesClient, KubernetesDocuments, adopting
-from controlplane.cluster.kubernetes.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS
+from controlplane.cluster.kubernetes import KubernetesClient, KubernetesDocuments
+from controlplane.cluster.kubernetes.declared import adopting
+from controlplane.cluster.kubernetes.declared.agent_sandbox import GROUP, TEMPLATES, VERSIONS, WARM_POOLS
 from tests.support.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault
 from tests.support.waiting import until
 

@@ -12,9 +12,9 @@ from structlog.typing import EventDict
 
 from controlplane.cluster import Boot, Placement, SandboxNode
 from controlplane.cluster.kubernetes import KubernetesCluster
-from controlplane.cluster.kubernetes.client import CALLS_AT_ONCE, KubernetesClient
-from controlplane.cluster.kubernetes.pods import Pods
-from controlplane.cluster.kubernetes.removal import ASKING_AT_ONCE, Removal
+from controlplane.cluster.kubernetes.api_server.client import CALLS_AT_ONCE, KubernetesClient
+from controlplane.cluster.kubernetes.pods.pods import Pods
+from controlplane.cluster.kubernetes.pods.removal import ASKING_AT_ONCE, Removal
 from controlplane.errors import Problem
 from controlplane.model import Sandbox, SandboxSpec, dump_record, pool_owner
 from tests.contract.cluster_suite import ClusterSuite
@@ -113,10 +113,10 @@ async def test_refusals_are_typed(
 async def test_a_credential_that_is_not_known_for_a_moment_fails_no_start(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.client.DISOWNED_S", 60.0)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.api_server.client.DISOWNED_S", 60.0)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=2)]
     await cluster.start("sb-1", SPEC, BOOT)
-    monkeypatch.setattr("controlplane.cluster.kubernetes.client.DISOWNED_S", 0.5)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.api_server.client.DISOWNED_S", 0.5)
     api.faults = [Fault("POST", "/pods", 401, "Unauthorized", times=1000)]
     with pytest.raises(Problem, match="expired") as caught:
         await cluster.start("sb-2", SPEC, BOOT)
@@ -276,7 +276,7 @@ async def test_a_pod_that_is_deleted_from_outside_keeps_its_finalizer_until_it_i
 async def test_a_lost_node_is_the_end_of_its_sandboxes(
     api: FakeKubernetes, cluster: KubernetesCluster, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.1)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.nodes.lost_nodes.SILENT_S", 0.1)
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
@@ -291,7 +291,7 @@ async def test_a_lost_node_is_the_end_of_its_sandboxes(
 async def test_a_node_that_is_not_ready_for_a_moment_loses_nothing(
     api: FakeKubernetes, cluster: KubernetesCluster, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 600.0)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.nodes.lost_nodes.SILENT_S", 600.0)
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
     await api.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "n1"}})
@@ -369,9 +369,9 @@ async def test_a_node_without_the_runtime_is_told_at_once(
 async def test_a_stop_on_a_lost_node_does_not_wait_for_its_kubelet(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.1)
-    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.SILENT_S", 0.05)
-    monkeypatch.setattr("controlplane.cluster.kubernetes.lost_nodes.NOT_READY_S", 0.05)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.pods.removal.LOOK_AGAIN_S", 0.1)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.nodes.lost_nodes.SILENT_S", 0.05)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.nodes.lost_nodes.NOT_READY_S", 0.05)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
@@ -390,7 +390,7 @@ async def test_what_a_ready_nodes_kubelet_does_not_stop_is_never_deleted_by_forc
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its object keeps its room as taken, until the kubelet has seen it end."""
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.pods.removal.LOOK_AGAIN_S", 0.01)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     pod = api.objects[PODS]["sb-1"]
@@ -429,7 +429,7 @@ async def test_a_stop_that_nobody_confirms_says_so(
     async def asked(removal: Removal, sandbox_id: str, grace_s: int) -> bool:
         # From here on only the kubelet is waited for.
         answer = await ask(removal, sandbox_id, grace_s)
-        monkeypatch.setattr("controlplane.cluster.kubernetes.removal.WITHIN_S", 0.1)
+        monkeypatch.setattr("controlplane.cluster.kubernetes.pods.removal.WITHIN_S", 0.1)
         return answer
 
     monkeypatch.setattr(Removal, "_ask", asked)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.kubernetes import KubernetesClient, KubernetesDocuments
-from controlplane.cluster.kubernetes.agent_sandbox import TEMPLATES, WARM_POOLS
+from controlplane.cluster.kubernetes.declared.agent_sandbox import TEMPLATES, WARM_POOLS
 from controlplane.errors import Problem
 from tests.contract.documents_suite import BODY, OTHER, DocumentsSuite
 from tests.support.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault

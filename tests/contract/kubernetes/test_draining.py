@@ -9,9 +9,9 @@ import pytest
 from controlplane.clock import SystemClock
 from controlplane.cluster import NodeDrains
 from controlplane.cluster.kubernetes import KubernetesCluster
-from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, SPARE_S
-from controlplane.cluster.kubernetes.node_room import LABEL_SLOTS
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.marks import LABEL_INSTALLATION, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.nodes.drain_marks import ANNOTATION_DRAIN, SPARE_S
+from controlplane.cluster.kubernetes.nodes.node_room import LABEL_SLOTS
 from controlplane.errors import Problem
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, Fault, node

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_pools.remote import RemoteProvider
 from controlplane.errors import Problem
 from controlplane.scaling import NodePool

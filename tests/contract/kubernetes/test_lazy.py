@@ -108,7 +108,7 @@ async def hanging(
     api: FakeKubernetes, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesCluster:
     """A cluster with a sandbox whose kubelet waits for the runtime, and confirms nothing."""
-    monkeypatch.setattr("controlplane.cluster.kubernetes.removal.LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.pods.removal.LOOK_AGAIN_S", 0.01)
     api.kubelet = False
     await cluster.start("sb-1", SPEC, BOOT)
     await api.patch_status("sb-1", phase="Pending", containerStatuses=[WAITS])

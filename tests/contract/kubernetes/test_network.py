@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.finding import Finding
-from controlplane.cluster.kubernetes import check_pods, network, network_check
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.releases import SELECTOR
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.doctor import check_pods, network, network_check
+from controlplane.cluster.kubernetes.doctor.releases import SELECTOR
 from controlplane.reach.attempts import Ending, Seen, plain
 from controlplane.reach.ways import Way, loaded
 from tests.support.fake_kubernetes import DEPLOYMENTS, FakeKubernetes, Fault

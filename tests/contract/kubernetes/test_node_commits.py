@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
-from controlplane.cluster.kubernetes.refusals import Refusal, Refused
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Code, Problem
 from controlplane.images import PrivateRegistry

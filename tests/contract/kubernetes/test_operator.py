@@ -10,8 +10,8 @@ import pytest
 from structlog.typing import EventDict
 
 from controlplane.clock import SystemClock
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.podspec import FINALIZER, LABEL_INSTALLATION
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.marks import FINALIZER, LABEL_INSTALLATION
 from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.operator import sweep as sweep_module
 from controlplane.operator.definitions import Definitions

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from controlplane.cluster.kubernetes.probe import probe
-from controlplane.cluster.kubernetes.proof import ANNOTATION, Proof
+from controlplane.cluster.kubernetes.doctor.probe import probe
+from controlplane.cluster.kubernetes.nodes.proof import ANNOTATION, Proof
 from tests.support.fake_kubernetes import NODES, PODS, FakeKubernetes, Fault, node
 
 ENDED = {"ended sandboxes": True}

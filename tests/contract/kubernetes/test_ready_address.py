@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.ready_address import ReadyAddress
+from controlplane.cluster.kubernetes.pods.ready_address import ReadyAddress
 from controlplane.errors import Problem
 
 
@@ -35,7 +35,7 @@ async def test_a_name_is_resolved_once_and_the_answer_outlives_the_resolver(monk
     ready = ReadyAddress("http://rollbox-ready.rollbox.svc:8082")
     assert await ready.url() == await ready.url() == "http://10.0.0.9:8082"
     assert asked == ["rollbox-ready.rollbox.svc"]
-    monkeypatch.setattr("controlplane.cluster.kubernetes.ready_address.FRESH_S", -1.0)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.pods.ready_address.FRESH_S", -1.0)
     assert await ready.url() == "http://10.0.0.9:8082"
     assert len(asked) == 2
 

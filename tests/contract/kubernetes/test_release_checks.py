@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.release_checks import (
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.doctor.release_checks import (
     answers,
     clocks,
     egress,
@@ -24,7 +24,7 @@ from controlplane.cluster.kubernetes.release_checks import (
     releases,
     rights,
 )
-from controlplane.cluster.kubernetes.releases import Release
+from controlplane.cluster.kubernetes.doctor.releases import Release
 from tests.contract.kubernetes.test_network import DEPLOYMENT, cluster
 from tests.support.fake_kubernetes import FakeKubernetes
 

@@ -5,7 +5,7 @@ from typing import Any
 from controlplane.capacity import Room
 from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION, LABEL_SANDBOX
+from controlplane.cluster.kubernetes.marks import LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.model import Range, SandboxSpec
 from tests.contract.kubernetes.conftest import Opener
 from tests.support.fake_kubernetes import EVERYWHERE, NAMESPACE, NODES, PODS, FakeKubernetes, Fault, node

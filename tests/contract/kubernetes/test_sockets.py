@@ -10,8 +10,8 @@ import pytest
 from aiohappyeyeballs import AddrInfoType
 from aiohttp import web
 
-from controlplane.cluster.kubernetes import sockets
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server import sockets
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from tests.contract.kubernetes.test_trouble import DAY, certificate
 
 

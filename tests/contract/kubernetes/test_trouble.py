@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.trouble import skew_s, unreachable
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.trouble import skew_s, unreachable
 from controlplane.errors import Problem
 from tests.support.silent_port import silent_port
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
+from controlplane.cluster.kubernetes.marks import LABEL_SANDBOX
 from rollbox.errors import SandboxLost
 from tests.scale import report, requests
 from tests.scale.__main__ import parsed

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.podspec import DOMAIN, LABEL_INSTALLATION, SIDECAR_PORT
+from controlplane.cluster.kubernetes.marks import DOMAIN, LABEL_INSTALLATION, SIDECAR_PORT
 
 Json = dict[str, Any]
 LABEL_SERVICE: Final = "kubernetes.io/service-name"

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import structlog
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.marks import LABEL_INSTALLATION
 from controlplane.cluster.kubernetes.names.slices import OURS, THEIRS, Slices, endpoints, managed_by, read
-from controlplane.cluster.kubernetes.podspec import LABEL_INSTALLATION
-from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.shard import shard_of
+from controlplane.cluster.kubernetes.pods.shard import shard_of
 
 Json = dict[str, Any]
 # So many changes since the last turn are a herd: it is written every so many seconds, which changes every Service once,

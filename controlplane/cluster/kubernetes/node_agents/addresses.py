@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controlplane.cluster.kubernetes.client import Json
+from controlplane.cluster.kubernetes.api_server.client import Json
 
 # Which slices are a Service's.
 SERVICE_LABEL: Final = "kubernetes.io/service-name"

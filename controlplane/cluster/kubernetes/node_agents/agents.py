@@ -9,10 +9,10 @@ from typing import Final, Self
 import grpc
 from grpc import aio
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.watch import Reflector
+from controlplane.cluster.kubernetes.marks import TARGET
 from controlplane.cluster.kubernetes.node_agents.addresses import SERVICE_LABEL, Addresses
-from controlplane.cluster.kubernetes.podspec import TARGET
-from controlplane.cluster.kubernetes.watch import Reflector
 from controlplane.cluster.protocol import OpenedFiles
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.kubernetes.preference import Catalogue, HeldImage, ToldImages
+from controlplane.cluster.kubernetes.nodes.preference import Catalogue, HeldImage, ToldImages
 from controlplane.errors import Problem
 from controlplane.wire import node_pb2
 

@@ -7,12 +7,12 @@ from contextlib import aclosing, contextmanager
 from http import HTTPStatus
 from typing import Final
 
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.marks import TARGET
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
 from controlplane.cluster.kubernetes.node_agents.tokens import minted
-from controlplane.cluster.kubernetes.podspec import TARGET
-from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, Reference, parse

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from controlplane.clock import SystemClock
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
 from controlplane.cluster.kubernetes.node_agents.images import NodeImages
 from controlplane.cluster.kubernetes.node_agents.lazy_nodes import LazyNodes
-from controlplane.cluster.kubernetes.pull_secrets import PullSecrets
+from controlplane.cluster.kubernetes.node_agents.pull_secrets import PullSecrets
 from controlplane.images import Keyring, PrivateRegistry
 from controlplane.settings import NodeAgentSettings, RegistrySettings
 

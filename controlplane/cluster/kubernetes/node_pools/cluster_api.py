@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.node_pools.provider import CALL_WITHIN_S, changed
-from controlplane.cluster.kubernetes.refusals import Refused
 from controlplane.errors import Problem
 from controlplane.scaling.node_pool import NodePool
 from controlplane.scaling.seen import Group, Machine

@@ -8,7 +8,7 @@ and keeps as many; sandboxes take their place. Which node goes is its choice.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_pools.provider import CALL_WITHIN_S, changed
 from controlplane.errors import Problem
 from controlplane.scaling.node_pool import NodePool

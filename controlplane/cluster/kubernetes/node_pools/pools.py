@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.drain_marks import ANNOTATION_DRAIN, own_fields
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.marks import LABEL_SANDBOX
 from controlplane.cluster.kubernetes.node_pools.cluster_api import ClusterApi
 from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
 from controlplane.cluster.kubernetes.node_pools.provider import CALL_WITHIN_S, Provider, checked
 from controlplane.cluster.kubernetes.node_pools.remote import RemoteProvider
-from controlplane.cluster.kubernetes.podspec import LABEL_SANDBOX
-from controlplane.cluster.kubernetes.refusals import Refused
-from controlplane.cluster.kubernetes.scaling_marks import LEAVING
+from controlplane.cluster.kubernetes.nodes.drain_marks import ANNOTATION_DRAIN, own_fields
+from controlplane.cluster.kubernetes.nodes.scaling_marks import LEAVING
 from controlplane.errors import Problem
 from controlplane.scaling import NodePool
 from controlplane.scaling.seen import Group, Machine

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
-from controlplane.cluster.kubernetes.refusals import Refused
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.errors import Problem
 from controlplane.scaling.node_pool import MOST_NODES, NodePool
 from controlplane.scaling.seen import Group, Machine

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Checks of this machine's engine belong to the server's package; an SDK without it still checks the gateway.
 _EMBEDDED = "controlplane.embedded"
-_CLUSTER = "controlplane.cluster.kubernetes.probe"
+_CLUSTER = "controlplane.cluster.kubernetes.doctor.probe"
 # Beside the name of a check; on a narrower terminal what was found is below it.
 _LEAST = 24
 _INDENT = "    "

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controlplane.capacity import NOTHING, Amounts, InitContainer, amounts, of_pod, words
 from controlplane.capacity.amounts import larger, plus
-from controlplane.cluster.kubernetes.pod_requests import counted, requests_of
+from controlplane.cluster.kubernetes.nodes.pod_requests import counted, requests_of
 
 MIB = 1 << 20
 SMALL = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 2), st.just(0))

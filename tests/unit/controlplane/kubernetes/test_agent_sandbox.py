@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.documents import Document
-from controlplane.cluster.kubernetes.agent_sandbox import TEMPLATES, WARM_POOLS, pool, serves
+from controlplane.cluster.kubernetes.declared.agent_sandbox import TEMPLATES, WARM_POOLS, pool, serves
 from controlplane.model.pool import PoolSpec
 
 WARM = {

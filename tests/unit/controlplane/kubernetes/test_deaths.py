@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.deaths import death, sandbox_trouble, turned_away, unscheduled
-from controlplane.cluster.kubernetes.trimmed import trimmed
+from controlplane.cluster.kubernetes.pods.deaths import death, sandbox_trouble, turned_away, unscheduled
+from controlplane.cluster.kubernetes.pods.trimmed import trimmed
 
 IMAGE = "registry.example/team/unauthorized-not-found:429"
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.engine.machine import Machine
-from controlplane.cluster.kubernetes import direct_check
-from controlplane.cluster.kubernetes.podspec import pod
-from controlplane.cluster.kubernetes.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.pods import direct_check
+from controlplane.cluster.kubernetes.pods.podspec import pod
 from controlplane.egress import DirectNetwork, DirectNetworks, read_networks
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from controlplane.cluster.kubernetes.drain_marks import (
+from controlplane.cluster.kubernetes.nodes.drain_marks import (
     ANNOTATION_DRAIN,
     SPARE_S,
     UNBOUNDED_S,
@@ -14,8 +14,8 @@ from controlplane.cluster.kubernetes.drain_marks import (
     marks,
     own_value,
 )
-from controlplane.cluster.kubernetes.draining import Draining
-from controlplane.cluster.kubernetes.nodes import Node
+from controlplane.cluster.kubernetes.nodes.draining import Draining
+from controlplane.cluster.kubernetes.nodes.nodes import Node
 from tests.support.fake_kubernetes import node
 
 GKE = "cloud.google.com/impending-node-termination"

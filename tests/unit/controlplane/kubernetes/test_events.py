@@ -7,7 +7,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from controlplane.cluster.kubernetes.events import decoded
+from controlplane.cluster.kubernetes.api_server.events import decoded
 
 MANAGED = [
     {"manager": "python", "fieldsV1": {"f:spec": {'k:{"name":"target"}': {".": {}, "f:env": {}}}}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.cluster.kubernetes import isolation
+from controlplane.cluster.kubernetes.nodes import isolation
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 

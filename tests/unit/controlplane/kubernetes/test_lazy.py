@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes import lazy
-from controlplane.cluster.kubernetes.lazy import LazyImages
-from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.podspec import pod
+from controlplane.cluster.kubernetes.nodes import lazy
+from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
+from controlplane.cluster.kubernetes.nodes.nodes import Node
+from controlplane.cluster.kubernetes.pods.podspec import pod
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from controlplane.model.spec import Pull

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.lost_nodes import SHUT_DOWN, Nodes
+from controlplane.cluster.kubernetes.nodes.lost_nodes import SHUT_DOWN, Nodes
 from tests.support.fake_kubernetes import node
 
 

@@ -3,12 +3,12 @@
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
-from controlplane.cluster.kubernetes.near_nodes import NearNodes
 from controlplane.cluster.kubernetes.node_agents import CatalogueUpkeep, NodeAgents
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.cluster.kubernetes.node_agents.catalogue import FORGET_MS
-from controlplane.cluster.kubernetes.pods import Pods
-from controlplane.cluster.kubernetes.preference import Catalogue
+from controlplane.cluster.kubernetes.node_agents.near_nodes import NearNodes
+from controlplane.cluster.kubernetes.nodes.preference import Catalogue
+from controlplane.cluster.kubernetes.pods.pods import Pods
 from controlplane.cluster.protocol import PrefetchProgress
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec

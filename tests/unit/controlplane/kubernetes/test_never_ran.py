@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.never_ran import never_ran
+from controlplane.cluster.kubernetes.pods.never_ran import never_ran
 
 WAITS = {"name": "target", "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}, "restartCount": 0}
 

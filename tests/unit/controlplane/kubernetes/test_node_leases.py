@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.cluster.kubernetes.node_leases import FRESH_S, SILENT_S, NodeLeases, most_silent, silent
+from controlplane.cluster.kubernetes.nodes.node_leases import FRESH_S, SILENT_S, NodeLeases, most_silent, silent
 
 
 def lease(name: str, renewal: int) -> dict[str, Any]:

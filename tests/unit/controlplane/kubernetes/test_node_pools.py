@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient, Listing
-from controlplane.cluster.kubernetes.drain_marks import own_value
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient, Listing
+from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
 from controlplane.cluster.kubernetes.node_pools import KubernetesNodePools
 from controlplane.cluster.kubernetes.node_pools.cluster_api import AUTOSCALER, DELETE_FIRST, ClusterApi
 from controlplane.cluster.kubernetes.node_pools.placeholders import Placeholders
-from controlplane.cluster.kubernetes.pod_requests import counted
-from controlplane.cluster.kubernetes.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.nodes.drain_marks import own_value
+from controlplane.cluster.kubernetes.nodes.pod_requests import counted
 from controlplane.errors import Problem
 from controlplane.scaling import NodePool
 from controlplane.scaling.seen import Group, Machine

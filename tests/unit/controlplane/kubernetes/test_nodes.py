@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
-from controlplane.cluster.kubernetes.quantity import amount
+from controlplane.cluster.kubernetes.api_server.quantity import amount
+from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
 from controlplane.errors import Problem
 from controlplane.model import Range, SandboxSpec
 from controlplane.scaling import NodePool

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.deaths import unexplained
-from controlplane.cluster.kubernetes.pods import REASON_WITHIN_S, SURE_REASON_WITHIN_S, Pods
+from controlplane.cluster.kubernetes.pods.deaths import unexplained
+from controlplane.cluster.kubernetes.pods.pods import REASON_WITHIN_S, SURE_REASON_WITHIN_S, Pods
 from controlplane.cluster.protocol import Death
 from tests.support.virtual_time import VirtualClock
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.cluster import Boot
-from controlplane.cluster.kubernetes.podspec import PodDefaults, pod, policy_labels, selector
-from controlplane.cluster.kubernetes.shard import fnv1a, shard_of
+from controlplane.cluster.kubernetes.pods.podspec import PodDefaults, pod, policy_labels, selector
+from controlplane.cluster.kubernetes.pods.shard import fnv1a, shard_of
 from controlplane.egress import EgressOptions
 from controlplane.model import Range, SandboxSpec
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.cluster.kubernetes.nodes import Node
-from controlplane.cluster.kubernetes.preference import (
+from controlplane.cluster.kubernetes.nodes.nodes import Node
+from controlplane.cluster.kubernetes.nodes.preference import (
     MOST_PREFERRED,
     Candidates,
     Catalogue,
@@ -17,8 +17,8 @@ from controlplane.cluster.kubernetes.preference import (
     key_of,
     preferred,
 )
-from controlplane.cluster.kubernetes.preference.preference import FAILED_IMAGES, FAILED_MS, NOTED_MS
-from controlplane.cluster.kubernetes.resources import request_of
+from controlplane.cluster.kubernetes.nodes.preference.preference import FAILED_IMAGES, FAILED_MS, NOTED_MS
+from controlplane.cluster.kubernetes.nodes.resources import request_of
 from controlplane.model import SandboxSpec
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -294,7 +294,7 @@ def test_the_catalogue_has_what_each_node_told_last_and_no_more(
 
 
 def test_of_a_node_with_very_many_images_the_last_ones_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.preference.catalogue.MOST_IMAGES", 2)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.nodes.preference.catalogue.MOST_IMAGES", 2)
     known = Catalogue()
     held = [HeldImage((f"sha256:{name}",)) for name in "acdb"]
     known.replace("n", held)

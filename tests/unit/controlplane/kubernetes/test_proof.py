@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.cluster.kubernetes.proof import ANNOTATION, TAINT, Proof, marked, tainted, unmarked
+from controlplane.cluster.kubernetes.nodes.proof import ANNOTATION, TAINT, Proof, marked, tainted, unmarked
 
 OTHER = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 PROVEN = Proof(installer="installed", programs={"runsc": "1"})

@@ -4,9 +4,9 @@ import asyncio
 import base64
 import json
 
-from controlplane.cluster.kubernetes.client import Json
-from controlplane.cluster.kubernetes.pull_secrets import KEPT_MS, WAIT_S, PullSecrets
-from controlplane.cluster.kubernetes.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.api_server.client import Json
+from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.node_agents.pull_secrets import KEPT_MS, WAIT_S, PullSecrets
 from controlplane.errors import Problem
 from controlplane.images import parse
 from tests.support.virtual_time import VirtualClock

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.pulls import pulling
+from controlplane.cluster.kubernetes.pods.pulls import pulling
 from controlplane.cluster.protocol import Pulling
 
 IMAGE = "registry.internal/a:1"

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from controlplane.cluster.kubernetes.lost_nodes import Nodes
-from controlplane.cluster.kubernetes.nodes import Fleet, Node, of_pool
-from controlplane.cluster.kubernetes.survey import Survey
+from controlplane.cluster.kubernetes.nodes.lost_nodes import Nodes
+from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
+from controlplane.cluster.kubernetes.nodes.survey import Survey
 from controlplane.errors import Problem
 from controlplane.model import Range, SandboxSpec
 from controlplane.scaling import NodePool

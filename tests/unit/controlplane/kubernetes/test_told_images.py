@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controlplane.cluster.kubernetes.node_agents import CatalogueUpkeep, NodeAgents
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
-from controlplane.cluster.kubernetes.preference import Catalogue, HeldImage, ToldImages, version_of
+from controlplane.cluster.kubernetes.nodes.preference import Catalogue, HeldImage, ToldImages, version_of
 from controlplane.errors import Problem
 from controlplane.settings import NodeAgentSettings
 from controlplane.wire import node_pb2

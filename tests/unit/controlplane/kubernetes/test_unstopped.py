@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.cluster.kubernetes.podspec import FINALIZER
-from controlplane.cluster.kubernetes.unstopped import UNSTOPPED_MS, unstopped
+from controlplane.cluster.kubernetes.marks import FINALIZER
+from controlplane.cluster.kubernetes.pods.unstopped import UNSTOPPED_MS, unstopped
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import Json, KubernetesClient
-from controlplane.cluster.kubernetes.watch import FIRST_PAUSE_S, LAST_PAUSE_S, Reflector
+from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
+from controlplane.cluster.kubernetes.api_server.watch import FIRST_PAUSE_S, LAST_PAUSE_S, Reflector
 from controlplane.errors import Problem
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from controlplane.cluster.kubernetes.node_leases import SILENT_S
+from controlplane.cluster.kubernetes.nodes.node_leases import SILENT_S
 from controlplane.cluster.protocol import Health
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.health.silent_nodes import ANSWERS_WITHIN_S, LOOK_EVERY_S, TRIED, TRIED_FOR_S

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from controlplane.cluster.documents import KINDS, Kind
-from controlplane.cluster.kubernetes.documents import PLURALS
+from controlplane.cluster.kubernetes.declared.documents import PLURALS
 from controlplane.operator.definitions import trouble
 from tests.support.helm import CHART
 

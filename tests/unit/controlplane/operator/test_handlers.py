@@ -4,7 +4,7 @@ from unittest.mock import AsyncMock
 
 from kubernetes_asyncio.client import Configuration
 
-from controlplane.cluster.kubernetes.access import Access
+from controlplane.cluster.kubernetes.api_server.access import Access
 from controlplane.operator.handlers import connection, options, registry
 
 

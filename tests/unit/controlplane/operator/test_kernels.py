@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controlplane.cluster.kubernetes.unstopped import Unstopped
+from controlplane.cluster.kubernetes.pods.unstopped import Unstopped
 from controlplane.errors import Problem
 from controlplane.operator.kernels import AT_ONCE, Kernels
 

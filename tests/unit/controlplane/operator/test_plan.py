@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.kubernetes.podspec import FINALIZER
+from controlplane.cluster.kubernetes.marks import FINALIZER
 from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.operator.plan import plan
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.cluster.kubernetes.client import KubernetesClient
-from controlplane.cluster.kubernetes.proof import ANNOTATION, TAINT, Proof, tainted
-from controlplane.cluster.kubernetes.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
+from controlplane.cluster.kubernetes.nodes.proof import ANNOTATION, TAINT, Proof, tainted
 from controlplane.errors import Problem
 from controlplane.operator.notices import Notices
 from controlplane.operator.proofs import LOOKS, NO_AGENT, PATCHES, Proofs

@@ -8,7 +8,7 @@ import pytest
 from controlplane.cluster import NodeImage
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.service.cleanup import LOOK_EVERY_S, WAIT_S
+from controlplane.lifecycle.housekeeping.cleanup import LOOK_EVERY_S, WAIT_S
 from controlplane.model import SandboxSpec
 from controlplane.telemetry import Levels
 from tests.support.fake_cluster import FakeCluster

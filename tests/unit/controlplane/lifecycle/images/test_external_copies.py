@@ -9,10 +9,10 @@ import pytest
 from controlplane.errors import Problem
 from controlplane.images import Found, ImageOptions, PrivateRegistry, in_tags, whose
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.housekeeping.recorded_cleanup import WAIT_S
+from controlplane.lifecycle.housekeeping.registry_cleanup import LOOK_EVERY_S
 from controlplane.lifecycle.images import ExternalCopies
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.service.recorded_cleanup import WAIT_S
-from controlplane.lifecycle.service.registry_cleanup import LOOK_EVERY_S
 from controlplane.model import SandboxSpec
 from controlplane.store import MemoryStore
 from controlplane.telemetry import Levels

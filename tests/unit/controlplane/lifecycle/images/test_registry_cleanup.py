@@ -10,9 +10,9 @@ import pytest
 from controlplane.errors import Problem
 from controlplane.images import Credentials, Found, ImageOptions, PrivateRegistry, RegistryRoom, StoreLimit
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.housekeeping.copy_removals import REFUSED_MS
+from controlplane.lifecycle.housekeeping.registry_cleanup import LOOK_EVERY_S, WAIT_S
 from controlplane.lifecycle.images.pins import PAST_FULL
-from controlplane.lifecycle.service.copy_removals import REFUSED_MS
-from controlplane.lifecycle.service.registry_cleanup import LOOK_EVERY_S, WAIT_S
 from controlplane.model import SandboxSpec
 from controlplane.telemetry import Levels
 from tests.support.fake_cluster import FakeCluster

@@ -7,9 +7,9 @@ import pytest
 
 from controlplane.images import ImageOptions, PrivateRegistry
 from controlplane.lifecycle import Options
+from controlplane.lifecycle.housekeeping.registry_cleanup import URGENT_EVERY_S, WAIT_S
 from controlplane.lifecycle.images import RegistryStore
 from controlplane.lifecycle.images.registry_store import AWAY_MS, CLOSE_WITHIN_S, MOST_NOTED, NOTED_EVERY_S
-from controlplane.lifecycle.service.registry_cleanup import URGENT_EVERY_S, WAIT_S
 from controlplane.model import GROUP, SandboxSpec
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.fake_collector import FakeCollector

@@ -1,0 +1,1 @@
+"""Declared objects: custom resources of rollbox's own, and those of kubernetes-sigs/agent-sandbox."""

@@ -1,0 +1,1 @@
+"""A sandbox's pod: how it is made, watched, judged dead, and removed."""
