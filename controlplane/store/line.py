@@ -1,28 +1,31 @@
-"""One connection to a Redis: the client library opens it (address, TLS, password); commands go past the library.
+"""One connection to a Redis for scripts and the feed: hiredis packs and reads, asyncio carries the bytes.
 
-This takes three parts of the library that are not public: the base of its parsers, and the two streams of a connection.
-So its minor version is fixed, a test fails for one that has them no more, and `tests/bench/ab` measures what they save
-(docs/benchmarks.md).
+redis-py, which the other calls use, reads one reply at a time and cannot let a subscription rest: ``tests/bench/ab``
+measures what that costs (docs/benchmarks.md). Only its URLs, TLS settings and errors are used here, all public.
 """
 
 import asyncio
+import socket
+import ssl
 from typing import Any, Final, cast
 
 import hiredis
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis import exceptions
+from redis.asyncio.connection import SSLConnection, parse_url
 from redis.exceptions import ConnectionError as AwayError
-from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as SlowError
 
-# The only way to get at a connection's streams: its parser is called with the connection when that is open.
-from redis._parsers import BaseParser  # isort: skip
-
 _CHUNK_BYTES: Final = 64 * 1024
-# Options of a URL that are meant for connection pools.
-_OF_POOLS: Final = ("max_connections", "timeout")
 _MORE: Final = object()
+# The first words of error replies that a caller tells apart; all others are ``ResponseError``.
+_ERRORS: Final[dict[str, type[Exception]]] = {
+    "LOADING": exceptions.BusyLoadingError,
+    "MASTERDOWN": exceptions.MasterDownError,
+    "NOAUTH": exceptions.AuthenticationError,
+    "NOSCRIPT": exceptions.NoScriptError,
+    "WRONGPASS": exceptions.AuthenticationError,
+}
+_FULL: Final = "max number of clients reached"
 
 # A reply of Redis; an error reply is an ``Exception``.
 Reply = str | int | Exception | list["Reply"] | None
@@ -34,59 +37,18 @@ def command(*words: str | int) -> bytes:
     return packed
 
 
-class _Reader(BaseParser):
-    """Reads replies; the client library calls ``read_response`` for one at a time while it opens the connection."""
+def _error(text: str) -> Exception:
+    """Without the word ``ERR``, as redis-py has it: a script's own word comes first then."""
+    told = text.removeprefix("ERR ")
+    if told == _FULL:
+        return AwayError(told)
+    return _ERRORS.get(told.partition(" ")[0], exceptions.ResponseError)(told)
 
-    def __init__(self) -> None:
-        self.reader: asyncio.StreamReader | None = None
-        self.writer: asyncio.StreamWriter | None = None
-        self._come = self._nothing()
 
-    def on_connect(self, connection: AbstractConnection) -> None:
-        reader, writer = getattr(connection, "_reader", None), getattr(connection, "_writer", None)
-        if not isinstance(reader, asyncio.StreamReader) or not isinstance(writer, asyncio.StreamWriter):
-            # No OSError and none of the library's errors: those mean that Redis is away, and are tried again.
-            raise TypeError("this redis-py keeps the streams of a connection elsewhere: install the pinned version")
-        self.reader, self.writer, self._come = reader, writer, self._nothing()
-
-    def on_disconnect(self) -> None:
-        self.reader = self.writer = None
-
-    def _nothing(self) -> hiredis.Reader:
-        return hiredis.Reader(
-            protocolError=InvalidResponse, replyError=self.parse_error, encoding="utf-8", notEnoughData=_MORE
-        )
-
-    async def read_response(self, disable_decoding: bool = False, push_request: bool | None = False) -> Any:  # noqa: ANN401 - the client's hook
-        del disable_decoding, push_request
-        return (await self.read(1))[0]
-
-    async def asked(self, message: bytes, count: int) -> list[Reply]:
-        if self.writer is None:
-            raise AwayError("Redis has closed the connection")
-        self.writer.write(message)
-        await self.writer.drain()
-        return await self.read(count)
-
-    def here(self) -> list[Reply]:
-        """The replies that have been received already."""
-        found: list[Reply] = []
-        while (one := self._come.gets()) is not _MORE:
-            found.append(one)
-        return found
-
-    async def read(self, count: int) -> list[Reply]:
-        found: list[Reply] = []
-        while len(found) < count:
-            one = self._come.gets()
-            if one is not _MORE:
-                found.append(one)
-                continue
-            data = b"" if self.reader is None else await self.reader.read(_CHUNK_BYTES)
-            if not data:
-                raise AwayError("Redis has closed the connection")
-            self._come.feed(data)
-        return found
+def _replies() -> hiredis.Reader:
+    return hiredis.Reader(
+        protocolError=exceptions.InvalidResponse, replyError=_error, encoding="utf-8", notEnoughData=_MORE
+    )
 
 
 class Line:
@@ -99,19 +61,9 @@ class Line:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._replies = _Reader()
-        options: dict[str, Any] = {name: value for name, value in parse_url(url).items() if name not in _OF_POOLS}
-        kind: type[AbstractConnection] = options.pop("connection_class", Connection)
-        self._connection = kind(
-            **{
-                **options,
-                "protocol": 2,
-                "parser_class": lambda **_: self._replies,
-                "socket_timeout": timeout_s,
-                "socket_connect_timeout": timeout_s,
-                "retry": Retry(NoBackoff(), 0),
-            }
-        )
+        self._at: dict[str, Any] = dict(parse_url(url))
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._come = _replies()
 
     async def exchange(self, message: bytes, count: int) -> list[Reply]:
         """Sends commands and reads ``count`` replies. A failure or a cancellation closes the connection.
@@ -121,14 +73,15 @@ class Line:
         """
         answers: list[Reply] | None = None
         try:
-            if self._replies.writer is None:
-                await self._connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+            if self._streams is None:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._open()
             async with asyncio.timeout(self._timeout_s):
-                answers = await self._replies.asked(message, count)
+                answers = await self._asked(message, count)
         except TimeoutError:
             raise SlowError(f"no answer within {self._timeout_s:g} s") from None
         except OSError as error:
-            raise AwayError(f"Redis has closed the connection: {error}") from error
+            raise AwayError(f"no connection to Redis: {error}") from error
         finally:
             if answers is None:
                 # A late reply must not be taken for the reply to another command.
@@ -143,17 +96,19 @@ class Line:
         """
         try:
             async with asyncio.timeout(within_s):
-                first = await self._replies.read(1)
+                found = await self._read(1)
         except TimeoutError:
             raise SlowError(f"no message for {within_s:g} s") from None
-        return first + self._replies.here()
+        while (one := self._come.gets()) is not _MORE:
+            found.append(one)
+        return found
 
     async def rest(self, for_s: float) -> None:
         """Reads nothing for ``for_s``, so that the messages of that time wake this process only once."""
-        if self._replies.writer is None or self._replies.writer.is_closing():
+        if self._streams is None or self._streams[1].is_closing():
             return
         # The transport of a stream can read and write, whatever its declared type is.
-        transport = cast("asyncio.Transport", self._replies.writer.transport)
+        transport = cast("asyncio.Transport", self._streams[1].transport)
         transport.pause_reading()
         try:
             await asyncio.sleep(for_s)
@@ -162,5 +117,56 @@ class Line:
                 transport.resume_reading()
 
     async def close(self) -> None:
-        """Closes the connection; the next use opens it again."""
-        await self._connection.disconnect(nowait=True)
+        """Closes the connection at once; the next use opens it again."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+        self._streams, self._come = None, _replies()
+
+    async def _open(self) -> None:
+        if "path" in self._at:
+            self._streams = await asyncio.open_unix_connection(self._at["path"])
+        else:
+            host, port = self._at.get("host", "localhost"), self._at.get("port", 6379)
+            self._streams = await asyncio.open_connection(host, port, ssl=self._tls())
+            self._streams[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if greeting := self._greeting():
+            for answer in await self._asked(b"".join(greeting), len(greeting)):
+                if isinstance(answer, Exception):
+                    raise answer
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self._at.get("connection_class") is not SSLConnection:
+            return None
+        options = {name: value for name, value in self._at.items() if name.startswith("ssl_")}
+        return SSLConnection(**options).ssl_context.get()
+
+    def _greeting(self) -> list[bytes]:
+        user, password, name, db = (self._at.get(one) for one in ("username", "password", "client_name", "db"))
+        words: list[tuple[str | int, ...]] = []
+        if user or password:
+            words.append(("AUTH", *([user] if user else []), password or ""))
+        if name:
+            words.append(("CLIENT", "SETNAME", name))
+        if db:
+            words.append(("SELECT", db))
+        return [command(*one) for one in words]
+
+    async def _asked(self, message: bytes, count: int) -> list[Reply]:
+        if self._streams is None:
+            raise AwayError("Redis has closed the connection")
+        self._streams[1].write(message)
+        await self._streams[1].drain()
+        return await self._read(count)
+
+    async def _read(self, count: int) -> list[Reply]:
+        found: list[Reply] = []
+        while len(found) < count:
+            one = self._come.gets()
+            if one is not _MORE:
+                found.append(one)
+                continue
+            data = b"" if self._streams is None else await self._streams[0].read(_CHUNK_BYTES)
+            if not data:
+                raise AwayError("Redis has closed the connection")
+            self._come.feed(data)
+        return found

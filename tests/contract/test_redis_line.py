@@ -1,24 +1,23 @@
-"""What `store/line.py` takes of redis-py that is not public: that it is there, and that nothing else is taken."""
+"""A connection of `store/line.py` to a real Redis: how it opens, which errors it tells apart, what ends it."""
 
 from __future__ import annotations
 
-import ast
-import tomllib
+import asyncio
+import socket
+import subprocess
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from redis.asyncio.connection import AbstractConnection, Connection, UnixDomainSocketConnection
+from redis import exceptions
 
-from controlplane.store import line as module
 from controlplane.store.line import Line, command
-from tests.support.installed import ROOT
+from tests.support.authority import Authority
+from tests.support.eventually import eventually_true
 from tests.support.redis_server import redis_server
+from tests.support.stack import free_port
 
-# The base class of parsers, and the streams of a connection.
-PRIVATE = {"redis._parsers", "_reader", "_writer"}
+PING = command("PING")
 
 
 @pytest.fixture(scope="module")
@@ -27,65 +26,103 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def _private(tree: ast.AST) -> Iterator[str]:
-    """The names of others that begin with an underscore."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and any(part.startswith("_") for part in (node.module or "").split(".")):
-            yield str(node.module)
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and ast.unparse(node.value) != "self":
-            yield node.attr
-        if (
-            isinstance(node, ast.Call)
-            and ast.unparse(node.func) == "getattr"
-            and isinstance(node.args[1], ast.Constant)
-        ):
-            yield str(node.args[1].value)
+@pytest.fixture(scope="module")
+def with_password(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("closed"), "127.0.0.1") as url:
+        yield url.removesuffix("/0")
 
 
-def test_no_other_part_is_taken() -> None:
-    assert set(_private(ast.parse(Path(str(module.__file__)).read_text()))) == PRIVATE
-
-
-def test_the_library_is_of_the_minor_version_that_has_them() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    (redis,) = (one for one in map(Requirement, declared) if one.name == "redis")
-    assert version("redis") in redis.specifier
-    major, minor = map(int, version("redis").split(".")[:2])
-    assert f"{major}.{minor + 1}" not in redis.specifier, "another minor version may have them no more"
-
-
-async def test_a_connection_hands_its_streams_to_its_parser_and_takes_them_back(url: str) -> None:
+async def test_replies_come_in_order_and_a_closed_line_opens_again(url: str) -> None:
     line = Line(url, 60)
-    assert await line.exchange(command("PING"), 1) == ["PONG"]
-    parser, connection = line._replies, line._connection
-    assert isinstance(connection, UnixDomainSocketConnection)
-    assert (parser.reader, parser.writer) == (connection._reader, connection._writer)
-    # Nothing stands between: what is written arrives, and what arrives is read.
-    assert await line.exchange(command("SET", "a", "1") + command("GET", "a"), 2) == ["OK", "1"]
+    for _ in range(2):
+        assert await line.exchange(command("SET", "a", 1) + command("GET", "a") + PING, 3) == ["OK", "1", "PONG"]
+        await line.close()
+
+
+async def test_the_url_says_password_name_and_database(with_password: str) -> None:
+    line = Line(f"{with_password}/3?client_name=rollbox", 60)
+    name, info = await line.exchange(command("CLIENT", "GETNAME") + command("CLIENT", "INFO"), 2)
     await line.close()
-    assert (parser.reader, parser.writer) == (None, None)
+    assert name == "rollbox"
+    assert " db=3 " in str(info)
 
 
-@pytest.mark.parametrize("name", ["_reader", "_writer"])
-async def test_a_library_that_has_them_no_more_is_refused_in_so_many_words(
-    monkeypatch: pytest.MonkeyPatch, url: str, name: str
+@pytest.mark.parametrize("password", ["", ":wrong@"])
+async def test_a_wrong_password_is_an_error_of_authentication(with_password: str, password: str) -> None:
+    line = Line(f"redis://{password}{with_password.rpartition('@')[2]}/1", 60)
+    with pytest.raises(exceptions.AuthenticationError):
+        await line.exchange(PING, 1)
+    assert line._streams is None
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("EVALSHA", "0" * 40, 0), exceptions.NoScriptError),
+        (("EVAL", "return redis.error_reply('LOST')", 0), exceptions.ResponseError),
+        (("EVAL", "return redis.error_reply('LOADING now')", 0), exceptions.BusyLoadingError),
+        (("EVAL", "return redis.error_reply('ERR max number of clients reached')", 0), exceptions.ConnectionError),
+        (("NONSENSE",), exceptions.ResponseError),
+    ],
+)
+async def test_an_error_reply_is_of_its_kind_and_leaves_the_line_open(
+    url: str, words: tuple[str | int, ...], kind: type[Exception]
 ) -> None:
-    connected = UnixDomainSocketConnection._connect
-
-    async def elsewhere(self: UnixDomainSocketConnection) -> None:
-        await connected(self)  # type: ignore[no-untyped-call]
-        taken[name] = getattr(self, name)
-        setattr(self, name, None)
-
-    taken: dict[str, object] = {}
-    monkeypatch.setattr(UnixDomainSocketConnection, "_connect", elsewhere)
     line = Line(url, 60)
-    with pytest.raises(TypeError, match="this redis-py keeps the streams of a connection elsewhere"):
-        await line.exchange(command("PING"), 1)
-    setattr(line._connection, name, taken[name])
-    await line._connection.disconnect()
+    error, pong = await line.exchange(command(*words) + PING, 2)
+    await line.close()
+    assert (type(error), pong) == (kind, "PONG")
+    assert not str(error).startswith("ERR ")
 
 
-def test_both_kinds_of_connection_have_the_same_base() -> None:
-    assert issubclass(Connection, AbstractConnection)
-    assert issubclass(UnixDomainSocketConnection, AbstractConnection)
+async def test_nobody_there_and_a_late_reply_are_told_apart(tmp_path: Path, url: str) -> None:
+    with pytest.raises(exceptions.ConnectionError, match="no connection to Redis"):
+        await Line(f"unix://{tmp_path}/none.sock", 60).exchange(PING, 1)
+    line = Line(url, 0.05)
+    with pytest.raises(exceptions.TimeoutError):
+        await line.exchange(command("BLPOP", "nothing", 60), 1)
+    assert await line.exchange(PING, 1) == ["PONG"]
+    await line.close()
+
+
+async def test_a_line_that_redis_ends_is_away_and_opens_again(url: str) -> None:
+    line = Line(url, 60)
+    (number,) = await line.exchange(command("CLIENT", "ID"), 1)
+    waiting = asyncio.create_task(line.exchange(command("BLPOP", "nothing", 0), 1))
+    other = Line(url, 60)
+    await asyncio.sleep(0)
+    assert await other.exchange(command("CLIENT", "KILL", "ID", str(number)), 1) == [1]
+    with pytest.raises(exceptions.ConnectionError):
+        await waiting
+    assert await line.exchange(PING, 1) == ["PONG"]
+    await line.close()
+    await other.close()
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path) -> Iterator[str]:
+    """The URL of a Redis with a certificate of the authority in ``ca.crt``."""
+    folder, port = Authority().write(tmp_path, "localhost", "127.0.0.1"), free_port()
+    files = {"cert": "tls.crt", "key": "tls.key", "ca-cert": "ca.crt"}
+    words = [word for name, file in files.items() for word in (f"--tls-{name}-file", str(folder / file))]
+    where = ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no", "--save", "", "--dir", str(tmp_path)]
+    with subprocess.Popen(["redis-server", *where, *words], stdout=subprocess.DEVNULL) as server:
+        try:
+            eventually_true(lambda: _listens(port))
+            yield f"rediss://localhost:{port}/0"
+        finally:
+            server.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_tls_is_checked_against_the_authority_of_the_url(over_tls: str, tmp_path: Path) -> None:
+    line = Line(f"{over_tls}?ssl_ca_certs={tmp_path}/ca.crt", 60)
+    assert await line.exchange(PING, 1) == ["PONG"]
+    await line.close()
+    other = Authority().write(tmp_path / "other", "localhost")
+    with pytest.raises(exceptions.ConnectionError, match="(?i)certificate"):
+        await Line(f"{over_tls}?ssl_ca_certs={other}/ca.crt", 60).exchange(PING, 1)
