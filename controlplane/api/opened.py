@@ -12,7 +12,7 @@ from controlplane.cluster.documents import KINDS, Documents
 from controlplane.cluster.engine import EngineCluster
 from controlplane.cluster.engine.documents import FILE, FileDocuments
 from controlplane.cluster.node_pools import NodePools
-from controlplane.images import Keyring, Keyrings, PrivateRegistry, RecordedList, Reference
+from controlplane.images import Keyring, Keyrings, RecordedList, Reference
 from controlplane.registry import CollectorClient, MirrorClient, Registries
 from controlplane.scaling import NodePool
 from controlplane.settings import (
@@ -71,34 +71,10 @@ async def _kubernetes(
     # Imported here, so that an installation on an engine needs no Kubernetes client.
     from controlplane.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415
 
-    converted = PrivateRegistry(registry.host).converted if registry is not None else ""
-    async with KubernetesCluster.open(
-        namespace=settings.namespace,
-        installation=settings.installation,
-        sidecar_image=settings.sidecar_image,
-        ready_url=settings.ready_url,
-        runtime_class=settings.runtime_class,
-        required_kernel=settings.required_kernel,
-        dns_shards=settings.dns_shards,
-        starts_per_node=settings.starts_per_node,
-        priority_class=settings.priority_class,
-        scheduler=settings.scheduler,
-        egress=egress,
-        networks=settings.networks,
-        node_selector=settings.node_selector,
-        tolerations=settings.tolerations,
-        image_pull_secrets=settings.image_pull_secrets,
-        kubeconfig=settings.kubeconfig,
-        lazy_runtime_class=settings.lazy_runtime_class,
-        lazy_images=settings.lazy_images,
-        converted_images=converted,
-        node_agents=settings.node_agents,
-        registry=registry,
-        forged=metrics.forged_address,
-        disagreed=metrics.placed_without_room,
-        cordon_drains=settings.cordon_drains,
-        node_pools=() if settings.scaling is None else settings.scaling.options.pools,
-    ) as cluster:
+    opening = KubernetesCluster.open(
+        settings, registry, egress=egress, forged=metrics.forged_address, disagreed=metrics.placed_without_room
+    )
+    async with opening as cluster:
         yield cluster
 
 

@@ -21,6 +21,7 @@ from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.errors import Problem
 from controlplane.lifecycle import SigningKey
 from controlplane.model import Range, Sandbox, SandboxSpec
+from controlplane.settings import KubernetesSettings
 from controlplane.wire import agent_pb2, agent_pb2_grpc
 from tests.contract.cluster_suite import BOOT, ClusterSuite
 from tests.support import installed
@@ -120,7 +121,7 @@ async def opened(namespace: str, ready_url: str, **more: Any) -> AsyncIterator[K
         "kubeconfig": installed.kubeconfig(),
         **more,
     }
-    async with KubernetesCluster.open(**options) as one:
+    async with KubernetesCluster.open(KubernetesSettings(**options)) as one:
         yield one
 
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final, Self
 
 import structlog
@@ -55,11 +54,10 @@ from controlplane.cluster.protocol import (
     SandboxNode,
     Started,
 )
-from controlplane.egress import NO_NETWORKS, DirectNetworks
 from controlplane.errors import Problem
+from controlplane.images import PrivateRegistry
 from controlplane.model import SandboxSpec
-from controlplane.scaling import NodePool
-from controlplane.settings import NodeAgentSettings, RegistrySettings
+from controlplane.settings import KubernetesSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
@@ -127,115 +125,61 @@ class KubernetesCluster:
     @asynccontextmanager
     async def open(
         cls,
-        *,
-        namespace: str,
-        installation: str,
-        sidecar_image: str,
-        ready_url: str,
-        runtime_class: str,
-        required_kernel: str,
-        dns_shards: int,
-        starts_per_node: int,
-        priority_class: str,
-        scheduler: str = "",
-        egress: tuple[tuple[str, str], ...] = (),
-        networks: DirectNetworks = NO_NETWORKS,
-        node_selector: Mapping[str, str],
-        tolerations: Sequence[Mapping[str, object]],
-        image_pull_secrets: Sequence[str],
-        kubeconfig: Path | None,
-        lazy_runtime_class: str = "",
-        lazy_images: Sequence[str] = (),
-        converted_images: str = "",
-        node_agents: NodeAgentSettings | None = None,
+        settings: KubernetesSettings,
         registry: RegistrySettings | None = None,
+        *,
+        egress: tuple[tuple[str, str], ...] = (),
         forged: Callable[[], None] = lambda: None,
         disagreed: Callable[[], None] = lambda: None,
-        cordon_drains: bool = False,
-        node_pools: Sequence[NodePool] = (),
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
 
         Args:
-            namespace: the namespace of the sandboxes' pods.
-            sidecar_image: holds the binaries of the sidecar and of the target.
-            priority_class: the pods' PriorityClass; empty: the cluster's default.
-            scheduler: that places them, and packs; empty: the cluster's default.
-            egress: settings of each sidecar about egress; empty: it is not installed.
-            networks: direct ones that sandboxes may have.
-            node_selector: labels of the nodes that sandboxes may run on.
-            tolerations: taints that sandboxes tolerate, as in a pod.
-            image_pull_secrets: names of secrets in ``namespace``.
-            installation: a label's value that distinguishes this installation's pods from others' in the namespace.
-            ready_url: ``http://host:port``, to which sidecars push readiness.
-            runtime_class: the pods' RuntimeClass.
-            required_kernel: text that the name of a sandbox's kernel must contain; ``any`` checks nothing.
-            dns_shards: the number of headless Services.
-            starts_per_node: how many sandboxes may start on one node at a time.
-            kubeconfig: None: the service account of the pod that this process runs in.
-            lazy_runtime_class: the RuntimeClass of pods whose images are mounted lazily; empty: none are.
-            lazy_images: beginnings of the names of images that nodes mount lazily.
-            converted_images: beginning of the names of copies that the mirror converts; empty: it converts none.
-            node_agents: None: what nodes have of images is not known, and nothing is pulled ahead.
+            settings: the installation's.
             registry: the private registry; with node agents, images of sandboxes are put into it.
+            egress: settings of each sidecar about egress; empty: it is not installed.
             forged: called for each sandbox whose pod has another address than its readiness push named.
             disagreed: called for each sandbox that came to a node which had no room for it, as it was known here.
-            cordon_drains: whether a node that is cordoned is emptied, as one that an operator has drained.
-            node_pools: of which nodes may come; what fits on one of these is not refused, and there may be no node yet.
 
         Raises:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
                 API server does not answer or refuses, or if there is no node for sandboxes.
         """
-        defaults = PodDefaults(
-            namespace=namespace,
-            installation=installation,
-            sidecar_image=sidecar_image,
-            ready_url=ready_url,
-            runtime_class=runtime_class,
-            dns_shards=dns_shards,
-            priority_class=priority_class,
-            scheduler=scheduler,
-            egress=egress,
-            networks=networks,
-            node_selector=node_selector,
-            tolerations=tolerations,
-            image_pull_secrets=image_pull_secrets,
-            commands_in_sidecar=required_kernel.lower() == isolation.ANY,
-            pids_limit=isolation.pids_limit(required_kernel),
-        )
+        defaults = _defaults(settings, egress)
         async with (
-            KubernetesClient.connect(kubeconfig) as client,
+            KubernetesClient.connect(settings.kubeconfig) as client,
             node_parts(
-                client, node_agents, registry, namespace, image_pull_secrets, lazily=bool(lazy_runtime_class)
+                client,
+                settings.node_agents,
+                registry,
+                settings.namespace,
+                settings.image_pull_secrets,
+                lazily=bool(settings.lazy_runtime_class),
             ) as parts,
         ):
-            runtime = await isolation.runtime(client, runtime_class)
+            runtime = await isolation.runtime(client, settings.runtime_class)
             version = str((await client.get("/version")).get("gitVersion") or "")
-            what = isolation.describe(version, runtime_class, runtime.handler, required_kernel)
-            # The API server adds the RuntimeClass's node selector and tolerations to every pod.
-            if lazy_runtime_class:
-                lazily = await isolation.runtime(client, lazy_runtime_class)
-                pulling = LazyImages(lazy_runtime_class, lazily.handler, lazy_images, lazily.selector, converted_images)
-                defaults = replace(defaults, lazy=pulling)
+            what = isolation.describe(version, settings.runtime_class, runtime.handler, settings.required_kernel)
             fleet = Fleet(
-                {**runtime.selector, **node_selector},
-                (*tolerations, *runtime.tolerations),
+                {**runtime.selector, **settings.node_selector},
+                # The API server adds the RuntimeClass's node selector and tolerations to every pod.
+                (*settings.tolerations, *runtime.tolerations),
                 runtime.handler,
                 runtime.overhead,
             )
+            pools = () if settings.scaling is None else settings.scaling.options.pools
             cluster = cls(
                 client,
-                defaults,
+                replace(defaults, lazy=await _lazy_images(client, settings, registry)),
                 fleet,
                 what,
-                required=required_kernel,
-                per_node=starts_per_node,
+                required=settings.required_kernel,
+                per_node=settings.starts_per_node,
                 forged=forged,
                 disagreed=disagreed,
                 parts=parts,
-                cordon_drains=cordon_drains,
-                may_come=[of_pool(one, fleet.selector) for one in node_pools],
+                cordon_drains=settings.cordon_drains,
+                may_come=[of_pool(one, fleet.selector) for one in pools],
             )
             async with cluster._watching():
                 yield cluster
@@ -608,6 +552,37 @@ class KubernetesCluster:
             # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
             death=None if self._pods.is_unconfirmed(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )
+
+
+def _defaults(settings: KubernetesSettings, egress: tuple[tuple[str, str], ...]) -> PodDefaults:
+    return PodDefaults(
+        namespace=settings.namespace,
+        installation=settings.installation,
+        sidecar_image=settings.sidecar_image,
+        ready_url=settings.ready_url,
+        runtime_class=settings.runtime_class,
+        dns_shards=settings.dns_shards,
+        priority_class=settings.priority_class,
+        scheduler=settings.scheduler,
+        egress=egress,
+        networks=settings.networks,
+        node_selector=settings.node_selector,
+        tolerations=settings.tolerations,
+        image_pull_secrets=settings.image_pull_secrets,
+        commands_in_sidecar=settings.required_kernel.lower() == isolation.ANY,
+        pids_limit=isolation.pids_limit(settings.required_kernel),
+    )
+
+
+async def _lazy_images(
+    client: KubernetesClient, settings: KubernetesSettings, registry: RegistrySettings | None
+) -> LazyImages | None:
+    if not settings.lazy_runtime_class:
+        return None
+    lazily = await isolation.runtime(client, settings.lazy_runtime_class)
+    converted = "" if registry is None else PrivateRegistry(registry.host).converted
+    names = settings.lazy_images
+    return LazyImages(settings.lazy_runtime_class, lazily.handler, names, lazily.selector, converted)
 
 
 def _without_commits(what: str) -> Problem:

@@ -17,6 +17,7 @@ from controlplane.cluster import Boot
 from controlplane.cluster.kubernetes import KubernetesCluster, cluster
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.model import SandboxSpec
+from controlplane.settings import KubernetesSettings
 from tests.bench.ab.kubernetes_client import LibraryClient
 from tests.bench.record import Baseline, Record, of_rounds
 from tests.support.fake_kubernetes import NAMESPACE
@@ -37,7 +38,7 @@ async def _opened(client: type[KubernetesClient]) -> AsyncIterator[KubernetesClu
                 assert server.stdout is not None
                 await asyncio.to_thread(server.stdout.readline)
                 vars(cluster)["KubernetesClient"] = client
-                async with KubernetesCluster.open(
+                settings = KubernetesSettings(
                     namespace=NAMESPACE,
                     installation="r",
                     sidecar_image="sidecar:1",
@@ -51,7 +52,8 @@ async def _opened(client: type[KubernetesClient]) -> AsyncIterator[KubernetesClu
                     tolerations=(),
                     image_pull_secrets=(),
                     kubeconfig=Path(folder) / "kubeconfig",
-                ) as opened:
+                )
+                async with KubernetesCluster.open(settings) as opened:
                     yield opened
             finally:
                 server.kill()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.cluster.kubernetes import KubernetesCluster
+from controlplane.settings import KubernetesSettings
 from tests.support.fake_kubernetes import NAMESPACE, FakeKubernetes, fake_kubernetes
 
 Opener = Callable[..., AbstractAsyncContextManager[KubernetesCluster]]
@@ -47,7 +48,8 @@ def opener(api: FakeKubernetes, tmp_path: Path) -> Opener:
             "kubeconfig": tmp_path / "kubeconfig",
             **more,
         }
-        async with KubernetesCluster.open(**options) as cluster:
+        beside = {name: options.pop(name) for name in ("registry", "egress", "forged", "disagreed") if name in options}
+        async with KubernetesCluster.open(KubernetesSettings(**options), **beside) as cluster:
             yield cluster
 
     return opened
