@@ -1,11 +1,11 @@
 """``Sandboxes``: what the API asks for, in terms of owners, specs and keys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from controlplane.cluster import Description, ImageState
+from controlplane.cluster import Committed, Description, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import Quotas, QuotaUse
 from controlplane.lifecycle.dependencies import Dependencies, Options
@@ -18,11 +18,14 @@ from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.scaling import NOTE, ScalerReport, read_report
 from controlplane.lifecycle.service.capacity import Capacity, capacity
+from controlplane.lifecycle.service.commits import CommitWish
 from controlplane.lifecycle.service.composition import Core
+from controlplane.lifecycle.service.creates import Created
 from controlplane.lifecycle.service.levels import levels
 from controlplane.lifecycle.service.nodes import Nodes
+from controlplane.lifecycle.starting.completion import Push
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import LIVE, Sandbox, SandboxSpec
+from controlplane.model import LIVE, Lease, Sandbox, SandboxSpec, State
 from controlplane.scaling import Prospect
 from controlplane.telemetry import Levels
 
@@ -35,16 +38,9 @@ class Sandboxes:
 
     Attributes:
         pools: the pools, by name.
-        deadline_ms, create, ready: see ``Creates``.
-        get, find, alive, extend, give_lease, renew_lease, open_port: see ``OwnerCalls``.
         egress: network policies, see ``EgressCalls``.
-        refusal, pulling: why no node takes a sandbox that is being started, and what its node pulls, see ``Starter``.
-        abandon: see ``Abandonments``.
-        accept_push: see ``Readiness.accept``.
         inventory: the images on nodes.
-        commit: see ``SandboxCommits``.
         committed: the images that were made of sandboxes.
-        started_from: see ``Checkpoints``.
         nodes: see ``Nodes``.
         looks: what the console shows, see ``Looks``.
     """
@@ -61,27 +57,8 @@ class Sandboxes:
             core.pools.status,
             check_converts=core.lazily.check_converts,
         )
-        creates, owner_calls = core.creates, core.owner_calls
-        self.deadline_ms, self.create, self.ready = creates.deadline_ms, creates.create, creates.ready
-        self.abandon = core.abandonments.abandon
-        self.get, self.find, self.alive, self.extend = (
-            owner_calls.get,
-            owner_calls.find,
-            owner_calls.alive,
-            owner_calls.extend,
-        )
-        self.give_lease, self.renew_lease, self.open_port = (
-            owner_calls.give_lease,
-            owner_calls.renew_lease,
-            owner_calls.open_port,
-        )
-        self.egress = core.egress_calls
-        self.refusal, self.pulling = core.starter.refusal, core.starter.pulling_told
-        self.accept_push = core.readiness.accept
-        self.inventory, self.commit, self.committed = core.inventory, core.commits.commit, core.committed
-        self.started_from = core.checkpoints.started_from
-        self.nodes = Nodes(deps.cluster, core.store, deps.clock)
-        self.looks = core.looks
+        self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
+        self.nodes, self.looks = Nodes(deps.cluster, core.store, deps.clock), core.looks
 
     @classmethod
     @asynccontextmanager
@@ -131,6 +108,86 @@ class Sandboxes:
     def activity(self) -> Activity:
         """What is in use, for the gateways' reports."""
         return self._core.expiry.activity
+
+    def deadline_ms(self, spec: SandboxSpec, left_ms: int | None = None) -> int:
+        """Until when a create that comes now may take (Unix ms); see ``Creates.deadline_ms``."""
+        return self._core.creates.deadline_ms(spec, left_ms)
+
+    async def create(
+        self,
+        owner: str,
+        spec: SandboxSpec,
+        key: str | None,
+        *,
+        by_ms: int | None,
+        caller: str,
+        begun: list[Sandbox],
+        replaced: int = 0,
+    ) -> Created:
+        """Creates a sandbox and returns when it is ready; see ``Creates.create``."""
+        return await self._core.creates.create(
+            owner, spec, key, by_ms=by_ms, caller=caller, begun=begun, replaced=replaced
+        )
+
+    async def ready(
+        self, sandbox: Sandbox, by_ms: int | None = None, *, fresh: bool = False, lease: Lease | None = None
+    ) -> Sandbox:
+        """Waits until a sandbox is usable; its record. See ``Creates.ready``."""
+        return await self._core.creates.ready(sandbox, by_ms, fresh=fresh, lease=lease)
+
+    def abandon(self, sandbox: Sandbox, caller: str = "") -> None:
+        """Notes that one try of a create went away; see ``Abandonments.abandon``."""
+        self._core.abandonments.abandon(sandbox, caller)
+
+    async def accept_push(self, credential: str, push: Push) -> None:
+        """Accepts a readiness push and completes the start; see ``Readiness.accept``."""
+        await self._core.readiness.accept(credential, push)
+
+    def refusal(self, sandbox: Sandbox) -> Problem | None:
+        """Why no node takes a sandbox that is to start; None: one does, or nobody has said so yet."""
+        return self._core.starter.refusal(sandbox)
+
+    async def pulling(self, sandbox: Sandbox) -> str:
+        """What the node of a sandbox that starts pulls for it, for people; empty: nothing, or nobody says it."""
+        return await self._core.starter.pulling_told(sandbox)
+
+    async def get(self, owner: str, sandbox_id: str) -> Sandbox:
+        """The record, also of an ended sandbox; see ``OwnerCalls.get``."""
+        return await self._core.owner_calls.get(owner, sandbox_id)
+
+    async def find(
+        self, owner: str, labels: Mapping[str, str], states: Collection[State] | None = LIVE
+    ) -> Sequence[Sandbox]:
+        """The owner's sandboxes with all these labels in one of these states (None: any), oldest first."""
+        return await self._core.owner_calls.find(owner, labels, states)
+
+    async def alive(self, owner: str, sandbox_id: str) -> Sandbox:
+        """The record of a sandbox that has not ended; see ``OwnerCalls.alive``."""
+        return await self._core.owner_calls.alive(owner, sandbox_id)
+
+    async def extend(self, owner: str, sandbox_id: str, ttl_ms: int) -> Sandbox:
+        """Lets a sandbox live at least ``ttl_ms`` from now; see ``OwnerCalls.extend``."""
+        return await self._core.owner_calls.extend(owner, sandbox_id, ttl_ms)
+
+    async def give_lease(self, owner: str, sandbox_id: str, lease: Lease | None) -> Sandbox:
+        """Lets a sandbox end with the client that renews this lease; see ``OwnerCalls.give_lease``."""
+        return await self._core.owner_calls.give_lease(owner, sandbox_id, lease)
+
+    async def renew_lease(self, owner: str, lease: Lease) -> int:
+        """Says that a client is still there; see ``OwnerCalls.renew_lease``."""
+        return await self._core.owner_calls.renew_lease(owner, lease)
+
+    async def open_port(self, owner: str, sandbox_id: str, port: int, *, public: bool) -> Sandbox:
+        """Lets anyone reach a port without a token, or takes that back; see ``OwnerCalls.open_port``."""
+        return await self._core.owner_calls.open_port(owner, sandbox_id, port, public=public)
+
+    async def commit(self, owner: str, wish: CommitWish, key: str | None = None) -> Committed:
+        """Makes an image of a sandbox; see ``SandboxCommits.commit``."""
+        return await self._core.commits.commit(owner, wish, key)
+
+    async def started_from(self, owner: str, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with the image of the checkpoint that it names; see ``Checkpoints.started_from``."""
+        return await self._core.checkpoints.started_from(owner, spec)
 
     async def levels(self) -> Levels:
         """What is true at this moment, for the metrics; no counts while the store does not answer."""
