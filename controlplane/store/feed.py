@@ -33,7 +33,7 @@ async def feed(calls: Calls, origin: str) -> AsyncIterator[FeedMessage]:
             await line.exchange(command("SUBSCRIBE", f"{calls.prefix}feed"), 0)
             async for kind, text in _messages(line):
                 pause_s = FIRST_PAUSE_S
-                news = Resync() if kind == "subscribe" else _read(text, own)
+                news = Resync() if kind == "subscribe" else _read(text, own, origin)
                 if news is not None:
                     yield news
         except (RedisError, OSError):
@@ -66,13 +66,13 @@ async def _messages(line: Line) -> AsyncIterator[tuple[str, str]]:
         await line.rest(REST_S)
 
 
-def _read(text: str, own: str) -> FeedMessage | None:
+def _read(text: str, own: str, replica: str) -> FeedMessage | None:
     if text.startswith(own):
         return None
     try:
         fields = from_json(text)
         if "sandbox" not in fields:
-            return SlotFreed()
+            return SlotFreed(fields["key"]) if fields["slot"] == replica else None
         return Changed(load_fields(fields["sandbox"]), int(fields["at"]), whole=fields.get("whole") is True)
     except (ValueError, KeyError, TypeError):
         # From a replica of another version; the record itself is read from the store when it is needed.

@@ -194,11 +194,27 @@ class MemoryStore:
         return {state: self._counts[state] for state in State}
 
     async def take_slot(
-        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+        self,
+        sandbox_id: str,
+        limit: int,
+        until_ms: int,
+        per_node: int = 0,
+        placement_key: str = "",
+        *,
+        more: bool = False,
     ) -> Slot:
         """See ``Store.take_slot``."""
         now_ms = self._clock.now_ms()
-        return self._slots.take(sandbox_id, limit, until_ms, now_ms, per_node=per_node, placement_key=placement_key)
+        return self._slots.take(
+            sandbox_id,
+            limit,
+            until_ms,
+            now_ms,
+            per_node=per_node,
+            placement_key=placement_key,
+            replica=self.replica if self.shared else "",
+            more=more,
+        )
 
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""

@@ -107,11 +107,13 @@ class Slot:
         avoid: nodes that are at their limit of starts or may come to it: the start should prefer other nodes.
         held_by: without a slot: the full node for which starts with the same placement key have to wait. Empty: any
             slot that is freed may serve it.
+        last: with a slot: the next start would get none; this replica is told when it would (``SlotFreed``).
     """
 
     taken: bool
     avoid: tuple[str, ...] = ()
     held_by: str = ""
+    last: bool = False
 
     def __bool__(self) -> bool:
         return self.taken
@@ -119,7 +121,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotFreed:
-    """Another replica has freed a start slot, or has stored on which node a start was placed."""
+    """A start of this replica may have a slot, whichever replica has freed it; one is kept for it for a moment.
+
+    Attributes:
+        placement_key: of the starts that may; see ``SandboxSpec.placement_key``.
+    """
+
+    placement_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,11 +329,19 @@ class Store(Protocol):
         ...
 
     async def take_slot(
-        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+        self,
+        sandbox_id: str,
+        limit: int,
+        until_ms: int,
+        per_node: int = 0,
+        placement_key: str = "",
+        *,
+        more: bool = False,
     ) -> Slot:
         """Takes one of ``limit`` start slots, over all replicas; repeating is success. ``slots`` has the rule.
 
-        The sandbox keeps it until it is freed, its record says that the start is over, or ``until_ms``.
+        The sandbox keeps it until it is freed, its record says that the start is over, or ``until_ms``. A replica that
+        is refused one hears when it may have one (``SlotFreed``).
 
         Args:
             sandbox_id: the sandbox that starts.
@@ -333,6 +349,7 @@ class Store(Protocol):
             until_ms: when the slot expires (Unix ms).
             per_node: the most starts on one node; 0: nodes are not distinguished.
             placement_key: see ``SandboxSpec.placement_key``.
+            more: whether more starts of this replica wait.
         """
         ...
 
@@ -354,7 +371,7 @@ class Store(Protocol):
         ...
 
     async def free_slot(self, sandbox_id: str) -> None:
-        """Frees a sandbox's start slot, if it has one, and notifies other replicas."""
+        """Frees a sandbox's start slot, if it has one, and wakes a replica that wants one."""
         ...
 
     async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:

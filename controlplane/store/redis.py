@@ -31,7 +31,7 @@ from controlplane.store.protocol import (
     Withdrawn,
 )
 from controlplane.store.records import Records
-from controlplane.store.rows import key_of, message_of, row, wish_row
+from controlplane.store.rows import key_of, row, wish_row
 from controlplane.store.scripts import Value
 
 TOMBSTONE_MS: Final = 24 * 3_600_000
@@ -43,6 +43,8 @@ UNGROUPED_MS: Final = TOMBSTONE_MS + 3_600_000
 # The names of an owner's limits in the scripts, by the fields of the quota.
 _MOST: Final = {one.name: f"most_{one.name}" for one in fields(Quota)}
 MOST_DUE: Final = 500
+# What `take_slot.lua` answers where the next start would get none.
+_LAST: Final = 2
 MOST_ENDS: Final = 86_400
 
 
@@ -219,7 +221,14 @@ class RedisStore:
         return {state: int(seen.get(state, 0)) for state in State}
 
     async def take_slot(
-        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+        self,
+        sandbox_id: str,
+        limit: int,
+        until_ms: int,
+        per_node: int = 0,
+        placement_key: str = "",
+        *,
+        more: bool = False,
     ) -> Slot:
         """See ``Store.take_slot``. Cost: O(n) in all slots, unless all are taken or ``per_node`` is 0."""
         taken, *nodes = await self._calls.run(
@@ -230,8 +239,12 @@ class RedisStore:
             until_ms=until_ms,
             per_node=per_node,
             placement_key=placement_key,
+            replica=self._replica,
+            more=int(more),
         )
-        return Slot(taken=True, avoid=tuple(sorted(nodes))) if taken else Slot(taken=False, held_by="".join(nodes))
+        if not taken:
+            return Slot(taken=False, held_by="".join(nodes))
+        return Slot(taken=True, avoid=tuple(sorted(nodes)), last=taken == _LAST)
 
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
@@ -245,12 +258,11 @@ class RedisStore:
             until_ms=until_ms,
             per_node=per_node,
             placement_key=placement_key,
-            message=message_of(self._replica),
         )
 
     async def free_slot(self, sandbox_id: str) -> None:
         """See ``Store.free_slot``."""
-        await self._calls.run("free_slot", id=sandbox_id, message=message_of(self._replica))
+        await self._calls.run("free_slot", now=self._clock.now_ms(), id=sandbox_id)
 
     async def lease(self, name: str, holder: str, ttl_ms: int) -> bool:
         """See ``Store.lease``."""

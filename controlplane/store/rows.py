@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -109,13 +108,7 @@ def group_of(sandbox: Sandbox) -> str:
 
 def begin_of(origin: str) -> str:
     """The beginning of every feed message of ``origin``, so that a replica skips its own without parsing them."""
-    return message_of(origin)[:-1]
-
-
-@lru_cache(maxsize=4)
-def message_of(origin: str) -> str:
-    """The feed message that a start slot was freed; it begins as every feed message of ``origin`` does."""
-    return to_json({"by": origin}).decode()
+    return to_json({"by": origin}).decode()[:-1]
 
 
 def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:

@@ -20,16 +20,39 @@ rule:
 So where only crowded nodes have room, a node gets one start too many for each placement key in use; where other nodes
 have just run out of room, at most as many again as its limit, and one for each key. A start that fits on no node has no
 slot; when the scheduler places it, it gets one without a check, since it cannot be stopped then.
+
+Which replica asks next: one that was refused, or that has more starts than there were slots, is wanting. When something
+changes, the rule is applied to what the wanting replicas would ask for, the one that asked longest ago first. Each that
+would get a slot is woken, and a slot is kept for it, since others may ask meanwhile.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.store.protocol import Slot
 
 # A start on a node that has its image takes one or two seconds. `lua/take_slot.lua` has the same number.
 SLOW_MS: Final = 5_000
+# What is kept for a replica that is woken: longer than its question is on its way. `lua/head.lua` has both numbers.
+KEPT_MS: Final = 250
+# A replica that still wants a slot asks again every second.
+WANTING_MS: Final = 2_500
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanting:
+    """What a replica would ask for."""
+
+    replica: str
+    limit: int
+    per_node: int
+    placement_key: str
+
+    @property
+    def text(self) -> str:
+        """As Redis has it."""
+        return f"{self.replica}\n{self.limit}\n{self.per_node}\n{self.placement_key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +112,22 @@ class Slots:
         self._preferences: dict[str, _Preference] = {}  # of starts that have a slot, avoid nodes, and have no node
         self._fulfilled: Counter[str] = Counter()  # placement key -> such starts placed as preferred, one after another
         self._held: dict[str, str] = {}  # placement key -> the full node on which such a start was placed
+        self._wanting: dict[_Wanting, int] = {}  # when each asked (Unix ms)
 
     def __len__(self) -> int:
         return len(self._until)
 
     def take(
-        self, sandbox_id: str, limit: int, until_ms: int, now_ms: int, *, per_node: int = 0, placement_key: str = ""
+        self,
+        sandbox_id: str,
+        limit: int,
+        until_ms: int,
+        now_ms: int,
+        *,
+        per_node: int = 0,
+        placement_key: str = "",
+        replica: str = "",
+        more: bool = False,
     ) -> Slot:
         """See ``Store.take_slot``.
 
@@ -105,27 +138,42 @@ class Slots:
             now_ms: Unix time; slots that are due by then are freed first.
             per_node: as there.
             placement_key: as there.
+            replica: asks; empty: there is only one, which is not woken.
+            more: as there.
         """
-        for lapsed in [one for one, lapses_ms in self._until.items() if lapses_ms <= now_ms]:
-            self.free(lapsed)
-        if sandbox_id not in self._until and len(self._until) >= limit:
-            return Slot(taken=False)
-        load = self._load(sandbox_id, now_ms) if per_node else _Load(Counter(), 0, frozenset())
-        avoid = load.crowded(per_node) if per_node else ()
-        if per_node and load.settled(per_node):
-            self._fulfilled.clear()
-        if sandbox_id not in self._until:
-            if per_node and (held_by := self._held_by(placement_key, per_node)):
-                return Slot(taken=False, held_by=held_by)
-            if load.unplaced and load.fills_a_node(per_node, avoid):
-                return Slot(taken=False)
-            if load.unplaced and avoid and not self._may_avoid(load, limit, per_node, avoid, placement_key):
-                return Slot(taken=False)
-        self._until[sandbox_id] = until_ms
-        self._preferences.pop(sandbox_id, None)
-        if avoid and sandbox_id not in self._placed:
-            self._preferences[sandbox_id] = _Preference(placement_key, avoid)
-        return Slot(taken=True, avoid=avoid)
+        self._lapse(now_ms)
+        self.free(_kept(replica))
+        wanting = _Wanting(replica, limit, per_node, placement_key)
+        self._wanting.pop(wanting, None)
+        slot = self._answer(sandbox_id, wanting, now_ms)
+        if slot:
+            self._until[sandbox_id] = until_ms
+            self._preferences.pop(sandbox_id, None)
+            if slot.avoid and sandbox_id not in self._placed:
+                self._preferences[sandbox_id] = _Preference(placement_key, slot.avoid)
+            slot = replace(slot, last=more and not self._answer("", wanting, now_ms))
+        if replica and (slot.last or not slot):
+            self._wanting[wanting] = now_ms
+        return slot
+
+    def wake(self, now_ms: int) -> list[tuple[str, str]]:
+        """The replicas that may have a slot now, and for which placement key; one is kept for each of them.
+
+        Args:
+            now_ms: Unix time.
+        """
+        if not self._wanting:
+            return []
+        self._lapse(now_ms)
+        woken = []
+        for wanting, at_ms in sorted(self._wanting.items(), key=lambda one: (one[1], one[0].text)):
+            if now_ms - at_ms >= WANTING_MS:
+                del self._wanting[wanting]
+            elif self._answer("", wanting, now_ms):
+                del self._wanting[wanting]
+                self._until[_kept(wanting.replica)] = now_ms + KEPT_MS
+                woken.append((wanting.replica, wanting.placement_key))
+        return woken
 
     def place(
         self, sandbox_id: str, node: str, until_ms: int, now_ms: int, *, per_node: int = 0, placement_key: str = ""
@@ -166,6 +214,31 @@ class Slots:
         self._preferences.clear()
         self._fulfilled.clear()
         self._held.clear()
+        self._wanting.clear()
+
+    def _lapse(self, now_ms: int) -> None:
+        for lapsed in [one for one, lapses_ms in self._until.items() if lapses_ms <= now_ms]:
+            self.free(lapsed)
+
+    def _answer(self, sandbox_id: str, asked: _Wanting, now_ms: int) -> Slot:
+        """What a start would be answered; the id is empty for one that is not known yet."""
+        limit, per_node, key = asked.limit, asked.per_node, asked.placement_key
+        new = sandbox_id not in self._until
+        if new and len(self._until) >= limit:
+            return Slot(taken=False)
+        if not per_node:
+            return Slot(taken=True)
+        load = self._load(sandbox_id, now_ms)
+        avoid = load.crowded(per_node)
+        if load.settled(per_node):
+            self._fulfilled.clear()
+        if new and (held_by := self._held_by(key, per_node)):
+            return Slot(taken=False, held_by=held_by)
+        if new and load.unplaced and load.fills_a_node(per_node, avoid):
+            return Slot(taken=False)
+        if new and load.unplaced and avoid and not self._may_avoid(load, limit, per_node, avoid, key):
+            return Slot(taken=False)
+        return Slot(taken=True, avoid=avoid)
 
     def _load(self, sandbox_id: str, now_ms: int) -> _Load:
         unplaced = len(self._until.keys() - self._placed.keys() - {sandbox_id})
@@ -192,3 +265,8 @@ class Slots:
             del self._held[placement_key]
             return ""
         return node
+
+
+def _kept(replica: str) -> str:
+    """The id by which a slot is kept for a replica."""
+    return f"kept:{replica}"

@@ -18,10 +18,12 @@ from controlplane.store import (
     Rebuild,
     RebuildTurn,
     Resync,
+    Slot,
     SlotFreed,
     Store,
     StoreLostError,
 )
+from controlplane.store.slots import KEPT_MS, WANTING_MS
 from tests.contract.store_factory import Advance, Lose, Now, ended, sandbox
 from tests.support.eventually import eventually
 
@@ -115,22 +117,72 @@ class ReplicasSuite:
             assert [news.sandbox.waits_for_room for news in heard] == [True, False]
             assert [news.sandbox.spec.env for news in heard] == [{}, {}]
 
-    async def test_whoever_went_without_a_slot_hears_once_of_room(self, pair: Pair) -> None:
+    async def test_a_replica_that_went_without_a_slot_hears_when_it_may_have_one(self, pair: Pair) -> None:
         one, two = pair
         await one.admit(sandbox("sb-1"), Limits())
-        async with hearing(two) as heard:
+        async with hearing(one) as own, hearing(two) as heard:
             await one.free_slot("sb-3")
             assert await one.take_slot("sb-1", 2, 1 << 52, 1, "p")
             assert not await two.take_slot("sb-2", 2, 1 << 52, 1, "p")
             await one.free_slot("sb-3")  # it had none
-            await one.place_slot("sb-1", "n1", 1 << 52, 1, "p")
+            await one.place_slot("sb-1", "n1", 1 << 52, 1, "p")  # the one without a node may come to another one now
             await one.place_slot("sb-3", "n1", 1 << 52, 1, "p")  # no such start
+            await eventually(lambda: len(heard) == 1)
+            assert (own, heard) == ([], [SlotFreed("p")])
+
+    async def test_what_is_freed_wakes_one_replica_the_one_that_asked_first(self, pair: Pair, advance: Advance) -> None:
+        one, two = pair
+        await one.admit(sandbox("sb-1"), Limits())
+        async with hearing(one) as own, hearing(two) as heard:
+            assert await one.take_slot("sb-1", 2, 1 << 52)
+            assert await one.take_slot("sb-2", 2, 1 << 52)
+            assert not await two.take_slot("sb-4", 2, 1 << 52, 0, "b")
+            await advance(0.01)
+            assert not await one.take_slot("sb-3", 2, 1 << 52, 0, "a")
+            assert await one.replace(ended(sandbox("sb-1")), 0)  # the start is over
+            await eventually(lambda: SlotFreed("b") in heard)
+            # Kept for the one that is woken.
+            assert not await one.take_slot("sb-5", 2, 1 << 52, 0, "a")
+            assert await two.take_slot("sb-4", 2, 1 << 52, 0, "b")
+            await two.free_slot("sb-2")
+            await eventually(lambda: len(own) == 1)
+            assert own == [SlotFreed("a")]
+            assert [news for news in heard if isinstance(news, SlotFreed)] == [SlotFreed("b")]
+
+    async def test_a_replica_with_more_starts_than_slots_hears_without_asking_once_more(self, pair: Pair) -> None:
+        one, two = pair
+        async with hearing(one) as own:
+            assert await one.take_slot("sb-1", 2, 1 << 52, more=True) == Slot(taken=True)
+            assert await one.take_slot("sb-2", 2, 1 << 52, more=True) == Slot(taken=True, last=True)
+            await two.free_slot("sb-1")
+            await eventually(lambda: own == [SlotFreed()])
+            # It has no more that wait, so nobody is woken next.
+            assert await one.take_slot("sb-3", 2, 1 << 52) == Slot(taken=True)
+            await two.free_slot("sb-2")
+            await two.free_slot("sb-3")
+            assert await two.take_slot("sb-4", 1, 1 << 52)
+            assert own == [SlotFreed()]
+
+    async def test_a_replica_that_asks_no_more_is_woken_no_more(self, pair: Pair, advance: Advance) -> None:
+        one, two = pair
+        assert await one.take_slot("sb-1", 1, 1 << 52)
+        async with hearing(two) as heard:
+            assert not await two.take_slot("sb-2", 1, 1 << 52)
+            await advance(WANTING_MS / 1000)
             await one.free_slot("sb-1")
-            assert not await two.take_slot("sb-2", 0, 1 << 52)
-            await one.admit(sandbox("sb-4"), Limits())
-            await one.place_slot("sb-4", "n1", 1 << 52)
-            await eventually(lambda: len(heard) == 2)
-            assert heard == [SlotFreed(), SlotFreed()]
+            assert await one.take_slot("sb-3", 1, 1 << 52)
+            assert heard == []
+
+    async def test_what_is_kept_for_a_replica_that_does_not_ask_is_free_a_moment_later(
+        self, pair: Pair, advance: Advance
+    ) -> None:
+        one, two = pair
+        assert await one.take_slot("sb-1", 1, 1 << 52)
+        assert not await two.take_slot("sb-2", 1, 1 << 52)
+        await one.free_slot("sb-1")
+        assert not await one.take_slot("sb-3", 1, 1 << 52)
+        await advance(KEPT_MS / 1000)
+        assert await one.take_slot("sb-3", 1, 1 << 52)
 
     async def test_all_news_are_heard_in_their_order(self, pair: Pair) -> None:
         one, two = pair

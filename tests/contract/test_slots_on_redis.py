@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from controlplane.store import Slot, Store
-from controlplane.store.memory import MemoryStore
 from tests.contract.redis_replicas import ShiftedClock, replicas
 from tests.contract.store_factory import starting
 from tests.support.redis_server import redis_server
+from tests.support.shared_store import SharedMemory
 
 NODES = ("a", "b", "c", "d")
 # Most come to one node, so that it is far over its limit now and then; or to two of two, so that both are slow at once.
@@ -43,7 +43,8 @@ class Ask:
         act = self.dice.choices(("take", "place", "free", "wait"), (8, 4, 3, 1))[0]
         if act == "take":
             asked = (name, self.limit, until_ms, self.per_node, self.key[name])
-            return [await store.take_slot(*asked) for store in self.stores]
+            more = self.dice.random() < 0.5
+            return [await store.take_slot(*asked, more=more) for store in self.stores]
         if act == "place":
             placed = (name, self.dice.choices(NODES, self.weights)[0], until_ms, self.per_node, self.key[name])
             for store in self.stores:
@@ -60,7 +61,8 @@ class Ask:
 async def test_both_answer_alike(url: str, seed: int) -> None:
     clock = ShiftedClock()
     async with replicas(url, 1, clock) as (shared,):
-        ask = Ask([shared, MemoryStore(clock)], clock, seed, per_node=2 + seed // 3)
+        played = SharedMemory(clock, intact=True).view("one")
+        ask = Ask([shared, played], clock, seed, per_node=2 + seed // 3)
         for store in ask.stores:
             for name in ask.key:
                 await starting(store, name)
@@ -70,3 +72,4 @@ async def test_both_answer_alike(url: str, seed: int) -> None:
     # Every kind of answer was among them.
     assert {bool(one) for one in slots} == {True, False}
     assert any(one and one.avoid for one in slots)
+    assert any(one.last for one in slots)

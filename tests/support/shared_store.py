@@ -56,7 +56,6 @@ class SharedMemory:
     rebuilder_until_ms: int = 0
     rebuilds: int = 0
     losses: int = 0
-    wanted: bool = False  # a start was refused a slot since the last one was freed
     holders: dict[str, str] = field(default_factory=dict)
     feeds: dict[str, asyncio.Queue[FeedMessage]] = field(default_factory=dict)
     away: Exception | None = None
@@ -147,6 +146,7 @@ class SharedStore(MemoryStore):
             if before is None or before.state is not sandbox.state:
                 self.core.holders[sandbox.id] = self.replica
             self._tell(sandbox)
+            self._wake()
         return done
 
     async def restore(self, sandbox: Sandbox) -> bool:
@@ -156,28 +156,20 @@ class SharedStore(MemoryStore):
             self._tell(sandbox)
         return restored
 
-    async def take_slot(
-        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
-    ) -> Slot:
+    async def take_slot(self, *asked: Any, **named: Any) -> Slot:
         self._check()
-        slot = await super().take_slot(sandbox_id, limit, until_ms, per_node, placement_key)
-        self.core.wanted = self.core.wanted or not slot
-        return slot
+        return await super().take_slot(*asked, **named)
 
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""
     ) -> None:
         self._check()
         await super().place_slot(sandbox_id, node, until_ms, per_node, placement_key)
-        record = self._records.get(sandbox_id)
-        if record is not None and record.state.unready:
-            self._tell_room()
+        self._wake()
 
     async def free_slot(self, sandbox_id: str) -> None:
-        taken = len(self._slots)
         await super().free_slot(sandbox_id)
-        if len(self._slots) < taken:
-            self._tell_room()
+        self._wake()
 
     async def due(self, now_ms: int, unconfirmed_before_ms: int) -> Due:
         self._check()
@@ -219,11 +211,11 @@ class SharedStore(MemoryStore):
         _, until_ms = self._leases.get(f"replica:{self.core.holders.get(sandbox_id)}", ("", 0))
         return until_ms > now_ms
 
-    def _tell_room(self) -> None:
-        """Starts that were refused a slot may ask again."""
-        if self.core.wanted:
-            self.core.wanted = False
-            self.core.tell(self.replica, SlotFreed())
+    def _wake(self) -> None:
+        """Tells those that may have a slot now."""
+        for replica, key in self._slots.wake(self.core.clock.now_ms()):
+            if (feed := self.core.feeds.get(replica)) is not None:
+                feed.put_nowait(SlotFreed(key))
 
     def _tell(self, sandbox: Sandbox) -> None:
         if sandbox.told:

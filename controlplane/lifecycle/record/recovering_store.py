@@ -148,10 +148,18 @@ class RecoveringStore:
         return await self._asked(self._store.counts)
 
     async def take_slot(
-        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, placement_key: str = ""
+        self,
+        sandbox_id: str,
+        limit: int,
+        until_ms: int,
+        per_node: int = 0,
+        placement_key: str = "",
+        *,
+        more: bool = False,
     ) -> Slot:
         """See ``Store.take_slot``."""
-        return await self._asked(lambda: self._store.take_slot(sandbox_id, limit, until_ms, per_node, placement_key))
+        asked = sandbox_id, limit, until_ms, per_node, placement_key
+        return await self._asked(lambda: self._store.take_slot(*asked, more=more))
 
     async def place_slot(
         self, sandbox_id: str, node: str, until_ms: int, per_node: int = 0, placement_key: str = ""

@@ -41,8 +41,8 @@ class Work(Protocol):
         """Publishes a record that another replica has stored; ``whole``: with its environment."""
         ...
 
-    def wake_start_queue(self) -> None:
-        """Wakes the start queue: a start slot may be free."""
+    def wake_start_queue(self, placement_key: str | None = None) -> None:
+        """Wakes the start queue: there may be a slot for a start with this placement key; None: for any."""
         ...
 
     def restart_quiet_time(self) -> None:
@@ -103,7 +103,7 @@ class ReplicaLoops:
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
                 self._work.publish(news.sandbox, whole=news.whole)
             else:
-                self._work.wake_start_queue()
+                self._work.wake_start_queue(news.placement_key)
 
     async def tend(self) -> None:
         """Sends heartbeats; keeps this replica's facts in the store and sweeps, in tasks that cannot delay them."""

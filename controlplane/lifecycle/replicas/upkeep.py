@@ -55,9 +55,9 @@ class Upkeep:
         """See ``Work.publish``."""
         self._ledger.publish(sandbox, whole=whole)
 
-    def wake_start_queue(self) -> None:
+    def wake_start_queue(self, placement_key: str | None = None) -> None:
         """See ``Work.wake_start_queue``."""
-        self._queue.wake()
+        self._queue.wake(placement_key)
 
     def restart_quiet_time(self) -> None:
         """See ``Work.restart_quiet_time``."""

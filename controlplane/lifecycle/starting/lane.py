@@ -10,6 +10,9 @@ from controlplane.lifecycle.fair_queue import FairQueue
 class Lane:
     """Waiters, one of which is at the head.
 
+    Attributes:
+        news: set when the head is to look again.
+
     Args:
         holds: how much of the awaited resource an owner holds.
     """
@@ -18,6 +21,11 @@ class Lane:
         self._holds = holds
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue()
         self._headed = False
+        self.news = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many wait behind the head."""
+        return len(self._queue)
 
     @property
     def empty(self) -> bool:

@@ -22,7 +22,7 @@ from controlplane.lifecycle.starting.lane import Lane
 from controlplane.model import Sandbox, State
 from controlplane.store import Slot, Store
 
-# Freed slots are published at once; this retry finds new nodes, and slots of replicas that died.
+# The store wakes the replica that may have a slot; this retry finds new nodes, and slots of replicas that died.
 LOOK_AGAIN_S: Final = 1.0
 # A slot expires this long after its start's deadline, so that it expires only when its replica has died.
 SLACK_MS: Final = 60_000
@@ -66,6 +66,9 @@ class Start:
 class StartQueue:
     """Only the head of this replica's queue requests a slot from the store; ``Lane`` chooses the next head.
 
+    It asks at once, unless the last answer said that there is none; then it asks when the store wakes this replica. So
+    what is freed wakes one waiter of all replicas, and few questions are refused.
+
     Starts that are held until a full node can take another one wait in a lane for their placement key, beside the
     queue: the head of each such lane goes back to the head of the queue now and then. A start that is taken over from
     a dead replica requests its slot at once: usually it holds one already, or its pod is placed.
@@ -80,8 +83,7 @@ class StartQueue:
         self._queue = Lane(self._held.__getitem__)
         self._lanes: dict[str, Lane] = {}  # by placement key
         self._tickets = count()
-        self._news = 0
-        self._heard = asyncio.Event()
+        self._queue.news.set()
         self.waiting = 0
         self._log = structlog.get_logger("start queue")
 
@@ -100,27 +102,25 @@ class StartQueue:
         return [one for one in self._starts.values() if one.refused]
 
     def on(self, transition: Transition) -> None:
-        """Wakes the waiters after a start that is over, here or elsewhere: its record has freed its slot.
-
-        Also of a push that this replica took for another one's start: nobody else tells this one of it.
-        """
+        """Takes in that a start is over, here or elsewhere: its record has freed its slot."""
         if Effect.SETTLE not in transition.effects:
             return
         # Not one that asks at this moment: its slot may be taken after its record was stored.
         if (start := self._starts.get(transition.after.id)) is not None and start.has_slot:
             self._mark(start, has_slot=False)
             start.asked = False
-        self.wake()
+        self._freed()
 
     def ticket(self) -> int:
         """A place by arrival; a smaller one came earlier."""
         return next(self._tickets)
 
-    def wake(self) -> None:
-        """Wakes the waiters: a slot may have become free."""
-        self._news += 1
-        heard, self._heard = self._heard, asyncio.Event()
-        heard.set()
+    def wake(self, placement_key: str | None = None) -> None:
+        """Wakes the waiters: there may be a slot for a start with this placement key; None: for any."""
+        self._queue.news.set()
+        for key, lane in self._lanes.items():
+            if placement_key in (None, key):
+                lane.news.set()
 
     @asynccontextmanager
     async def turn(
@@ -167,7 +167,7 @@ class StartQueue:
         except Problem as problem:
             # Until it is over it counts as a start without a node, which lets fewer starts in, not more.
             self._complain("node of a start not stored, fewer starts are let in until it is over", start, problem)
-        self.wake()
+        self._freed()
 
     async def retake(self, store: Store) -> None:
         """Takes slots for the starts under way again, in a store that has lost them."""
@@ -190,14 +190,13 @@ class StartQueue:
         """Requests a slot at the head of the queue until it has one or is held; it is held if its lane has waiters."""
         async with self._queue.at_head(start.owner, ticket):
             while beside or start.placement_key not in self._lanes:
-                news = self._news
+                await _next(self._queue)
                 if not start.has_room():
                     start.gives_up = True
                     break
                 slot = await self._ask(start)
                 if slot or slot.held_by:
                     return slot
-                await self._next(news)
             return Slot(taken=False)
 
     async def _beside(self, start: Start, ticket: int) -> Slot:
@@ -206,33 +205,32 @@ class StartQueue:
         try:
             async with lane.at_head(start.owner, ticket):
                 while True:
-                    news = self._news
+                    lane.news.clear()
                     slot = await self._at_head(start, ticket, beside=True)
                     if slot or start.gives_up:
                         return slot
-                    await self._next(news)
+                    await _next(lane)
         finally:
             if lane.empty and self._lanes.get(start.placement_key) is lane:
                 del self._lanes[start.placement_key]
-
-    async def _next(self, since: int) -> None:
-        """Returns when a slot may have been freed since ``since``, or after ``LOOK_AGAIN_S``."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_AGAIN_S):
-                while self._news == since:
-                    await self._heard.wait()
 
     async def _ask(self, start: Start) -> Slot:
         if start.node or start.refused:
             return Slot(taken=True)  # its pod exists already, so a slot would hold nothing back
         limit, per_node = min(self._at_most, self._cluster.starts_at_once()), self._cluster.starts_per_node
-        slot, start.asked = Slot(taken=False), True
+        slot, start.asked, none_left = Slot(taken=False), True, False
+        self._queue.news.clear()
         try:
             if limit > 0:
                 asked = (start.sandbox_id, limit, start.until_ms, per_node, start.placement_key)
-                slot = await self._store.take_slot(*asked)
+                slot = await self._store.take_slot(*asked, more=bool(len(self._queue)))
+            none_left = slot.last or not (slot or slot.held_by)
         except Problem as problem:
             self._complain("start slot not taken, retrying", start, problem)
+            none_left = True
+        finally:
+            if not none_left:
+                self._queue.news.set()
         if slot:
             self._mark(start, has_slot=True)
         return slot
@@ -247,7 +245,12 @@ class StartQueue:
         except Problem as problem:
             # It expires by itself, and the store frees it when the record says that the start is over.
             self._complain("start slot not freed, it is freed when the start is over", start, problem)
-        self.wake()
+        self._freed()
+
+    def _freed(self) -> None:
+        """Wakes the waiters after a change of slots, unless the store does: what many replicas share wakes one."""
+        if not self._store.shared:
+            self.wake()
 
     def _complain(self, what: str, start: Start, problem: Problem) -> None:
         self._log.warning(what, sandbox_id=start.sandbox_id, code=problem.code, detail=problem.detail)
@@ -257,3 +260,10 @@ class StartQueue:
         if not self._held[start.owner]:
             del self._held[start.owner]
         start.has_slot = has_slot
+
+
+async def _next(lane: Lane) -> None:
+    """Returns when there is news for a lane's head, or after ``LOOK_AGAIN_S``."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LOOK_AGAIN_S):
+            await lane.news.wait()

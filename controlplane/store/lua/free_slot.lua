@@ -1,7 +1,4 @@
--- Store.free_slot. Works on a lost store too, where no slot is taken. Publishes the message only if a start was refused
--- a slot since the last one was freed.
--- args: id message
-if redis.call('ZREM', P .. 'slots', a.id) == 1 and redis.call('DEL', P .. 'wanted') == 1 then
-  redis.call('PUBLISH', P .. 'feed', a.message)
-end
+-- Store.free_slot. Works on a lost store too, where no slot is taken.
+-- args: now:number id
+if redis.call('ZREM', P .. 'slots', a.id) == 1 then wake(a.now) end
 return 1

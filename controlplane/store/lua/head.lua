@@ -8,7 +8,7 @@
 --   counts            hash: state -> how many
 --   tombs             sorted set of ended ids by their confirmation
 --   expiries, deadlines, ends   sorted sets: live ids by expiry, unready ids by start deadline, ending ids by end
---   slots             sorted set of ids with a start slot by when it expires
+--   slots             sorted set of ids with a start slot by when it expires; also of those kept for a replica
 --   lease:<name>      hash: holder until
 --   note:<name>       hash: text until
 --   warm:<template>   sorted set of warm ids by when they are ready
@@ -17,9 +17,10 @@
 --   grouped           since when ended ids are added to `group:`; 0: always
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; `used:` alone is of all owners together
 --   owners            set of the owners that may have `used:`; `recount.lua` removes those without a live sandbox
---   wanted            exists if a start was refused a slot since the last one was freed
+--   wanting           sorted set of what replicas would ask for (replica, limit, per_node, placement key, one a line) by
+--                     when they asked
 --   placed            hash: id -> node, of start slots; entries without a slot are dropped by `starts`
---   came              hash: id -> when it was placed; `take_slot.lua` drops those without a slot, and of `preferences`
+--   came              hash: id -> when it was placed; `slot_for` drops those without a slot, and of `preferences`
 --   preferences       hash: id -> the nodes that it avoids and its placement key; of start slots without a node
 --   fulfilled         hash: placement key -> how many starts that avoid nodes were placed as preferred, in succession
 --   held              hash: placement key -> the full node for which such starts wait
@@ -34,6 +35,8 @@
 -- row: record public message template ready own group call
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
+-- `slots.py` has the same numbers.
+local SLOW_MS, KEPT_MS, WANTING_MS = 5000, 250, 2500
 local LIVE = {requested = true, queued = true, starting = true, warm = true, running = true}
 local UNREADY = {requested = true, queued = true, starting = true}
 local RESOURCES = {'sandboxes', 'cpu_millicores', 'memory_bytes', 'gpu', 'starting'}
@@ -140,47 +143,6 @@ local function moment(set, id, wanted, at)
   if wanted then redis.call('ZADD', P .. set, at, id) else redis.call('ZREM', P .. set, id) end
 end
 
-local function put(new, old)
-  local moved = not old or old.state ~= new.state or old.owner ~= new.owner
-  if old and moved then leave(old) end
-  if old and old.key ~= new.key then free_key(old) end
-  reweigh(new, old)
-  if moved then
-    redis.call('HINCRBY', P .. 'counts', new.state, 1)
-    redis.call('ZADD', P .. 'in:' .. new.state, new.created, new.id)
-    redis.call('ZADD', P .. 'of:' .. new.owner .. ':' .. new.state, new.created, new.id)
-    if LIVE[new.state] then redis.call('SADD', P .. 'owners', new.owner) end
-  end
-  if new.key ~= '' then redis.call('HSETNX', P .. 'keys', new.key, new.id) end
-  local ended = ''
-  if new.state == 'ended' then
-    ended = (old and old.ended ~= '' and old.ended) or tostring(new.now)
-    redis.call('ZADD', P .. 'tombs', ended, new.id)
-    if new.group ~= '' then
-      local group = P .. 'group:' .. new.owner .. '\n' .. new.group
-      redis.call('ZADD', group, ended, new.id)
-      -- `bury` does not remove ids from it: old ones are dropped with the next end, or the whole key expires.
-      redis.call('ZREMRANGEBYSCORE', group, '-inf', new.now - DAY_MS)
-      redis.call('PEXPIRE', group, DAY_MS)
-    end
-  end
-  moment('expiries', new.id, LIVE[new.state], new.expires)
-  moment('deadlines', new.id, UNREADY[new.state], new.deadline)
-  -- Here, and not by the replica that runs the start: that one may have died, and another one accepted the push.
-  if not UNREADY[new.state] then redis.call('ZREM', P .. 'slots', new.id) end
-  moment('ends', new.id, new.state == 'ending', new.ending)
-  if old and old.template ~= '' then moment('warm:' .. old.template, new.id, false) end
-  if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end
-  redis.call('HSET', P .. 's:' .. new.id, 'version', new.version, 'state', new.state, 'owner', new.owner,
-    'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder,
-    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', sub(new.own, 2, -2),
-    'weighed', new.state)
-  if new.message ~= '' then
-    local public = new.public ~= '' and new.public or new.record
-    redis.call('PUBLISH', P .. 'feed', sub(new.message, 1, -2) .. ',"sandbox":' .. public .. '}')
-  end
-end
-
 -- The entries of one of the hashes by id.
 local function entries(name)
   local found, flat = {}, redis.call('HGETALL', P .. name)
@@ -215,6 +177,120 @@ local function may_have(node)
     if not avoids then count = count + 1 end
   end
   return count
+end
+
+
+-- The answer to a start that asks for a slot; slots.py has the rule. `id` is '' for one that is not known yet.
+-- {0}, or {0, node} (held until that node is below its limit), or {1, node to avoid, ...} and the nodes that starts have.
+local function slot_for(id, now, limit, per_node, key)
+  local has_one = redis.call('ZSCORE', P .. 'slots', id)
+  -- First, since it is asked for often while all are taken, and all else reads all slots.
+  if not has_one and redis.call('ZCARD', P .. 'slots') >= limit then return {0} end
+  if per_node == 0 then return {1}, {} end
+  local on, where, ids = starts()
+  local avoid, answer, slowly, unplaced, preferring = {}, {1}, {}, 0, 0
+  local preferences = entries('preferences')
+  for _, one in ipairs(ids) do
+    local preference = preferences[one]
+    preferences[one] = nil
+    if one ~= id then
+      unplaced = unplaced + 1
+      if preference and preference:match('\n\n(.*)$') == key then preferring = preferring + 1 end
+    end
+  end
+  drop('preferences', preferences)
+  -- The busiest node's starts; of nodes that are neither avoided nor slow only.
+  local most, others = 0, 0
+  for _, here in pairs(on) do most = math.max(most, here) end
+  -- As long as no node can reach its limit it does not matter which are slow. Then only what has piled up is dropped.
+  local piled_up = redis.call('HLEN', P .. 'came') > 2 * redis.call('ZCARD', P .. 'slots') + 64
+  if unplaced + most >= per_node or piled_up or redis.call('EXISTS', P .. 'fulfilled') == 1 then
+    local came = entries('came')
+    for node in pairs(on) do slowly[node] = true end
+    for one, node in pairs(where) do
+      if now - tonumber(came[one] or 0) <= SLOW_MS then slowly[node] = nil end
+      came[one] = nil
+    end
+    drop('came', came)
+  end
+  for node, here in pairs(on) do
+    if here + (slowly[node] and unplaced or 0) >= per_node then
+      avoid[node], answer[#answer + 1] = true, node
+    elseif not slowly[node] then
+      others = math.max(others, here)
+    end
+  end
+  if next(slowly) == nil and most < per_node then redis.call('DEL', P .. 'fulfilled') end
+  if has_one then return answer, where end
+  local node = redis.call('HGET', P .. 'held', key)
+  if node and may_have(node) >= per_node then return {0, node} end
+  if node then redis.call('HDEL', P .. 'held', key) end
+  if unplaced == 0 then return answer, where end
+  if unplaced + others >= per_node then return {0} end
+  if #answer > 1 then
+    if #answer - 1 >= math.ceil(limit / per_node) or unplaced + most >= 2 * per_node then return {0} end
+    if preferring > tonumber(redis.call('HGET', P .. 'fulfilled', key) or 0) then return {0} end
+  end
+  return answer, where
+end
+
+-- Tells the replicas that may have a slot now, the one that asked longest ago first, and keeps one for each.
+local function wake(now)
+  redis.call('ZREMRANGEBYSCORE', P .. 'wanting', '-inf', now - WANTING_MS)
+  local wanting = redis.call('ZRANGE', P .. 'wanting', 0, -1)
+  if #wanting == 0 then return end
+  redis.call('ZREMRANGEBYSCORE', P .. 'slots', '-inf', now)
+  for _, one in ipairs(wanting) do
+    local replica, limit, per_node, key = one:match('^([^\n]*)\n(%d+)\n(%d+)\n(.*)$')
+    if slot_for('', now, tonumber(limit), tonumber(per_node), key)[1] == 1 then
+      redis.call('ZREM', P .. 'wanting', one)
+      redis.call('ZADD', P .. 'slots', now + KEPT_MS, 'kept:' .. replica)
+      local told = '{"slot":' .. cjson.encode(replica) .. ',"key":' .. cjson.encode(key) .. '}'
+      redis.call('PUBLISH', P .. 'feed', told)
+    end
+  end
+end
+
+local function put(new, old)
+  local moved = not old or old.state ~= new.state or old.owner ~= new.owner
+  if old and moved then leave(old) end
+  if old and old.key ~= new.key then free_key(old) end
+  reweigh(new, old)
+  if moved then
+    redis.call('HINCRBY', P .. 'counts', new.state, 1)
+    redis.call('ZADD', P .. 'in:' .. new.state, new.created, new.id)
+    redis.call('ZADD', P .. 'of:' .. new.owner .. ':' .. new.state, new.created, new.id)
+    if LIVE[new.state] then redis.call('SADD', P .. 'owners', new.owner) end
+  end
+  if new.key ~= '' then redis.call('HSETNX', P .. 'keys', new.key, new.id) end
+  local ended = ''
+  if new.state == 'ended' then
+    ended = (old and old.ended ~= '' and old.ended) or tostring(new.now)
+    redis.call('ZADD', P .. 'tombs', ended, new.id)
+    if new.group ~= '' then
+      local group = P .. 'group:' .. new.owner .. '\n' .. new.group
+      redis.call('ZADD', group, ended, new.id)
+      -- `bury` does not remove ids from it: old ones are dropped with the next end, or the whole key expires.
+      redis.call('ZREMRANGEBYSCORE', group, '-inf', new.now - DAY_MS)
+      redis.call('PEXPIRE', group, DAY_MS)
+    end
+  end
+  moment('expiries', new.id, LIVE[new.state], new.expires)
+  moment('deadlines', new.id, UNREADY[new.state], new.deadline)
+  -- Here, and not by the replica that runs the start: that one may have died, and another one accepted the push.
+  local freed = not UNREADY[new.state] and redis.call('ZREM', P .. 'slots', new.id) == 1
+  moment('ends', new.id, new.state == 'ending', new.ending)
+  if old and old.template ~= '' then moment('warm:' .. old.template, new.id, false) end
+  if new.template ~= '' then moment('warm:' .. new.template, new.id, true, new.ready) end
+  redis.call('HSET', P .. 's:' .. new.id, 'version', new.version, 'state', new.state, 'owner', new.owner,
+    'key', new.key, 'ended', ended, 'record', new.record, 'writer', new.writer, 'holder', new.holder,
+    'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', sub(new.own, 2, -2),
+    'weighed', new.state)
+  if new.message ~= '' then
+    local public = new.public ~= '' and new.public or new.record
+    redis.call('PUBLISH', P .. 'feed', sub(new.message, 1, -2) .. ',"sandbox":' .. public .. '}')
+  end
+  if freed then wake(new.now) end
 end
 
 local function intact()

@@ -1,6 +1,6 @@
--- Store.place_slot. `per_node` is the limit of one node (0: none). Publishes the message if a start was refused a slot:
--- a start that has a node leaves more room for those that have none.
--- args: now id node until_ms per_node:number placement_key message
+-- Store.place_slot. `per_node` is the limit of one node (0: none). A start that has a node leaves more room for those
+-- that have none.
+-- args: now:number id node until_ms per_node:number placement_key
 if not intact() then return redis.error_reply('LOST') end
 -- A start that is over takes no slot; its record may have been stored before this call came.
 if not UNREADY[redis.call('HGET', P .. 's:' .. a.id, 'state') or ''] then return 0 end
@@ -23,5 +23,5 @@ elseif preference then
     redis.call('HINCRBY', P .. 'fulfilled', a.placement_key, 1)
   end
 end
-if redis.call('DEL', P .. 'wanted') == 1 then redis.call('PUBLISH', P .. 'feed', a.message) end
+wake(a.now)
 return 1

@@ -17,6 +17,8 @@ from tests.support.world import SPEC
 class Store:
     """The store's part, a millisecond away; `held`: placement keys that a full node holds, whoever asks."""
 
+    shared = False
+
     def __init__(self) -> None:
         self.slots = Slots()
         self.taken: set[str] = set()
@@ -24,12 +26,14 @@ class Store:
         self.asked: list[str] = []
         self.freed: list[str] = []
 
-    async def take_slot(self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, key: str = "") -> Slot:
+    async def take_slot(
+        self, sandbox_id: str, limit: int, until_ms: int, per_node: int = 0, key: str = "", *, more: bool = False
+    ) -> Slot:
         await asyncio.sleep(0.001)
         self.asked.append(sandbox_id)
         if key in self.held:
             return Slot(taken=False, held_by="n1")
-        slot = self.slots.take(sandbox_id, limit, until_ms, 0, per_node=per_node, placement_key=key)
+        slot = self.slots.take(sandbox_id, limit, until_ms, 0, per_node=per_node, placement_key=key, more=more)
         self.taken |= {sandbox_id} if slot else set()
         return slot
 
