@@ -684,10 +684,6 @@ class Sidecars(Protocol):
         """What it has refused its programs by itself, without a link to egress, oldest first; not a use of it."""
         ...
 
-    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        """Binds settings that came by value, which gateways of the version before send; others bind them themselves."""
-        ...
-
     async def health(self, address: str, token: str) -> Health:
         """Checks whether commands can run in the sandbox."""
         ...

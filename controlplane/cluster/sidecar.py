@@ -10,7 +10,6 @@ from controlplane.cluster.protocol import Command, Health, SandboxUsage
 from controlplane.egress import OFFLINE, EgressAttempt
 from controlplane.errors import Problem
 from controlplane.errors.rpc import from_rpc
-from controlplane.model import SandboxSpec
 from controlplane.wire import agent_pb2
 
 T = TypeVar("T", bound=Message)
@@ -38,11 +37,6 @@ class GrpcSidecars:
     """Opens a connection for each call: the control plane calls a sidecar seldom (at its start, in health probes, and
     while somebody looks at it in the console).
     """
-
-    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        """See ``Sidecars.configure``."""
-        request = agent_pb2.ConfigureRequest(env=spec.env, cwd=spec.cwd, user=spec.user, make_cwd=spec.make_cwd)
-        await _asked(address, token, "Configure", request, agent_pb2.Configured)
 
     async def health(self, address: str, token: str) -> Health:
         """See ``Sidecars.health``."""

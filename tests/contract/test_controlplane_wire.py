@@ -24,7 +24,7 @@ from controlplane.egress import EgressOptions
 from controlplane.errors import Code, Problem
 from controlplane.errors.rpc import abort, from_rpc
 from controlplane.lifecycle import Activity, Options, RouteBoard, SigningKey
-from controlplane.model import EndCause, Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, Sandbox, State
 from controlplane.settings import Listen
 from controlplane.telemetry import Metrics
 from controlplane.wire import agent_pb2, agent_pb2_grpc, egress_pb2, egress_pb2_grpc, routes_pb2, routes_pb2_grpc
@@ -260,17 +260,7 @@ async def test_routes_of_one_moment_reach_a_gateway_in_one_message(tmp_path: Pat
 
 
 class Sidecar(agent_pb2_grpc.AgentServicer):
-    """Takes one token and remembers what it was given."""
-
-    configured: agent_pb2.ConfigureRequest | None = None
-
-    async def Configure(  # noqa: N802
-        self, request: agent_pb2.ConfigureRequest, context: "aio.ServicerContext[object, object]"
-    ) -> agent_pb2.Configured:
-        if dict(context.invocation_metadata() or ())["authorization"] != "Bearer good":
-            await abort(context, Problem("permission_denied", "the token is for sb-2", scope="exec"))
-        self.configured = request
-        return agent_pb2.Configured()
+    """Takes one token."""
 
     async def Exec(  # noqa: N802
         self, request: agent_pb2.ExecRequest, context: "aio.ServicerContext[object, object]"
@@ -295,32 +285,26 @@ class Sidecar(agent_pb2_grpc.AgentServicer):
     async def Health(  # noqa: N802
         self, request: agent_pb2.HealthRequest, context: "aio.ServicerContext[object, object]"
     ) -> agent_pb2.HealthResponse:
+        if dict(context.invocation_metadata() or ())["authorization"] != "Bearer good":
+            await abort(context, Problem("permission_denied", "the token is for sb-2", scope="exec"))
         return agent_pb2.HealthResponse(sandbox_id="sb-1", kernel="Linux", uptime_ms=7)
 
 
 @asynccontextmanager
-async def sidecar(path: Path) -> AsyncIterator[Sidecar]:
-    server, servicer = aio.server(), Sidecar()
-    agent_pb2_grpc.add_AgentServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+async def sidecar(path: Path) -> AsyncIterator[None]:
+    server = aio.server()
+    agent_pb2_grpc.add_AgentServicer_to_server(Sidecar(), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     try:
-        yield servicer
+        yield
     finally:
         await server.stop(None)
 
 
-async def test_a_sidecar_is_configured_and_asked_for_its_health(tmp_path: Path) -> None:
+async def test_a_sidecar_is_asked_for_its_health(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
-    async with sidecar(path) as serving:
-        spec = SandboxSpec(image="a", env={"A": "b"}, cwd="/w", user="u")
-        await GrpcSidecars().configure(f"unix:{path}", "good", spec)
-        assert serving.configured is not None
-        assert (dict(serving.configured.env), serving.configured.cwd, serving.configured.user) == (
-            {"A": "b"},
-            "/w",
-            "u",
-        )
+    async with sidecar(path):
         health = await GrpcSidecars().health(f"unix:{path}", "good")
         assert (health.uptime_ms, health.quiet_ms) == (7, None), "an older sidecar does not know how quiet it is"
 
@@ -362,7 +346,7 @@ async def test_a_sidecars_problem_arrives_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     async with sidecar(path):
         with pytest.raises(Problem) as caught:
-            await GrpcSidecars().configure(f"unix:{path}", "bad", SPEC)
+            await GrpcSidecars().health(f"unix:{path}", "bad")
         assert (caught.value.code, caught.value.detail) == ("permission_denied", "the token is for sb-2")
         assert caught.value.details == {"scope": "exec"}
 

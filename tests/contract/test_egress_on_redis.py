@@ -93,19 +93,17 @@ async def test_a_redis_that_is_emptied_takes_no_policy_with_it(url: str) -> None
         assert {one.sandbox.egress.name for one in again} == {"offline"}
 
 
-async def test_what_another_control_plane_confirms_keeps_its_environment(url: str) -> None:
-    """Control planes hear of each other's records without it."""
-    with_env = SandboxSpec(image="a", start_timeout_ms=600_000, egress=TRAINER, env={"A": "1"})
+async def test_what_another_control_plane_confirms_is_known_there_as_a_whole(url: str) -> None:
+    promised = SandboxSpec(image="a", start_timeout_ms=600_000, egress=TRAINER, settings_digest="d" * 64)
     async with planes(url) as (a, b), egress_replica(b, "e1"):
         assert a.service.egress_feed is not None
         assert b.service.egress_feed is not None
         board, there = a.service.egress_feed.board, b.service.egress_feed.board
         await when(lambda: "e1" in board.live)
-        made = [(await a.create(OWNER, spec)).sandbox for spec in (ASKING, with_env)]
-        for sandbox, environment in zip(made, ({}, {"A": "1"}), strict=True):
+        made = [(await a.create(OWNER, spec)).sandbox for spec in (ASKING, promised)]
+        for sandbox, digest in zip(made, ("", "d" * 64), strict=True):
             view = await a.service.egress.switch(OWNER, sandbox.id, "packages")
             assert view.sandbox.egress.in_force
             record = await b.service.get(OWNER, sandbox.id)
-            assert (record.spec.env, record.egress.name) == (environment, "packages")
-        # What was confirmed there is known there as a whole.
+            assert (record.settings_digest, record.egress.name) == (digest, "packages")
         assert all(there.whole(one.id) is not None for one in made)

@@ -24,7 +24,7 @@ from tests.support.refilled import refilled
 from tests.support.waiting import until
 from tests.support.world import OWNER, SPEC, World, world
 
-ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
+ENV_SPEC = SandboxSpec(image="a", settings_digest="d" * 64)
 TEMPLATE = SandboxSpec(image="a")
 
 

@@ -439,12 +439,10 @@ class FakeCluster:
 
 @dataclass
 class FakeSidecars:
-    """Remembers what was configured; dead ones answer nothing."""
+    """Dead ones answer nothing."""
 
-    configured: dict[str, SandboxSpec] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
-    next_error: Problem | None = None
     used_s: dict[str, float] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     knows_quiet: bool = True
@@ -467,13 +465,6 @@ class FakeSidecars:
         assert token
         if address in self.dead:
             raise Problem("sandbox_unreachable", f"{address} does not answer")
-
-    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        error, self.next_error = self.next_error, None
-        if error is not None:
-            raise error
-        self._check(address, token)
-        self.configured[address] = spec
 
     async def usage(self, address: str, token: str) -> SandboxUsage:
         self._check(address, token)

@@ -23,8 +23,6 @@ from controlplane.lifecycle.starting.starts import Starts
 from controlplane.model import Limits, Sandbox, dump_record
 from controlplane.store import Admission, Admitted, Claim, Claimed, Fence
 
-# A sidecar answers in milliseconds; the caller waits for a warm one, and there are others.
-BIND_WITHIN_S: Final = 3.0
 # One that was claimed longer ago may be in use: its owner is told, and it is not taken away.
 REPLACED_WITHIN_MS: Final = 60_000
 
@@ -110,7 +108,7 @@ class Admissions:
         return admission
 
     async def bind(self, sandbox: Sandbox) -> bool:
-        """Makes a claimed sandbox its owner's: settings that are bound late, and the cluster's note of its owner.
+        """Makes a claimed sandbox its owner's: the cluster notes whose it is.
 
         Every call that answers a claim does this first, also a repetition: the call before may not have come so far.
 
@@ -118,15 +116,15 @@ class Admissions:
             False when it is dead: its key is free then, its place too, and the caller asks for another one.
 
         Raises:
-            Problem: what of the settings cannot be; why the owner has ended it; that it does not answer (claimed
-                before: it may only be away).
+            Problem: why the owner has ended it; that it cannot be noted (claimed before: it may be in use).
         """
         try:
-            await self._bind(sandbox)
+            if self._deps.cluster.annotates_behind:
+                # After the answer, which does not wait for it either.
+                asyncio.get_running_loop().call_soon(self._note_owner, sandbox)
+            else:
+                await self._annotations.write(sandbox.id, _owner_fact(sandbox))
         except Problem as problem:
-            if TABLE[problem.code].fault == "caller":
-                await self._ledger.end(sandbox.id, problem, PLATFORM)
-                raise
             return await self._dead(sandbox, problem)
         if self._board.ended(sandbox.id):
             return await self._dead(sandbox, Problem("sandbox_lost", "it died while it was claimed"))
@@ -171,24 +169,6 @@ class Admissions:
             took_ms = max(0, self._deps.clock.now_ms() - wish.created_at_ms)
             self._deps.metrics.phase("total", took_ms, "warm", claim.sandbox.id)
         return claim
-
-    async def _bind(self, sandbox: Sandbox) -> None:
-        if self._deps.cluster.annotates_behind:
-            # After the answer, which does not wait for it either.
-            asyncio.get_running_loop().call_soon(self._note_owner, sandbox)
-        else:
-            await self._annotations.write(sandbox.id, _owner_fact(sandbox))
-        spec = sandbox.spec
-        if not spec.has_settings:
-            return
-        # By value, as a gateway of an older version sends them; others bind the settings themselves.
-        try:
-            async with asyncio.timeout(BIND_WITHIN_S):
-                token = self._deps.key.token(sandbox).text
-                await self._deps.sidecars.configure(sandbox.address or "", token, spec)
-        except TimeoutError as error:
-            detail = f"its sidecar did not answer within {BIND_WITHIN_S:.0f} s"
-            raise Problem("sandbox_unreachable", detail, sandbox_id=sandbox.id) from error
 
     def _note_owner(self, sandbox: Sandbox) -> None:
         if not self._board.ended(sandbox.id):

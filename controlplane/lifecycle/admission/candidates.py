@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from controlplane.egress import UNBOUND, Binding
@@ -15,7 +14,6 @@ from controlplane.model.states import Event, apply
 from controlplane.store import Full, Known, Withdrawn
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-# The field whose refusal makes a gateway send the settings by value, as it does to a control plane of an older version.
 DIGEST: Final = "settings_digest"
 
 
@@ -48,8 +46,12 @@ def candidate(
         egress: the network policy that it is to have.
 
     Raises:
-        Problem: start_timeout, nothing is left of the caller's time.
+        Problem: start_timeout, nothing is left of the caller's time; invalid_argument: it has settings by value, which
+            only gateways bind.
     """
+    if spec.has_settings:
+        detail = "env, cwd and user are bound by gateways: ask one of them, not the control plane"
+        raise Problem("invalid_argument", detail, field=DIGEST)
     left_ms = spec.start_timeout_ms if by_ms is None else min(by_ms - now_ms, spec.start_timeout_ms)
     if left_ms <= 0:
         within = f"within the start timeout of {spec.start_timeout_ms / 1000:g} s"
@@ -78,8 +80,7 @@ def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
     """The sandbox that took the wish's key with the same parameters.
 
     Raises:
-        Problem: there is none: deleted (the key was withdrawn), capacity_unavailable, conflict (other parameters); or
-            the two cannot be compared, see ``_differs``.
+        Problem: there is none: deleted (the key was withdrawn), capacity_unavailable, conflict (other parameters).
     """
     key = wish.idempotency_key
     if isinstance(answer, Withdrawn):
@@ -89,27 +90,10 @@ def known(answer: Known | Withdrawn | Full, wish: Sandbox) -> Sandbox:
         detail = f"{used} of at most {limit} sandboxes are in use here: {TOTAL_KNOB}"
         raise Problem("capacity_unavailable", detail, retry_after_ms=1000, used=used, limit=limit, knob=TOTAL_KNOB)
     if answer.sandbox.fingerprint != wish.fingerprint:
-        raise _differs(answer.sandbox, wish)
-    # A store that was lost has forgotten the environment; of the same fingerprint it is the same.
-    spec = answer.sandbox.spec.model_copy(update={"env": wish.spec.env})
-    return replace(answer.sandbox, spec=spec)
-
-
-def _differs(found: Sandbox, wish: Sandbox) -> Problem:
-    """Why the wish does not get the sandbox that has its key, where their fingerprints differ.
-
-    One with settings by value and one with their digest cannot be compared here: the key of the digest is the
-    gateways'. The first comes from a gateway, or a create, of a version that gave the control plane the values.
-    """
-    key = wish.idempotency_key
-    if wish.settings_digest and found.spec.has_settings:
-        detail = f"{found.id} was created with env, cwd and user by value: send them instead of settings_digest"
-        return Problem("invalid_argument", detail, field=DIGEST, sandbox_id=found.id)
-    if found.settings_digest and wish.spec.has_settings:
-        detail = f"key {key} was used through a gateway of a newer version, which alone can compare env, cwd and user"
-        return Problem("upstream_timeout", detail, retry_after_ms=500, sandbox_id=found.id)
-    detail = f"key {key} was used with other parameters for {found.id}"
-    return Problem("conflict", detail, reason="other_parameters", idempotency_key=key, sandbox_id=found.id)
+        found = answer.sandbox.id
+        detail = f"key {key} was used with other parameters for {found}"
+        raise Problem("conflict", detail, reason="other_parameters", idempotency_key=key, sandbox_id=found)
+    return answer.sandbox
 
 
 def _promised(spec: SandboxSpec, idle_timeout_ms: int, left_ms: int) -> SandboxSpec:

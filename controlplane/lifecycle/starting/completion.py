@@ -1,9 +1,7 @@
-"""Completing a start when its readiness push arrives: checks the kernel, binds late settings, announces it as ready."""
+"""Completing a start when its readiness push arrives: checks the kernel, announces it as ready."""
 
 import asyncio
 from dataclasses import dataclass
-
-import structlog
 
 from controlplane.cluster import Started
 from controlplane.errors import Problem
@@ -67,7 +65,6 @@ class Completion:
         self._store = store
         self._ledger = ledger
         self._annotations = annotations
-        self._log = structlog.get_logger("completion")
 
     async def run(self, sandbox: Sandbox, push: Push, begun: Begun | None) -> PushOutcome:
         """Brings a sandbox to ``running`` (of a pool: to ``warm``), or ends it with the failure.
@@ -89,14 +86,9 @@ class Completion:
         phases.pushed(push.boot_ms)
         self._deps.cluster.pushed(sandbox.id, address)
         try:
-            await self._make_usable(sandbox, push, address)
+            self._deps.cluster.check_kernel(push.kernel)
         except Problem as problem:
             await self._fail(sandbox.id, problem)
-            return "failure"
-        except Exception:
-            self._log.exception("start failed", sandbox_id=sandbox.id)
-            detail = f"the start of {sandbox.id} failed in the control plane"
-            await self._fail(sandbox.id, Problem("internal", detail))
             return "failure"
         phases.lap("configure")
         return await self._announce(sandbox, push, address, phases)
@@ -113,13 +105,6 @@ class Completion:
             await self._fail(sandbox.id, Problem("internal", detail))
             raise Problem("internal", detail)
         return address
-
-    async def _make_usable(self, sandbox: Sandbox, push: Push, address: str) -> None:
-        self._deps.cluster.check_kernel(push.kernel)
-        spec = sandbox.spec
-        # By value, as a gateway of an older version sends them.
-        if spec.has_settings:
-            await self._deps.sidecars.configure(address, self._deps.key.token(sandbox).text, spec)
 
     async def _announce(self, sandbox: Sandbox, push: Push, address: str, phases: Phases) -> PushOutcome:
         ready_at_ms = self._deps.clock.now_ms()

@@ -118,8 +118,11 @@ async def idle_expired(at: Ground) -> str:
 
 
 async def refused_settings(at: Ground) -> str:
-    at.sidecars.next_error = Problem("invalid_argument", "there is no directory /no", reason="cwd_not_found")
-    return await at.failed(cwd="/no")
+    sandbox = await at.create()
+    why = Problem("invalid_argument", "there is no directory /no", reason="cwd_not_found")
+    with pytest.raises(Problem, match="there is no directory"):
+        await at.plane.service.unbound(OWNER, sandbox.id, why)
+    return sandbox.id
 
 
 async def start_queue_timeout(at: Ground) -> str:
@@ -161,9 +164,8 @@ async def dead_when_claimed(at: Ground) -> str:
     await at.client.set_pool("py", "python", 1)
     await asyncio.sleep(5)
     assert (await at.client.pool("py")).ready == 1
-    at.sidecars.next_error = Problem("sandbox_unreachable", "it does not answer")
-    async with await at.create(env={"SEED": "7"}) as instead:
-        (dead,) = [one for one in await at.client.list(all=True) if one.id != instead.id]
+    dead = await at.create()
+    await at.plane.service.unbound(OWNER, dead.id, Problem("sandbox_unreachable", "it does not answer"))
     return dead.id
 
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use resolve::Directory;
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::Status;
 use wire::routes::routes_client::RoutesClient;
 use wire::routes::{ActivityReport, Used};
 
@@ -47,17 +47,8 @@ impl Activity {
     pub(crate) async fn report(&self, mut client: RoutesClient<Sender>, gateway_id: &str) -> Infallible {
         loop {
             self.collect();
-            match self.send(&mut client, gateway_id).await {
-                Err(status) if status.code() == Code::Unimplemented => {
-                    tracing::info!(
-                        "the control plane takes no activity reports: it is older than this gateway"
-                    );
-                    return std::future::pending().await;
-                }
-                Err(status) => {
-                    tracing::warn!(reason = status.message(), "activity not reported, retrying")
-                }
-                Ok(()) => {}
+            if let Err(status) = self.send(&mut client, gateway_id).await {
+                tracing::warn!(reason = status.message(), "activity not reported, retrying");
             }
             tokio::time::sleep(EVERY).await;
         }

@@ -168,29 +168,6 @@ async fn a_member_that_cannot_be_bound_is_what_the_group_says_when_it_is_repeate
 }
 
 #[tokio::test]
-async fn a_control_plane_that_knows_no_digest_gets_the_values_and_binds_them() {
-    let unknown =
-        problem("invalid_argument", json!({"field": "settings_digest", "reason": "extra_forbidden"}));
-    let (rig, controlplane) = started(vec![(400, unknown), (201, made("sb-1"))]).await;
-    assert_eq!(create(&rig, &with_secret()).await.json(), made("sb-1"));
-    assert_eq!(controlplane.sent()[1].json(), with_secret());
-    assert!(rig.sidecar("sb-1").bound().is_empty());
-}
-
-#[tokio::test]
-async fn what_a_control_plane_without_digests_cannot_compare_is_asked_for_again() {
-    let unknown =
-        problem("invalid_argument", json!({"field": "settings_digest", "reason": "extra_forbidden"}));
-    let known = problem("invalid_argument", json!({"field": "settings_digest"}));
-    let conflict = problem("conflict", json!({}));
-    let script = vec![(400, unknown), (409, conflict.clone()), (400, known), (409, conflict.clone())];
-    let (rig, _controlplane) = started(script).await;
-    assert_eq!(create(&rig, &with_secret()).await.code(), "upstream_timeout");
-    // One that knows digests has compared the values.
-    assert_eq!(create(&rig, &with_secret()).await.json(), conflict);
-}
-
-#[tokio::test]
 async fn a_refused_create_is_answered_as_it_is() {
     let refused = problem("quota_exceeded", json!({"limit": "3"}));
     let (rig, _controlplane) = started(vec![(429, refused.clone())]).await;

@@ -1,7 +1,7 @@
-"""Claims: bound late, replaced when dead, cold with a reason, told to the cluster, and never given twice."""
+"""Claims: replaced when dead, cold with a reason, told to the cluster, and never given twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -20,34 +20,35 @@ from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
-ENV_SPEC = SandboxSpec(image=SPEC.image, env={"SECRET": "hush"}, labels={"l": "m"}, ttl_ms=60_000)
+ENV_SPEC = SandboxSpec(image=SPEC.image, settings_digest="d" * 64, labels={"l": "m"}, ttl_ms=60_000)
 # No refill while a test looks: as many starts a minute as it wants warm ones.
 POOL = {"template": {"image": SPEC.image}, "min_warm": 2, "max_warm": 2, "auto": False, "starts_per_minute": 2}
 
 
 @dataclass
-class Sick(FakeSidecars):
-    """Sidecars that fail as often as they are told to, and wait before they answer."""
+class Sick(FakeCluster):
+    """A cluster that notes the owner of a claimed sandbox after ``wait_s``, and fails as often as it is told to."""
 
     failures: int = 0
     wait_s: float = 0.0
     asked: list[str] = field(default_factory=list)
 
-    async def configure(self, address: str, token: str, spec: SandboxSpec) -> None:
-        self.asked.append(address)
-        await asyncio.sleep(self.wait_s)
-        if self.failures:
-            self.failures -= 1
-            raise Problem("sandbox_unreachable", "nobody answers")
-        await super().configure(address, token, spec)
+    async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
+        if "claim" in facts:
+            self.asked.append(sandbox_id)
+            await asyncio.sleep(self.wait_s)
+            if self.failures:
+                self.failures -= 1
+                raise Problem("internal", "nobody answers")
+        await super().annotate(sandbox_id, facts)
 
 
 @asynccontextmanager
-async def pooled(sidecars: FakeSidecars | None = None, **more: Any) -> AsyncIterator[World]:
+async def pooled(cluster: FakeCluster | None = None, **more: Any) -> AsyncIterator[World]:
     """A control plane with two warm sandboxes."""
     documents = FileDocuments()
     await documents.put("pools", "p", POOL, None)
-    async with world(sidecars=sidecars, documents=documents, **more) as plane:
+    async with world(cluster, documents=documents, **more) as plane:
         await warmed(plane, 2)
         yield plane
 
@@ -79,7 +80,6 @@ async def test_a_create_gets_a_warm_one_that_is_its_owners_from_then_on() -> Non
         assert sandbox.id in {one.id for one in warm}
         assert (sandbox.owner, sandbox.state, sandbox.warm, created.replayed) == (OWNER, State.RUNNING, True, False)
         assert sandbox.expires_at_ms == plane.deps.clock.now_ms() + 60_000
-        assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
         assert [one.id for one in await plane.service.find(OWNER, {"l": "m"})] == [sandbox.id]
         again = await plane.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, sandbox.id)
@@ -99,15 +99,10 @@ async def test_the_gateways_know_a_warm_one_and_whose_it_is() -> None:
             assert (route.sandbox_id, route.owner, route.address) == (sandbox.id, OWNER, sandbox.address)
 
 
-async def test_a_claim_without_late_settings_does_not_ask_the_sidecar() -> None:
-    async with pooled(Sick(failures=99)) as plane:
-        assert (await plane.create(OWNER, SPEC)).sandbox.warm
-
-
 async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -> None:
-    async with pooled(sidecars := Sick(failures=1)) as plane:
+    async with pooled(cluster := Sick(failures=1)) as plane:
         sandbox = (await plane.create(OWNER, ENV_SPEC, "k")).sandbox
-        assert (sandbox.warm, len(sidecars.asked)) == (True, 2)
+        assert (sandbox.warm, len(cluster.asked)) == (True, 2)
         assert counted(plane) == {"warm": 1}
         (dead,) = [one for one in await plane.service.find(OWNER, {}, None) if one.id != sandbox.id]
         assert dead.end is not None
@@ -119,20 +114,9 @@ async def test_a_sandbox_that_dies_at_its_claim_is_replaced_in_the_same_call() -
         assert await plane.deps.store.usage(OWNER) == Usage.of(sandbox)
 
 
-async def test_a_sidecar_that_does_not_answer_costs_three_seconds() -> None:
-    async with pooled(Sick(wait_s=100)) as plane:
-        began_ms = plane.deps.clock.now_ms()
-        create = asyncio.create_task(plane.create(OWNER, ENV_SPEC))
-        await asyncio.sleep(7)
-        assert create.done() is False
-        cold = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
-        assert [one.cold_reason for one in cold] == ["pool p had none ready"]
-        assert cold[0].created_at_ms - began_ms == 6_000
-        create.cancel()
-
-
 async def test_who_goes_away_while_a_replacement_starts_leaves_none_behind() -> None:
-    async with pooled(Sick(wait_s=100)) as plane:
+    async with pooled(Sick(failures=2, wait_s=3)) as plane:
+        plane.cluster.ready_s = None
         create = asyncio.create_task(plane.create(OWNER, ENV_SPEC))
         await asyncio.sleep(7)
         (cold,) = [one for one in await plane.service.find(OWNER, {}) if one.cold_reason]
@@ -144,26 +128,15 @@ async def test_who_goes_away_while_a_replacement_starts_leaves_none_behind() -> 
 async def test_when_all_are_dead_the_next_one_is_cold_and_says_so() -> None:
     documents = FileDocuments()
     await documents.put("pools", "p", POOL | {"min_warm": 5, "max_warm": 5, "starts_per_minute": 5}, None)
-    async with world(sidecars=Sick(failures=4), documents=documents) as plane:
+    async with world(Sick(failures=4), documents=documents) as plane:
         await warmed(plane, 5)
         sandbox = (await plane.create(OWNER, ENV_SPEC, "k")).sandbox
         assert (sandbox.warm, sandbox.cold_reason) == (False, "4 warm ones were dead when they were claimed")
         assert len(await warmed(plane, 1)) == 1
         assert counted(plane) == {"dead": 1}
-        assert plane.sidecars.configured[sandbox.address or ""].env == {"SECRET": "hush"}
 
 
-async def test_settings_that_cannot_be_are_told_and_nothing_is_replaced() -> None:
-    sidecars = FakeSidecars(next_error=Problem("invalid_argument", "there is no user nobody-knows"))
-    async with pooled(sidecars) as plane:
-        for _ in range(2):
-            with pytest.raises(Problem, match="there is no user nobody-knows"):
-                await plane.create(OWNER, ENV_SPEC, "k")
-        assert len(await warmed(plane, 1)) == 1
-        assert await plane.deps.store.usage(OWNER) == Usage()
-
-
-async def test_what_is_deleted_while_it_is_bound_is_not_replaced() -> None:
+async def test_what_is_deleted_while_it_is_claimed_is_not_replaced() -> None:
     async with pooled(Sick(failures=1, wait_s=1)) as plane:
         create = asyncio.create_task(plane.create(OWNER, ENV_SPEC, "k"))
         await asyncio.sleep(0.5)
@@ -186,33 +159,33 @@ async def test_a_death_that_is_heard_during_the_claim_is_replaced() -> None:
         assert (await plane.create(OWNER, ENV_SPEC, "k")).sandbox.id == second.id
 
 
-async def test_who_repeats_a_key_binds_what_the_one_before_did_not() -> None:
+async def test_who_repeats_a_key_notes_what_the_one_before_did_not() -> None:
     async with pooled() as plane:
         claimed = await plane.request(OWNER, ENV_SPEC, "k")  # and then its control plane died
-        assert plane.sidecars.configured == {}
+        assert "claim" not in plane.cluster.held[claimed.id].facts
         again = await plane.create(OWNER, ENV_SPEC, "k")
         assert (again.replayed, again.sandbox.id) == (True, claimed.id)
-        assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
+        assert "claim" in plane.cluster.held[claimed.id].facts
 
 
-async def test_who_finds_a_group_binds_what_the_one_before_did_not() -> None:
+async def test_who_finds_a_group_notes_what_the_one_before_did_not() -> None:
     async with pooled() as plane:
         spec = ENV_SPEC.model_copy(update={"labels": {GROUP: "g", SAMPLE: "0"}})
         claimed = await plane.request(OWNER, spec, "g/0")  # and then its control plane died
-        assert plane.sidecars.configured == {}
+        assert "claim" not in plane.cluster.held[claimed.id].facts
         for _ in range(2):
             found = (await Groups(plane.service).get(OWNER, "g"))[0]
             assert isinstance(found, Sandbox)
             assert found.id == claimed.id
-            assert plane.sidecars.configured[claimed.address or ""].env == {"SECRET": "hush"}
+            assert "claim" in plane.cluster.held[claimed.id].facts
 
 
 async def test_a_repetition_takes_nothing_away_from_one_that_is_in_use() -> None:
-    async with pooled(sidecars := Sick()) as plane:
+    async with pooled(cluster := Sick()) as plane:
         sandbox = (await plane.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
         await asyncio.sleep(120)
-        sidecars.failures = 1
-        with pytest.raises(Problem, match="sandbox_unreachable"):
+        cluster.failures = 1
+        with pytest.raises(Problem, match="nobody answers"):
             await plane.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")
         assert (await plane.service.get(OWNER, sandbox.id)).state is State.RUNNING
 
@@ -325,7 +298,7 @@ async def test_the_cluster_hears_behind_whose_a_claimed_one_is() -> None:
         sandbox = (await a.create(OWNER, ENV_SPEC, "k")).sandbox
         assert "claim" not in a.cluster.held[sandbox.id].facts
         await asyncio.sleep(6)
-        assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
+        assert "claim" in a.cluster.held[sandbox.id].facts
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
         assert (await b.create(OWNER, ENV_SPEC, "k")).sandbox.id == sandbox.id
@@ -351,7 +324,6 @@ async def test_what_a_dead_replica_had_claimed_the_others_know() -> None:
         assert (await b.service.get(OWNER, sandbox.id)).state is State.RUNNING
         again = (await b.create(OWNER, ENV_SPEC, "k")).sandbox
         assert again.id == waiting.id
-        assert b.sidecars.configured[again.address or ""].env == {"SECRET": "hush"}
         await asyncio.sleep(70)
         assert "claim" in b.cluster.held[sandbox.id].facts
 
@@ -426,7 +398,7 @@ async def test_a_claim_whose_note_was_lost_is_told_to_the_cluster_again() -> Non
         sandbox = (await a.create(OWNER, ENV_SPEC.model_copy(update={"ttl_ms": 600_000}), "k")).sandbox
         await nobody_knows(sandbox, a, b)
         await asyncio.sleep(70)
-        assert "hush" not in a.cluster.held[sandbox.id].facts["claim"]
+        assert "claim" in a.cluster.held[sandbox.id].facts
         core.empty()
         assert (await b.service.get(OWNER, sandbox.id)).owner == OWNER
 

@@ -67,7 +67,7 @@ async def test_the_least_time_makes_a_record_that_can_be_read_again(plane: World
 async def test_one_in_the_place_of_a_dead_one_has_what_is_left() -> None:
     documents = FileDocuments()
     await documents.put("pools", "p", POOL | {"min_warm": 4, "max_warm": 4, "starts_per_minute": 4}, None)
-    async with world(sidecars=Sick(wait_s=100), documents=documents) as plane:
+    async with world(Sick(failures=4, wait_s=3), documents=documents) as plane:
         await warmed(plane, 4)
         plane.cluster.ready_s = None
         began_ms = plane.deps.clock.now_ms()
@@ -80,7 +80,7 @@ async def test_one_in_the_place_of_a_dead_one_has_what_is_left() -> None:
 async def test_no_more_are_tried_when_the_time_is_over() -> None:
     documents = FileDocuments()
     await documents.put("pools", "p", POOL | {"min_warm": 4, "max_warm": 4, "starts_per_minute": 4}, None)
-    async with world(sidecars=Sick(wait_s=100), documents=documents) as plane:
+    async with world(Sick(failures=4, wait_s=3), documents=documents) as plane:
         await warmed(plane, 4)
         with pytest.raises(Problem, match="nothing was ready within the start timeout"):
             await plane.create(OWNER, ENV_SPEC.model_copy(update={"start_timeout_ms": 2_500}))

@@ -10,10 +10,8 @@ import pytest
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.creates import Created
-from controlplane.lifecycle.service.groups import Groups
-from controlplane.model import Sandbox, SandboxSpec
 from tests.support.world import OWNER, SPEC, World, world
-from tests.unit.controlplane.lifecycle.test_claims import ENV_SPEC, pooled
+from tests.unit.controlplane.lifecycle.test_claims import pooled
 
 ONE, OTHER = (SPEC.model_copy(update={"settings_digest": digit * 64}) for digit in "ab")
 Place = Callable[[], AbstractAsyncContextManager[World]]
@@ -40,39 +38,20 @@ async def test_settings_by_digest_are_compared_and_promised_and_not_bound_here(p
     async with place() as plane:
         made = await plane.create(OWNER, ONE, "k")
         assert made.sandbox.settings_digest == "a" * 64
-        assert not any(one.has_settings for one in plane.sidecars.configured.values())
         assert (await plane.create(OWNER, ONE, "k")).replayed
         for other in (OTHER, SPEC):
             with pytest.raises(Problem, match="conflict"):
                 await plane.create(OWNER, other, "k")
 
 
-async def test_a_digest_and_values_are_not_compared() -> None:
+@pytest.mark.parametrize("value", [{"env": {"A": "1"}}, {"cwd": "/w"}, {"user": "u"}])
+async def test_values_are_the_gateways_to_bind_and_refused_here(value: dict[str, Any]) -> None:
     async with pooled() as plane:
-        by_value = await plane.create(OWNER, ENV_SPEC, "old")
-        same = SandboxSpec(**ENV_SPEC.model_dump(exclude={"env"}), settings_digest="a" * 64)
-        with pytest.raises(Problem) as refused:
-            await plane.create(OWNER, same, "old")
-        assert (refused.value.code, refused.value.details["field"]) == ("invalid_argument", "settings_digest")
-        assert (await plane.create(OWNER, ENV_SPEC, "old")).sandbox.id == by_value.sandbox.id
-        await plane.create(OWNER, same, "new")
-        with pytest.raises(Problem, match="upstream_timeout"):
-            await plane.create(OWNER, ENV_SPEC, "new")
-
-
-async def test_a_group_by_value_is_asked_for_again_by_value_and_lives_on() -> None:
-    async with world() as plane:
-        groups, made = Groups(plane.service), SandboxSpec(image=SPEC.image, env={"A": "1"})
-        wish: dict[str, Any] = {"partial": True, "caller": "c/1", "begun": []}
-        before = await groups.create(OWNER, "g", made, 2, **wish)
-        by_digest = SandboxSpec(image=SPEC.image, settings_digest="a" * 64)
-        with pytest.raises(Problem) as refused:
-            await groups.create(OWNER, "g", by_digest, 2, **wish | {"caller": "c/2"})
-        assert refused.value.details["field"] == "settings_digest"
-        again = await groups.create(OWNER, "g", made, 2, **wish | {"caller": "c/3"})
-        assert [one.id for one in again.values() if isinstance(one, Sandbox)] == [
-            one.id for one in before.values() if isinstance(one, Sandbox)
-        ]
+        whole = {"image": SPEC.image, **value}
+        for path, body in (("sandboxes", whole), ("groups/g", {"count": 1, "sandbox": whole})):
+            answer = await plane.api("PUT" if "/" in path else "POST", f"/v1/{path}", body=body)
+            assert (answer.code, "bound by gateways" in answer.json["detail"]) == ("invalid_argument", True)
+        assert await plane.service.find(OWNER, {}, None) == []
 
 
 async def test_a_claimed_one_that_cannot_be_bound_is_replaced_by_the_repeated_create() -> None:

@@ -19,7 +19,7 @@ from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
-ENV_SPEC = SandboxSpec(image="a", env={"SECRET": "hush"})
+ENV_SPEC = SandboxSpec(image="a", settings_digest="d" * 64)
 
 
 @dataclass
@@ -78,7 +78,6 @@ async def test_a_push_completes_a_start_of_another_replica() -> None:
         created = await two.a.create(OWNER, ENV_SPEC)
         assert created.sandbox.state is State.RUNNING
         assert created.sandbox.address == f"http://10.0.0.1:7070/{created.sandbox.id}"
-        assert two.sidecars.configured[created.sandbox.address].env == {"SECRET": "hush"}
         assert await routes(two.a) == await routes(two.b) == [created.sandbox.id]
 
 
@@ -182,12 +181,6 @@ async def test_a_store_without_the_note_of_a_start_leaves_a_phase_unknown_and_no
         assert known == {"queue": 0, "unknown": 5_000, "boot": 0, "configure": 0, "total": 5_000}
 
 
-async def test_nothing_is_configured_where_there_is_nothing_to_say() -> None:
-    async with pair() as two:
-        await two.a.create(OWNER, SPEC)
-        assert two.sidecars.configured == {}
-
-
 async def test_the_clusters_answer_is_not_waited_for() -> None:
     async with pair(on_kubernetes(ready_s=None, start_s=10)) as two:
         create = asyncio.create_task(two.a.create(OWNER, SPEC, "k"))
@@ -222,7 +215,6 @@ async def test_a_start_that_died_with_its_replica_before_the_cluster_heard_of_it
             kill(a)
             again = await b.create(OWNER, ENV_SPEC, "k")
             assert (again.replayed, again.sandbox.state) == (True, State.RUNNING)
-            assert b.sidecars.configured[again.sandbox.address or ""].env == {"SECRET": "hush"}
 
 
 async def test_queued_starts_of_a_replica_that_has_gone_are_taken_on() -> None:
@@ -379,7 +371,6 @@ async def test_a_kernel_that_was_not_promised_ends_the_sandbox() -> None:
     async with pair(on_kubernetes(isolation="gVisor")) as two:
         with pytest.raises(Problem, match="isolation_missing: kernel 'Linux version 6.1 fake' is not gVisor"):
             await two.a.create(OWNER, ENV_SPEC)
-        assert two.sidecars.configured == {}
         await asyncio.sleep(1)
         assert two.cluster.held == {}
 
@@ -449,7 +440,6 @@ async def test_a_flushed_store_is_rebuilt_and_counts_are_exact() -> None:
         assert two.core.rebuilds == 2
         assert created[0].sandbox.id == created[1].sandbox.id
         assert (await starting).sandbox.state is State.RUNNING
-        assert two.sidecars.configured[(await starting).sandbox.address or ""].env == {"SECRET": "hush"}
         counts = await two.a.deps.store.counts()
         assert counts == {state: 4 if state is State.RUNNING else 0 for state in State}
         assert [(await two.b.create(OWNER, SPEC, f"k{n}")).sandbox.id for n in range(2)] == [one.id for one in running]

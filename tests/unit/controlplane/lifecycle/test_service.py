@@ -27,13 +27,6 @@ async def test_create_answers_when_the_sandbox_is_ready(plane: World) -> None:
     assert not created.replayed
 
 
-async def test_the_environment_goes_to_the_sidecar_and_not_into_the_record(plane: World) -> None:
-    spec = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u")
-    sandbox = (await plane.create(OWNER, spec)).sandbox
-    assert plane.sidecars.configured[f"unix:/fake/{sandbox.id}"].env == {"SECRET": "hush"}
-    assert "hush" not in plane.cluster.held[sandbox.id].boot.record
-
-
 async def test_starts_are_bounded_and_first_come_first_served() -> None:
     async with world(options=Options(starts_in_flight=2)) as plane:
         creates = [asyncio.create_task(plane.create(OWNER, SPEC)) for _ in range(7)]
@@ -296,23 +289,6 @@ async def test_a_failure_of_the_sidecar_is_the_failure_of_the_create(plane: Worl
     plane.cluster.next_failure = Problem("start_timeout", "the target did not appear")
     with pytest.raises(Problem, match="start_timeout: the target did not appear"):
         await plane.create(OWNER, SPEC)
-
-
-async def test_a_configuration_that_is_refused_fails_the_create(plane: World) -> None:
-    plane.sidecars.next_error = Problem("invalid_argument", "there is no user nobody-such")
-    with pytest.raises(Problem, match="invalid_argument: there is no user"):
-        await plane.create(OWNER, SandboxSpec(image="a", user="nobody-such"))
-
-
-async def test_a_bug_in_a_backend_is_internal_and_leaves_nothing(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(plane.sidecars, "configure", broken)
-    with pytest.raises(Problem, match="internal"):
-        await plane.create(OWNER, SandboxSpec(image="a", cwd="/w"))
-    await asyncio.sleep(1)
-    assert plane.cluster.held == {}
 
 
 async def test_an_option_that_the_cluster_cannot_honour_is_refused(plane: World) -> None:

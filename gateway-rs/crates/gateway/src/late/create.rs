@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, StatusCode, response};
+use http::{HeaderName, HeaderValue, response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use wire::{Code, Problem};
 
 use super::bind::{Made, Unbound, bind};
-use super::report::{self, Verdict, report};
-use super::request::{DIGEST, Place, Split, split};
+use super::report::{Verdict, report};
+use super::request::{Place, Split, split};
 use crate::call::Calls;
 use crate::drain;
 use crate::forward::{self, Forwarder};
@@ -29,9 +29,6 @@ const REPLACED: HeaderName = HeaderName::from_static("sandboxes-replaced");
 
 /// Tries of one create: more than the control plane needs, which gives a few warm sandboxes and then a cold one.
 const MOST_TRIES: u32 = 8;
-
-/// How a control plane says that it does not know a field.
-const UNKNOWN_FIELD: &str = "extra_forbidden";
 
 /// Sandboxes of one group that are bound at the same time (an estimate).
 const AT_ONCE: usize = 64;
@@ -71,7 +68,7 @@ async fn serve(creates: &Creates, request: Request, place: Place) -> Result<Resp
     let Read { bytes, budget } = bodies.read(body).await?;
     let created = async {
         match split(&bytes, place, key)? {
-            Some(split) => Create { creates, head, place, split, whole: bytes }.run().await,
+            Some(split) => Create { creates, head, place, split }.run().await,
             None => send(forwarder, head, bytes).await.map(Answer::Streamed),
         }
     };
@@ -96,22 +93,12 @@ enum Answer {
     Whole(response::Parts, Bytes),
 }
 
-/// Why a control plane refuses the digest of settings.
-enum Refusal {
-    /// It is of a version that knows no digests.
-    Unknown,
-    /// It has given the create's key to a sandbox whose settings came by value.
-    ByValue,
-}
-
 /// A create with settings.
 struct Create<'a> {
     creates: &'a Creates,
     head: Parts,
     place: Place,
     split: Split,
-    /// The body as it came.
-    whole: Bytes,
 }
 
 /// What the answer to a group has of its members.
@@ -140,11 +127,6 @@ impl Create<'_> {
                 send(&self.creates.forwarder, head, self.split.body.clone()).await?.into_parts();
             let body = body.collect().await.map_err(|e| broken(&e))?.to_bytes();
             if !head.status.is_success() {
-                match self.refusal(&body) {
-                    Some(Refusal::Unknown) => return self.by_value_of_before().await,
-                    Some(Refusal::ByValue) => return self.by_value().await.map(Answer::Streamed),
-                    None => {}
-                }
                 return Ok(Answer::Whole(head, body));
             }
             let unbound = self.bind(&body).await?;
@@ -153,44 +135,6 @@ impl Create<'_> {
             }
             replaced += 1;
             self.decided(&unbound, replaced).await?;
-        }
-    }
-
-    /// Why the control plane refuses the digest, if it does.
-    fn refusal(&self, body: &[u8]) -> Option<Refusal> {
-        let problem = report::read(body)?;
-        let field = format!("{}{DIGEST}", self.place.prefix());
-        let named = problem.details.get("field").is_some_and(|named| *named == field || named == DIGEST);
-        if problem.code != Code::InvalidArgument || !named {
-            return None;
-        }
-        let unknown = problem.details.get("reason").is_some_and(|reason| reason == UNKNOWN_FIELD);
-        Some(if unknown { Refusal::Unknown } else { Refusal::ByValue })
-    }
-
-    /// The control plane binds what it is given by value itself.
-    async fn by_value(self) -> Result<http::Response<Incoming>, Problem> {
-        send(&self.creates.forwarder, self.head, self.whole).await
-    }
-
-    /// The same where the control plane knows no digests. During an upgrade another one may have given the key to this
-    /// very create, by digest: to this one the values are other parameters, and only the other one can compare them.
-    ///
-    /// # Errors
-    /// `upstream_timeout`: its answer is a conflict, so the create is to be asked for again.
-    async fn by_value_of_before(self) -> Result<Answer, Problem> {
-        let (head, body) = self.by_value().await?.into_parts();
-        if head.status != StatusCode::CONFLICT {
-            return Ok(Answer::Streamed(http::Response::from_parts(head, body)));
-        }
-        let body = body.collect().await.map_err(|e| broken(&e))?.to_bytes();
-        match report::read(&body) {
-            Some(problem) if problem.code == Code::Conflict => {
-                let detail =
-                    format!("a control plane of an older version cannot compare: {}", problem.detail);
-                Err(Problem::new(Code::UpstreamTimeout, detail))
-            }
-            _ => Ok(Answer::Whole(head, body)),
         }
     }
 

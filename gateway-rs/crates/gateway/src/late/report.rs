@@ -56,7 +56,7 @@ pub(super) async fn report(
     Ok(verdict(&body.unwrap_or_default(), unbound))
 }
 
-/// The verdict in a problem. A control plane that does not know the call is older than the one that has created.
+/// The verdict in a problem.
 fn verdict(body: &[u8], unbound: &Unbound) -> Verdict {
     let Some(problem) = read(body) else { return Verdict::Failed(unbound.why.clone()) };
     let ended = ["ended", "ended_at_ms"].iter().any(|name| problem.details.contains_key(*name));
@@ -64,7 +64,7 @@ fn verdict(body: &[u8], unbound: &Unbound) -> Verdict {
 }
 
 /// Reads a problem of the control plane.
-pub(super) fn read(body: &[u8]) -> Option<Problem> {
+fn read(body: &[u8]) -> Option<Problem> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let code = Code::from_name(body["code"].as_str()?)?;
     let mut problem = Problem::new(code, body["detail"].as_str().unwrap_or_default());

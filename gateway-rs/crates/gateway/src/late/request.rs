@@ -9,7 +9,7 @@ use super::rules::{Late, refused};
 use crate::keyed::Key;
 
 /// The field that stands for the settings in what the control plane gets.
-pub(super) const DIGEST: &str = "settings_digest";
+const DIGEST: &str = "settings_digest";
 
 /// Where a body has the fields of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Split {
 
 impl Place {
     /// What names of fields begin with.
-    pub(super) fn prefix(self) -> &'static str {
+    fn prefix(self) -> &'static str {
         match self {
             Self::Whole => "",
             Self::Member => "sandbox.",

@@ -48,7 +48,7 @@ async def test_a_declared_pool_is_filled_and_a_claim_is_refilled_at_once(plane: 
     await plane.service.pools.put("p", spec(3))
     await settle()
     assert len(await ready(plane)) == 3
-    created = await plane.create(OWNER, SandboxSpec(image=IMAGE, env={"A": "1"}))
+    created = await plane.create(OWNER, SandboxSpec(image=IMAGE, settings_digest="d" * 64))
     assert created.sandbox.pool == "p"
     assert created.sandbox.warm
     await settle(0.5)
@@ -61,7 +61,7 @@ async def test_creates_are_counted_by_how_they_were_served(plane: World) -> None
     await plane.service.pools.put("p", spec(1, starts_per_minute=1))
     await settle()
     wishes = [
-        SandboxSpec(image=IMAGE, env={"A": "1"}),
+        SandboxSpec(image=IMAGE, settings_digest="d" * 64),
         SandboxSpec(image=IMAGE),
         SandboxSpec(image=IMAGE, pids_limit=64),
         SandboxSpec(image=IMAGE, pids_limit=65),
