@@ -67,11 +67,6 @@ class Recorded:
             kept[one] = None
         return cls(whose(owner), tuple(kept))
 
-    @property
-    def first_sha256(self) -> str:
-        """Of the list, as the mirror tells which one it has made a copy with."""
-        return hashlib.sha256("\0".join(self.first).encode()).hexdigest()
-
     def __str__(self) -> str:
         """Stands for both."""
         return f"{self.whose} {hashlib.sha256(repr(self.first).encode()).hexdigest()[:_HEX_DIGITS]}"

@@ -18,9 +18,8 @@ def plan_recorded(
 
     That is what no verdict names, since starts of nobody are given it: a later list has taken its place, or no sandbox
     has started from it. And of an owner that has more than it may, what was not used for the longest time. Each owner
-    has copies of its own; earlier versions made one of equal lists, which goes so only if all whose it is have more
-    than they may. Nothing goes that is needed, or that was made or used lately: a sandbox may yet be started from it
-    for its verdict.
+    has copies of its own. Nothing goes that is needed, or that was made or used lately: a sandbox may yet be started
+    from it for its verdict.
 
     Args:
         images: what the registry has, by name.

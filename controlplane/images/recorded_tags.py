@@ -11,8 +11,6 @@ from typing import Final
 OWNER_DIGITS: Final = 16
 LIST_DIGITS: Final = 12
 VERDICT_DIGITS: Final = 24
-# Of a list in the tags of earlier versions, which do not say whose it is.
-EARLIER_DIGITS: Final = 24
 
 
 def is_copy(tag: str) -> bool:
@@ -21,13 +19,11 @@ def is_copy(tag: str) -> bool:
 
 
 def recorded_owner(tag: str) -> str | None:
-    """What stands for the owner of the recorded copy that has this tag; empty: not told; None: it is no such tag."""
+    """What stands for the owner of the recorded copy that has this tag; None: it is no such tag."""
     first, *parts = tag.split("-")
     if first != "copy" or len(parts) < 2:
         return None
-    if len(parts[-1]) == LIST_DIGITS and len(parts[-2]) == OWNER_DIGITS:
-        return parts[-2]
-    return "" if len(parts[-1]) == EARLIER_DIGITS else None
+    return parts[-2] if (len(parts[-2]), len(parts[-1])) == (OWNER_DIGITS, LIST_DIGITS) else None
 
 
 def offers(tag: str) -> bool:

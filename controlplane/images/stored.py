@@ -31,7 +31,7 @@ class RegistryImage:
         used_ms: when it was put there or used, whichever is later (Unix ms).
         sources: of a copy: the digests that it was made of, which names of images mean.
         recorded: it is a recorded copy, and none of all owners has the same content.
-        owners: of a recorded copy: what stands for those who had it made (``in_tags``); none: not told.
+        owners: of a recorded copy: what stands for those who had it made (``in_tags``).
         offered: of a recorded copy: starts of an owner are given it.
     """
 
@@ -104,7 +104,7 @@ class CopyStore(Protocol):
             owner: what stands for it (``in_tags``).
 
         Raises:
-            Problem: internal, upstream_timeout: nobody says; unsupported: the collector is of an older version.
+            Problem: internal, upstream_timeout: nobody says.
         """
         ...
 

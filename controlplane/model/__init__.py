@@ -2,7 +2,7 @@
 
 from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
-from controlplane.model.record import dump_record, dump_tombstone, is_whole, load_record, load_timeline, load_tombstone
+from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
 from controlplane.model.sandbox import (
     LIVE,
     UNKNOWN_PHASE,
@@ -38,7 +38,6 @@ __all__ = [
     "Usage",
     "dump_record",
     "dump_tombstone",
-    "is_whole",
     "lease_fact",
     "load_record",
     "load_timeline",

@@ -35,7 +35,7 @@ class PoolSpec(Closed):
     surge: int = Field(default=10, ge=1, le=1_000)
     auto: bool = True
     drain: bool = False
-    # Left out where there is none: a replica of an older version, which knows no such field, reads the declaration too.
+    # Left out where there is none.
     recording_of: _Owner = Field(default="", exclude_if=lambda owner: not owner)
 
     @model_validator(mode="after")

@@ -40,8 +40,6 @@ def dump_record(sandbox: Sandbox) -> str:
     if sandbox.egress.bound:
         later["egress"] = asdict(sandbox.egress)
     fields = {name: getattr(sandbox, name) for name in _FIELDS}
-    # Whether the spec is all that was promised: the fingerprint is of what was asked for, which may be something else.
-    later["whole"] = not sandbox.spec.env
     spec = sandbox.spec.model_dump_json(exclude={"env"})
     return f'{to_json({**fields, **later}).decode()[:-1]},"spec":{spec}}}'
 
@@ -57,15 +55,6 @@ def load_record(text: str) -> Sandbox | None:
         return Sandbox(spec=spec, state=State.STARTING, **{name: fields[name] for name in _FIELDS}, **later)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None
-
-
-def is_whole(text: str) -> bool | None:
-    """Whether a record has all of its spec, the environment included; None: it does not say (another version)."""
-    try:
-        whole = json.loads(text).get("whole")
-    except (ValueError, AttributeError):
-        return None
-    return whole if isinstance(whole, bool) else None
 
 
 def dump_tombstone(sandbox: Sandbox) -> dict[str, Any]:

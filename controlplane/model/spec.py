@@ -3,8 +3,6 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from itertools import product
 from operator import attrgetter
 from typing import Annotated, Final, Literal, Self
 
@@ -155,7 +153,7 @@ class Template(Closed):
     disk_bytes: int | None = Field(default=None, ge=16 * MIB, le=1 << 44)
     gpu: int = Field(default=0, ge=0, le=16)
     node_selector: Annotated[dict[str, str], AfterValidator(_node_selector)] = Field(default_factory=dict)
-    # Left out where nothing is asked for: a replica of an older version reads the spec of every record.
+    # Left out where nothing is asked for, as fingerprints have it.
     pull: Pull = Field(default="auto", exclude_if=lambda pull: pull == "auto")
     network: Annotated[str, StringConstraints(pattern=f"{NAME}|^$")] = Field(
         default="",
@@ -255,17 +253,6 @@ class SandboxSpec(Template):
                 return f"egress={name}"
             case policy:
                 return f"egress={policy.model_dump_json()}"
-
-    def forms_asked_for(self) -> Iterator[Self]:
-        """The specs that may have been asked for, where this one is on record: defaults were added to it."""
-        unasked = Range.model_construct
-        for cpu, memory, idle in product((True, False), repeat=3):
-            update: dict[str, object] = {} if idle else {"idle_timeout_ms": None}
-            if not cpu:
-                update["cpu_millicores"] = unasked(request=0, limit=self.cpu_millicores.limit)
-            if not memory:
-                update["memory_bytes"] = unasked(request=0, limit=self.memory_bytes.limit)
-            yield self.model_copy(update=update)
 
     def template(self) -> Self:
         """The spec with defaults for all fields that a claim can set on a warm sandbox."""

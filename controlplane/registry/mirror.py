@@ -78,14 +78,10 @@ class MirrorClient:
             first=() if recorded is None else recorded.first,
             whose="" if recorded is None else recorded.whose,
         )
-        call, ignored = self._stub.Copy(request), False
+        call = self._stub.Copy(request)
         try:
             async for update in call:
-                ignored = _ignores(update, recorded)
-                if not ignored:
-                    yield _told(update)
-            if ignored:
-                raise _older()
+                yield _told(update)
         except aio.AioRpcError as error:
             raise _problem(error) from error
         finally:
@@ -137,18 +133,6 @@ class MirrorClient:
                 return None
             raise problem from error
         return reply
-
-
-def _ignores(update: mirror_pb2.CopyUpdate, recorded: Recorded | None) -> bool:
-    """Whether what was made has no list, or another one: a mirror that knows none makes the copy of all owners."""
-    if recorded is None or update.WhichOneof("body") != "copied":
-        return False
-    return update.copied.first_sha256 != recorded.first_sha256
-
-
-def _older() -> Problem:
-    detail = "the mirror has put no files first: it is of an older version than this control plane"
-    return Problem("unsupported", f"{detail}. Try again once all parts of the installation have one version")
 
 
 def _told(update: mirror_pb2.CopyUpdate) -> Copying | Copied:

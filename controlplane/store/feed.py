@@ -73,7 +73,7 @@ def _read(text: str, own: str, replica: str) -> FeedMessage | None:
         fields = from_json(text)
         if "sandbox" not in fields:
             return SlotFreed(fields["key"]) if fields["slot"] == replica else None
-        return Changed(load_fields(fields["sandbox"]), int(fields["at"]), whole=fields.get("whole") is True)
+        return Changed(load_fields(fields["sandbox"]), int(fields["at"]))
     except (ValueError, KeyError, TypeError):
         # From a replica of another version; the record itself is read from the store when it is needed.
         return None

@@ -86,16 +86,14 @@ Claim = Claimed | Known | Withdrawn | Full
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A record that another replica has stored and that is up or has an end, without its environment.
+    """A record that another replica has stored and that is up or has an end.
 
     Attributes:
         at_ms: when it was stored (Unix ms); the time until it is received is the feed's lag.
-        whole: whether it is known that there was no environment to leave out.
     """
 
     sandbox: Sandbox
     at_ms: int
-    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,6 @@ from controlplane.store.scripts import Value
 TOMBSTONE_MS: Final = 24 * 3_600_000
 # How many records are read at a time: parsing them blocks the event loop for some milliseconds.
 CHUNK: Final = 32
-# For so long there may be ends without an entry in their group's index: during an upgrade, replicas of a version
-# without the index may run for an hour beside this one.
-UNGROUPED_MS: Final = TOMBSTONE_MS + 3_600_000
 # The names of an owner's limits in the scripts, by the fields of the quota.
 _MOST: Final = {one.name: f"most_{one.name}" for one in fields(Quota)}
 MOST_DUE: Final = 500
@@ -57,12 +54,11 @@ class RedisStore:
 
     shared = True
 
-    def __init__(self, calls: Calls, clock: Clock, replica: str, records: Records, grouped_ms: int) -> None:
+    def __init__(self, calls: Calls, clock: Clock, replica: str, records: Records) -> None:
         self._calls = calls
         self._records = records
         self._clock = clock
         self._replica = replica
-        self._grouped_ms = grouped_ms
         self._writings = count()
 
     @classmethod
@@ -97,8 +93,7 @@ class RedisStore:
         calls = Calls(url, f"{{rollbox:{installation}}}:", failed, took)
         try:
             await loaded(calls, within_s)
-            grouped_ms = int(await calls.run("indexed", now=clock.now_ms()))
-            yield cls(calls, clock, replica or secrets.token_hex(4), Records(unreadable), grouped_ms)
+            yield cls(calls, clock, replica or secrets.token_hex(4), Records(unreadable))
         finally:
             await calls.close()
 
@@ -170,10 +165,10 @@ class RedisStore:
 
         With the label of a group, only the ended sandboxes of this group are read, and not all of the last day.
         """
-        pipe, grouped = self._calls.pipe(), self._clock.now_ms() >= self._grouped_ms + UNGROUPED_MS
+        pipe = self._calls.pipe()
         for state in State if states is None else states:
             among = f"{'in' if owner is None else f'of:{owner}'}:{state}"
-            if state is State.ENDED and owner is not None and labels.get(GROUP) and grouped:
+            if state is State.ENDED and owner is not None and labels.get(GROUP):
                 among = f"group:{owner}\n{labels[GROUP]}"
             pipe.zrange(f"{self._calls.prefix}{among}", 0, -1)
         ids = [one for of_state in await self._calls.piped(pipe) for one in of_state]

@@ -21,15 +21,11 @@ _read_own: Final = attrgetter(*_OWN)
 # These are read from JSON by ``_load``, all others are what they are there.
 _MADE: Final = {"spec", "state", "end", "public_ports", "timeline", "callers", "egress"}
 _PLAIN: Final = tuple(one.name for one in fields(Sandbox) if one.name not in _MADE)
-_ENV: Final = {"spec": {"env"}}
 
 
-def dump(sandbox: Sandbox, *, env: bool = True) -> str:
-    """The whole record as JSON, without the environment once it has an end. Cost: 10 us, and the environment's size."""
-    return _json(
-        {"version": sandbox.version, **_own(sandbox), **_bound(sandbox)},
-        env=env and sandbox.end is None,
-    )
+def dump(sandbox: Sandbox) -> str:
+    """The whole record as JSON. Cost: 10 us."""
+    return _json({"version": sandbox.version, **_own(sandbox), **_bound(sandbox)})
 
 
 def own(sandbox: Sandbox) -> str:
@@ -37,9 +33,9 @@ def own(sandbox: Sandbox) -> str:
     return _json(_own(sandbox))
 
 
-def bound(sandbox: Sandbox, *, env: bool = True) -> str:
+def bound(sandbox: Sandbox) -> str:
     """The members of the record that a claim replaces, as a JSON object."""
-    return _json(_bound(sandbox), env=env)
+    return _json(_bound(sandbox))
 
 
 def _own(sandbox: Sandbox) -> dict[str, Any]:
@@ -50,8 +46,8 @@ def _bound(sandbox: Sandbox) -> dict[str, Any]:
     return dict(zip(_BOUND, _read_bound(sandbox), strict=True))
 
 
-def _json(members: Mapping[str, Any], *, env: bool = True) -> str:
-    return to_json(members, exclude=None if env else _ENV).decode()
+def _json(members: Mapping[str, Any]) -> str:
+    return to_json(members).decode()
 
 
 def load(text: str | bytes) -> Sandbox:
@@ -121,13 +117,10 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Va
         origin: the replica that writes, which skips its own messages.
     """
     warm = sandbox.state is State.WARM
-    # One that has an end is stored without its environment too.
-    whole = not sandbox.spec.env or sandbox.end is not None
     return {
         **_fields(sandbox, now_ms, writer, origin),
         "record": dump(sandbox),
-        "public": "" if whole or not sandbox.told else dump(sandbox, env=False),
-        "message": _changed(origin, now_ms, whole=whole) if sandbox.told else "",
+        "message": _changed(origin, now_ms) if sandbox.told else "",
         "template": sandbox.spec.template_hash() if warm else "",
         "ready": (sandbox.ready_at_ms or 0) if warm else 0,
         "own": own(sandbox) if warm else "",
@@ -135,7 +128,7 @@ def row(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Va
 
 
 def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:
-    """As ``row``, for a claim: ``record`` and ``public`` are what it replaces in those of the one that it gets.
+    """As ``row``, for a claim: ``record`` is what it replaces in that of the one that it gets.
 
     The template is the one that is wanted.
 
@@ -149,17 +142,16 @@ def wish_row(wish: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, 
     return {
         **_fields(claimed, now_ms, writer, origin),
         "record": bound(claimed),
-        "public": bound(claimed, env=False) if wish.spec.env else "",
-        "message": _changed(origin, now_ms, whole=False),
+        "message": _changed(origin, now_ms),
         "template": wish.spec.template_hash(),
         "ready": 0,
         "own": "",
     }
 
 
-def _changed(origin: str, now_ms: int, *, whole: bool) -> str:
-    """The feed message of a change; the script adds the record as ``sandbox``. ``whole``: with its environment."""
-    return to_json({"by": origin, "at": now_ms, **({"whole": True} if whole else {})}).decode()
+def _changed(origin: str, now_ms: int) -> str:
+    """The feed message of a change; the script adds the record as ``sandbox``."""
+    return to_json({"by": origin, "at": now_ms}).decode()
 
 
 def _fields(sandbox: Sandbox, now_ms: int, writer: str, origin: str) -> dict[str, Value]:

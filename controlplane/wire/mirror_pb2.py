@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cmirror.proto\x12\x11rollbox.mirror.v1\"\xf7\x01\n\x0b\x43opyRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x38\n\x08upstream\x18\x02 \x01(\x0b\x32&.rollbox.mirror.v1.UpstreamCredentials\x12\x0e\n\x06target\x18\x03 \x01(\t\x12*\n\x04\x66orm\x18\x04 \x01(\x0e\x32\x1c.rollbox.mirror.v1.ImageForm\x12\x15\n\rarchitectures\x18\x05 \x03(\t\x12\x0b\n\x03tag\x18\x06 \x01(\t\x12\x0f\n\x07through\x18\x07 \x01(\t\x12\x0f\n\x07no_room\x18\x08 \x01(\x08\x12\r\n\x05\x66irst\x18\t \x03(\t\x12\r\n\x05whose\x18\n \x01(\t\"9\n\x13UpstreamCredentials\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t\"v\n\nCopyUpdate\x12\x33\n\x08progress\x18\x01 \x01(\x0b\x32\x1f.rollbox.mirror.v1.CopyProgressH\x00\x12+\n\x06\x63opied\x18\x02 \x01(\x0b\x32\x19.rollbox.mirror.v1.CopiedH\x00\x42\x06\n\x04\x62ody\"\x80\x02\n\x0c\x43opyProgress\x12\x34\n\x05phase\x18\x01 \x01(\x0e\x32%.rollbox.mirror.v1.CopyProgress.Phase\x12\x13\n\x0b\x64one_layers\x18\x02 \x01(\r\x12\x14\n\x0ctotal_layers\x18\x03 \x01(\r\x12\x12\n\ndone_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\x12\x10\n\x08pause_ms\x18\x06 \x01(\x04\"T\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x0b\n\x07WAITING\x10\x01\x12\x0b\n\x07\x43OPYING\x10\x02\x12\x0e\n\nCONVERTING\x10\x03\x12\n\n\x06PAUSED\x10\x04\"|\n\x06\x43opied\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05there\x18\x02 \x01(\x08\x12\x12\n\nsent_bytes\x18\x03 \x01(\x04\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x15\n\rarchitectures\x18\x05 \x03(\t\x12\x14\n\x0c\x66irst_sha256\x18\x06 \x01(\t\"\x86\x01\n\x0b\x46indRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\treference\x18\x02 \x01(\t\x12*\n\x04\x66orm\x18\x03 \x01(\x0e\x32\x1c.rollbox.mirror.v1.ImageForm\x12\x15\n\rarchitectures\x18\x04 \x03(\t\x12\r\n\x05whose\x18\x05 \x01(\t\"\x9e\x01\n\tFindReply\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05named\x18\x02 \x01(\t\x12/\n\x04\x62oot\x18\x03 \x01(\x0e\x32!.rollbox.mirror.v1.FindReply.Boot\x12\x0b\n\x03why\x18\x04 \x01(\t\"4\n\x04\x42oot\x12\x14\n\x10\x42OOT_UNSPECIFIED\x10\x00\x12\n\n\x06\x42OOTED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\"\x84\x01\n\x0cJudgeRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x15\n\rarchitectures\x18\x03 \x03(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\r\n\x05\x62oots\x18\x05 \x01(\x08\x12\x0b\n\x03why\x18\x06 \x01(\t\x12\r\n\x05whose\x18\x07 \x01(\t\"\x0c\n\nJudgeReply*?\n\tImageForm\x12\x1a\n\x16IMAGE_FORM_UNSPECIFIED\x10\x00\x12\t\n\x05PLAIN\x10\x01\x12\x0b\n\x07\x45STARGZ\x10\x02\x32\xe0\x01\n\x06Mirror\x12G\n\x04\x43opy\x12\x1e.rollbox.mirror.v1.CopyRequest\x1a\x1d.rollbox.mirror.v1.CopyUpdate0\x01\x12\x44\n\x04\x46ind\x12\x1e.rollbox.mirror.v1.FindRequest\x1a\x1c.rollbox.mirror.v1.FindReply\x12G\n\x05Judge\x12\x1f.rollbox.mirror.v1.JudgeRequest\x1a\x1d.rollbox.mirror.v1.JudgeReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cmirror.proto\x12\x11rollbox.mirror.v1\"\xf7\x01\n\x0b\x43opyRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x38\n\x08upstream\x18\x02 \x01(\x0b\x32&.rollbox.mirror.v1.UpstreamCredentials\x12\x0e\n\x06target\x18\x03 \x01(\t\x12*\n\x04\x66orm\x18\x04 \x01(\x0e\x32\x1c.rollbox.mirror.v1.ImageForm\x12\x15\n\rarchitectures\x18\x05 \x03(\t\x12\x0b\n\x03tag\x18\x06 \x01(\t\x12\x0f\n\x07through\x18\x07 \x01(\t\x12\x0f\n\x07no_room\x18\x08 \x01(\x08\x12\r\n\x05\x66irst\x18\t \x03(\t\x12\r\n\x05whose\x18\n \x01(\t\"9\n\x13UpstreamCredentials\x12\x10\n\x08username\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t\"v\n\nCopyUpdate\x12\x33\n\x08progress\x18\x01 \x01(\x0b\x32\x1f.rollbox.mirror.v1.CopyProgressH\x00\x12+\n\x06\x63opied\x18\x02 \x01(\x0b\x32\x19.rollbox.mirror.v1.CopiedH\x00\x42\x06\n\x04\x62ody\"\x80\x02\n\x0c\x43opyProgress\x12\x34\n\x05phase\x18\x01 \x01(\x0e\x32%.rollbox.mirror.v1.CopyProgress.Phase\x12\x13\n\x0b\x64one_layers\x18\x02 \x01(\r\x12\x14\n\x0ctotal_layers\x18\x03 \x01(\r\x12\x12\n\ndone_bytes\x18\x04 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x04\x12\x10\n\x08pause_ms\x18\x06 \x01(\x04\"T\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x0b\n\x07WAITING\x10\x01\x12\x0b\n\x07\x43OPYING\x10\x02\x12\x0e\n\nCONVERTING\x10\x03\x12\n\n\x06PAUSED\x10\x04\"f\n\x06\x43opied\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05there\x18\x02 \x01(\x08\x12\x12\n\nsent_bytes\x18\x03 \x01(\x04\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x15\n\rarchitectures\x18\x05 \x03(\t\"\x86\x01\n\x0b\x46indRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\treference\x18\x02 \x01(\t\x12*\n\x04\x66orm\x18\x03 \x01(\x0e\x32\x1c.rollbox.mirror.v1.ImageForm\x12\x15\n\rarchitectures\x18\x04 \x03(\t\x12\r\n\x05whose\x18\x05 \x01(\t\"\x9e\x01\n\tFindReply\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\r\n\x05named\x18\x02 \x01(\t\x12/\n\x04\x62oot\x18\x03 \x01(\x0e\x32!.rollbox.mirror.v1.FindReply.Boot\x12\x0b\n\x03why\x18\x04 \x01(\t\"4\n\x04\x42oot\x12\x14\n\x10\x42OOT_UNSPECIFIED\x10\x00\x12\n\n\x06\x42OOTED\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\"\x84\x01\n\x0cJudgeRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x15\n\rarchitectures\x18\x03 \x03(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\r\n\x05\x62oots\x18\x05 \x01(\x08\x12\x0b\n\x03why\x18\x06 \x01(\t\x12\r\n\x05whose\x18\x07 \x01(\t\"\x0c\n\nJudgeReply*?\n\tImageForm\x12\x1a\n\x16IMAGE_FORM_UNSPECIFIED\x10\x00\x12\t\n\x05PLAIN\x10\x01\x12\x0b\n\x07\x45STARGZ\x10\x02\x32\xe0\x01\n\x06Mirror\x12G\n\x04\x43opy\x12\x1e.rollbox.mirror.v1.CopyRequest\x1a\x1d.rollbox.mirror.v1.CopyUpdate0\x01\x12\x44\n\x04\x46ind\x12\x1e.rollbox.mirror.v1.FindRequest\x1a\x1c.rollbox.mirror.v1.FindReply\x12G\n\x05Judge\x12\x1f.rollbox.mirror.v1.JudgeRequest\x1a\x1d.rollbox.mirror.v1.JudgeReplyB Z\x1erollbox.dev/node/internal/wireb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,8 +32,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mirror_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\036rollbox.dev/node/internal/wire'
-  _globals['_IMAGEFORM']._serialized_start=1296
-  _globals['_IMAGEFORM']._serialized_end=1359
+  _globals['_IMAGEFORM']._serialized_start=1274
+  _globals['_IMAGEFORM']._serialized_end=1337
   _globals['_COPYREQUEST']._serialized_start=36
   _globals['_COPYREQUEST']._serialized_end=283
   _globals['_UPSTREAMCREDENTIALS']._serialized_start=285
@@ -45,17 +45,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COPYPROGRESS_PHASE']._serialized_start=637
   _globals['_COPYPROGRESS_PHASE']._serialized_end=721
   _globals['_COPIED']._serialized_start=723
-  _globals['_COPIED']._serialized_end=847
-  _globals['_FINDREQUEST']._serialized_start=850
-  _globals['_FINDREQUEST']._serialized_end=984
-  _globals['_FINDREPLY']._serialized_start=987
-  _globals['_FINDREPLY']._serialized_end=1145
-  _globals['_FINDREPLY_BOOT']._serialized_start=1093
-  _globals['_FINDREPLY_BOOT']._serialized_end=1145
-  _globals['_JUDGEREQUEST']._serialized_start=1148
-  _globals['_JUDGEREQUEST']._serialized_end=1280
-  _globals['_JUDGEREPLY']._serialized_start=1282
-  _globals['_JUDGEREPLY']._serialized_end=1294
-  _globals['_MIRROR']._serialized_start=1362
-  _globals['_MIRROR']._serialized_end=1586
+  _globals['_COPIED']._serialized_end=825
+  _globals['_FINDREQUEST']._serialized_start=828
+  _globals['_FINDREQUEST']._serialized_end=962
+  _globals['_FINDREPLY']._serialized_start=965
+  _globals['_FINDREPLY']._serialized_end=1123
+  _globals['_FINDREPLY_BOOT']._serialized_start=1071
+  _globals['_FINDREPLY_BOOT']._serialized_end=1123
+  _globals['_JUDGEREQUEST']._serialized_start=1126
+  _globals['_JUDGEREQUEST']._serialized_end=1258
+  _globals['_JUDGEREPLY']._serialized_start=1260
+  _globals['_JUDGEREPLY']._serialized_end=1272
+  _globals['_MIRROR']._serialized_start=1340
+  _globals['_MIRROR']._serialized_end=1564
 # @@protoc_insertion_point(module_scope)

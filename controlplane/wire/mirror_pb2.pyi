@@ -85,20 +85,18 @@ class CopyProgress(_message.Message):
     def __init__(self, phase: _Optional[_Union[CopyProgress.Phase, str]] = ..., done_layers: _Optional[int] = ..., total_layers: _Optional[int] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., pause_ms: _Optional[int] = ...) -> None: ...
 
 class Copied(_message.Message):
-    __slots__ = ("digest", "there", "sent_bytes", "size_bytes", "architectures", "first_sha256")
+    __slots__ = ("digest", "there", "sent_bytes", "size_bytes", "architectures")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     THERE_FIELD_NUMBER: _ClassVar[int]
     SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURES_FIELD_NUMBER: _ClassVar[int]
-    FIRST_SHA256_FIELD_NUMBER: _ClassVar[int]
     digest: str
     there: bool
     sent_bytes: int
     size_bytes: int
     architectures: _containers.RepeatedScalarFieldContainer[str]
-    first_sha256: str
-    def __init__(self, digest: _Optional[str] = ..., there: _Optional[bool] = ..., sent_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., architectures: _Optional[_Iterable[str]] = ..., first_sha256: _Optional[str] = ...) -> None: ...
+    def __init__(self, digest: _Optional[str] = ..., there: _Optional[bool] = ..., sent_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., architectures: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindRequest(_message.Message):
     __slots__ = ("repository", "reference", "form", "architectures", "whose")

@@ -12,7 +12,7 @@ from tests.contract.store_factory import DAY_S, Advance, Now, ended, sandbox, st
 
 MIB = 1 << 20
 ONE = Usage(1, 100, 256 * MIB, 0, 0)
-ENV = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u", labels={"l": "m"}, ttl_ms=5_000)
+ENV = SandboxSpec(image="a", labels={"l": "m"}, ttl_ms=5_000)
 
 
 class ClaimsSuite:

@@ -6,7 +6,7 @@ handed out rebuilt, as after an open.
 
 from dataclasses import replace
 
-from controlplane.model import GROUP, EndCause, Limits, SandboxSpec, State
+from controlplane.model import GROUP, EndCause, Limits, State
 from controlplane.store import Admitted, Due, Full, Known, RebuildTurn, Store, Withdrawn
 from tests.contract.claims_suite import ClaimsSuite
 from tests.contract.slots_suite import SlotsSuite
@@ -221,14 +221,6 @@ class StoreSuite(ClaimsSuite, SlotsSuite):
         await store.admit(first, Limits(1))
         await store.admit(first, Limits(1))
         assert (await store.counts())[State.REQUESTED] == 1
-
-    async def test_the_environment_is_kept_until_the_end(self, store: Store) -> None:
-        spec = SandboxSpec(image="a", env={"SECRET": "hush"}, cwd="/w", user="u")
-        first = replace(sandbox("sb-1"), spec=spec)
-        await store.admit(first, Limits())
-        found = await store.get("sb-1")
-        assert found is not None
-        assert found.spec == spec
 
     async def test_ends_are_found_by_their_time(self, store: Store, advance: Advance, now_ms: Now) -> None:
         for number in range(3):

@@ -106,4 +106,4 @@ async def test_what_another_control_plane_confirms_is_known_there_as_a_whole(url
             assert view.sandbox.egress.in_force
             record = await b.service.get(OWNER, sandbox.id)
             assert (record.settings_digest, record.egress.name) == (digest, "packages")
-        assert all(there.whole(one.id) is not None for one in made)
+        assert all(there.sandboxes[one.id].egress.in_force for one in made)

@@ -144,19 +144,6 @@ async def test_what_a_group_has_left_is_not_kept_for_ever(pair: list[RedisStore]
     assert 0 < left_ms <= DAY_S * 1000
 
 
-async def test_what_has_ended_before_groups_had_an_index_is_found_for_its_day(
-    pair: list[RedisStore], url: str, clock: ShiftedClock
-) -> None:
-    one = sandbox("sb-1", labels={GROUP: "g"})
-    await pair[0].admit(one, Limits())
-    await pair[0].replace(ended(one), 0)
-    async with Redis.from_url(url) as redis:
-        # As a version without the index would have left it.
-        await redis.delete(*(f"{pair[0]._calls.prefix}{key}" for key in ("group:alice\ng", "grouped")))
-    async with RedisStore.open(url, installation="t", clock=clock) as store:
-        assert [found.id for found in await store.find("alice", {GROUP: "g"})] == ["sb-1"]
-
-
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(
@@ -350,7 +337,7 @@ async def test_tombstones_leave_a_few_at_every_step(pair: list[RedisStore], cloc
     assert await pair[0].recount() == []
     async with Redis.from_url(url) as redis:
         left = {str(key).partition("}:")[2].rstrip("'") for key in await redis.keys("*")}
-    assert left == {"counts", "grouped", "intact", "run"}
+    assert left == {"counts", "intact", "run"}
 
 
 async def test_a_full_redis_takes_nothing_new_and_still_takes_ends(pair: list[RedisStore], url: str) -> None:

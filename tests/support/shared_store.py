@@ -219,5 +219,4 @@ class SharedStore(MemoryStore):
 
     def _tell(self, sandbox: Sandbox) -> None:
         if sandbox.told:
-            told = replace(sandbox, spec=sandbox.spec.model_copy(update={"env": {}}))
-            self.core.tell(self.replica, Changed(told, self.core.clock.now_ms()))
+            self.core.tell(self.replica, Changed(sandbox, self.core.clock.now_ms()))

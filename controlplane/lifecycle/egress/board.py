@@ -27,7 +27,6 @@ class EgressBoard:
         self._key = key
         self._shelf = shelf
         self._bound: dict[str, Sandbox] = {}
-        self._parts: set[str] = set()  # of which the environment may have been left out
         self._tokens: dict[str, str] = {}
         self._at: dict[str, str | None] = {}
         self._feeds: dict[str, Subscription] = {}
@@ -64,17 +63,13 @@ class EgressBoard:
         """The replica that serves a sandbox; None: there is none, or the sandbox needs none."""
         return self._at.get(sandbox_id)
 
-    def whole(self, sandbox_id: str) -> Sandbox | None:
-        """The record as it was heard of last; None: it was not, or not all of it."""
-        return None if sandbox_id in self._parts else self._bound.get(sandbox_id)
-
     def on(self, transition: Transition) -> None:
         """Assigns, changes or withdraws what follows from a transition."""
         after = transition.after
         if after.end is not None:
             self._withdraw(after.id)
         elif after.egress.bound and after.state in UP:
-            self._assign(after, whole=transition.whole)
+            self._assign(after)
 
     def set_live(self, replicas: Collection[str]) -> None:
         """Says which replicas there are, here and elsewhere; sandboxes of those that have gone move."""
@@ -115,12 +110,11 @@ class EgressBoard:
         """Whether it is still the feed of its replica."""
         return self._feeds.get(feed.replica) is feed
 
-    def _assign(self, sandbox: Sandbox, *, whole: bool) -> None:
+    def _assign(self, sandbox: Sandbox) -> None:
         known = self._bound.get(sandbox.id)
         if known is not None and sandbox.egress.revision < known.egress.revision:
             return
         self._bound[sandbox.id] = sandbox
-        (self._parts.discard if whole else self._parts.add)(sandbox.id)
         if known is None:
             self._at[sandbox.id] = chosen(sandbox.id, self._live)
         elif _told(known) == _told(sandbox):
@@ -137,7 +131,6 @@ class EgressBoard:
     def _withdraw(self, sandbox_id: str) -> None:
         if self._bound.pop(sandbox_id, None) is not None:
             self._tokens.pop(sandbox_id, None)
-            self._parts.discard(sandbox_id)
             self._tell(self._at.pop(sandbox_id), sandbox_id, None)
 
     def _tell(self, replica: str | None, sandbox_id: str, sandbox: Sandbox | None, *, moved: bool = False) -> None:

@@ -101,7 +101,7 @@ class Reports:
         def confirmed(record: Sandbox) -> Sandbox:
             return changes.egress_applied(record, revision, cut)
 
-        known = self._board.whole(sandbox_id)
+        known = self._board.sandboxes.get(sandbox_id)
         return lambda: retried_while_away(lambda: self._ledger.change(sandbox_id, confirmed, known))
 
 

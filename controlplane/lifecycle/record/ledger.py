@@ -174,9 +174,9 @@ class Ledger:
 
     # -- what is known from elsewhere ---------------------------------------------------------------------------
 
-    def publish(self, sandbox: Sandbox, *, whole: bool = True) -> None:
-        """Publishes a record as it was read, or as another replica has stored it; ``whole``: see ``Transition``."""
-        self._publish(None, sandbox, here=False, whole=whole)
+    def publish(self, sandbox: Sandbox) -> None:
+        """Publishes a record as it was read, or as another replica has stored it."""
+        self._publish(None, sandbox, here=False)
 
     async def refresh(self, sandbox_id: str) -> Sandbox | None:
         """Reads a record and publishes it; None: there is none."""
@@ -313,7 +313,7 @@ class Ledger:
         if (claimed := self._claims.pop(sandbox_id, None)) is not None:
             self._publish(None, claimed, here=True)
 
-    def _publish(self, before: Sandbox | None, after: Sandbox, *, here: bool, whole: bool = True) -> None:
+    def _publish(self, before: Sandbox | None, after: Sandbox, *, here: bool) -> None:
         if after.end is not None:
             self._claims.pop(after.id, None)
         if self._facts.outweighs(after):
@@ -322,7 +322,7 @@ class Ledger:
             return
         if self._store.shared:
             self._facts.observe(after)
-        transition = Transition.of(before, after, here=here, whole=whole)
+        transition = Transition.of(before, after, here=here)
         for subscriber in self._subscribers:
             # The change is on record: a defect in one of those that follow it is neither its caller's nor the others'.
             try:

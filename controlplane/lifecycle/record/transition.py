@@ -27,26 +27,23 @@ class Transition:
         after: the record from then on.
         effects: what follows from it; of an unknown ``before``, all that may not have been done yet.
         here: whether this replica has made the change.
-        whole: whether ``after`` is all of the record; False: its environment may have been left out.
     """
 
     before: Sandbox | None
     after: Sandbox
     effects: frozenset[Effect]
     here: bool
-    whole: bool = True
 
     @classmethod
-    def of(cls, before: Sandbox | None, after: Sandbox, *, here: bool, whole: bool = True) -> Self:
+    def of(cls, before: Sandbox | None, after: Sandbox, *, here: bool) -> Self:
         """The transition between two records of one sandbox.
 
         Args:
             before: the record until then, if it is known.
             after: the record from then on.
             here: whether this replica has made the change.
-            whole: see the attribute.
         """
-        return cls(before, after, effects_of(before, after), here, whole)
+        return cls(before, after, effects_of(before, after), here)
 
 
 def effects_of(before: Sandbox | None, after: Sandbox) -> frozenset[Effect]:

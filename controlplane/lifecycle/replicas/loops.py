@@ -37,8 +37,8 @@ class Work(Protocol):
         """Reads all records that are up, and all recent ends: changes may have been missed."""
         ...
 
-    def publish(self, sandbox: Sandbox, *, whole: bool) -> None:
-        """Publishes a record that another replica has stored; ``whole``: with its environment."""
+    def publish(self, sandbox: Sandbox) -> None:
+        """Publishes a record that another replica has stored."""
         ...
 
     def wake_start_queue(self, placement_key: str | None = None) -> None:
@@ -101,7 +101,7 @@ class ReplicaLoops:
                 self._work.wake_start_queue()
             elif isinstance(news, Changed):
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
-                self._work.publish(news.sandbox, whole=news.whole)
+                self._work.publish(news.sandbox)
             else:
                 self._work.wake_start_queue(news.placement_key)
 

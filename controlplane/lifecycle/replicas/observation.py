@@ -15,7 +15,7 @@ from controlplane.errors import Code, Problem
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.model import UP, EndCause, Sandbox, State, is_whole, load_record, read_lease_fact
+from controlplane.model import UP, EndCause, Sandbox, State, load_record, read_lease_fact
 from controlplane.store import UnreadableRecordError
 
 # A health call takes milliseconds; 16 at a time are a light load for a machine that has just started.
@@ -120,9 +120,8 @@ class Observer:
                 found.adopted.append(sandbox)
         elif sandbox is None:
             found.removed.append(seen.sandbox_id)
-        elif sandbox.state is State.STARTING and (sandbox.unclaimed or not _whole_spec(sandbox, seen)):
-            # Only the replica that began the start knows its environment, or that it is not claimed. That replica puts
-            # it on record again.
+        elif sandbox.state is State.STARTING and sandbox.unclaimed:
+            # Only the replica that began the start knows that it is not claimed. That replica puts it on record again.
             return
         elif await self._ledger.adopt(sandbox):
             kinds = {**dict.fromkeys(UP, found.adopted), State.STARTING: found.starting, State.ENDING: found.dead}
@@ -248,14 +247,6 @@ class Observer:
 def _up(record: Sandbox, ready_at_ms: int, address: str | None, kernel: str) -> Sandbox:
     up = State.WARM if record.unclaimed else State.RUNNING
     return replace(record, state=up, ready_at_ms=ready_at_ms, address=address, kernel=kernel)
-
-
-def _whole_spec(sandbox: Sandbox, seen: Observed) -> bool:
-    """Whether the cluster's copy of the spec is complete: the environment is left out of it."""
-    if (whole := is_whole(seen.facts.get("claim") or seen.record)) is not None:
-        return whole
-    # From a replica of another version. The fingerprint is of the spec as requested; the record has defaults too.
-    return any(sandbox.fingerprint == asked.fingerprint() for asked in sandbox.spec.forms_asked_for())
 
 
 def _elsewhere(known: Sandbox, seen: Observed) -> Death | None:

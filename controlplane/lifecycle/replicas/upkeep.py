@@ -51,9 +51,9 @@ class Upkeep:
         self._prober = Prober(deps, store, ledger)
         self._log = structlog.get_logger("upkeep")
 
-    def publish(self, sandbox: Sandbox, *, whole: bool) -> None:
+    def publish(self, sandbox: Sandbox) -> None:
         """See ``Work.publish``."""
-        self._ledger.publish(sandbox, whole=whole)
+        self._ledger.publish(sandbox)
 
     def wake_start_queue(self, placement_key: str | None = None) -> None:
         """See ``Work.wake_start_queue``."""

@@ -21,7 +21,7 @@ local head, kept = '{"version":' .. version .. '}', '{' .. warm.own .. '}'
 local new = {now = a.now, writer = a.writer, holder = a.holder, id = id, version = version, state = a.state,
   owner = a.owner, key = a.key, created = redis.call('ZSCORE', P .. 'in:warm', id), expires = a.expires,
   deadline = 0, ending = 0, cpu = warm.cpu, memory = warm.memory, gpu = warm.gpu, record = merged(head, kept, a.record),
-  public = a.public ~= '' and merged(head, kept, a.public) or '', message = a.message, template = '', own = ''}
+  message = a.message, template = '', own = ''}
 put(new, warm)
 redis.call('SET', P .. 'claim:' .. a.id, id, 'PX', CLAIM_MS)
 return {'claimed', new.record}

@@ -14,7 +14,6 @@
 --   warm:<template>   sorted set of warm ids by when they are ready
 --   claim:<id>        the sandbox that a claim got, kept for CLAIM_MS for a retry of the claim
 --   group:<owner>\n<name>   sorted set of a group's ended ids by their confirmation
---   grouped           since when ended ids are added to `group:`; 0: always
 --   used:<owner>      hash: sandboxes cpu_millicores memory_bytes gpu starting; `used:` alone is of all owners together
 --   owners            set of the owners that may have `used:`; `recount.lua` removes those without a live sandbox
 --   wanting           sorted set of what replicas would ask for (replica, limit, per_node, placement key, one a line) by
@@ -28,11 +27,11 @@
 --   rebuild           hash: holder until filling, of a rebuild under way
 --   run               the `run_id` of the Redis process that was seen last
 --
--- A row is one sandbox as it is to be stored. `record` is its record; `public` is what other replicas hear of it, ''
--- if that is the same; `message` is the JSON object to which that is added, '' if nothing is published; `template`,
--- `ready` and `own` (what a claim keeps of the record) are those of a warm sandbox. All JSON is whole.
+-- A row is one sandbox as it is to be stored. `record` is its record; `message` is the JSON object to which
+-- that is added for other replicas, '' if nothing is published; `template`, `ready` and `own` (what a claim keeps of
+-- the record) are those of a warm sandbox. All JSON is whole.
 -- row: now:number writer holder id version state owner key created expires deadline ending cpu memory gpu
--- row: record public message template ready own group call
+-- row: record message template ready own group call
 local P = KEYS[1]
 local DAY_MS, TRIM, MOST_TOMBS, MOST_WITHDRAWN, CLAIM_MS, HELD_MS = 86400000, 32, 86400, 100000, 60000, 600000
 -- `slots.py` has the same numbers.
@@ -287,8 +286,7 @@ local function put(new, old)
     'cpu', new.cpu, 'memory', new.memory, 'gpu', new.gpu, 'template', new.template, 'own', sub(new.own, 2, -2),
     'weighed', new.state)
   if new.message ~= '' then
-    local public = new.public ~= '' and new.public or new.record
-    redis.call('PUBLISH', P .. 'feed', sub(new.message, 1, -2) .. ',"sandbox":' .. public .. '}')
+    redis.call('PUBLISH', P .. 'feed', sub(new.message, 1, -2) .. ',"sandbox":' .. new.record .. '}')
   end
   if freed then wake(new.now) end
 end

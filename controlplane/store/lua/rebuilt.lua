@@ -5,5 +5,4 @@ if redis.call('GET', P .. 'intact') == a.content_id then return 1 end
 if redis.call('HGET', P .. 'rebuild', 'filling') ~= a.content_id then return 0 end
 redis.call('SET', P .. 'intact', a.content_id)
 redis.call('DEL', P .. 'rebuild')
-redis.call('SET', P .. 'grouped', '0', 'NX')
 return 1

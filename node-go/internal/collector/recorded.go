@@ -15,21 +15,19 @@ const (
 	ownerDigits   = 16
 	listDigits    = 12
 	verdictDigits = 24
-	// Of a list in the tags of earlier versions, which do not say whose it is.
-	earlierDigits = 24
 )
 
-// recordedFor tells whether a tag is that of a recorded copy, and what stands for its owner; empty: the tag does not say.
-func recordedFor(tag string) (owner string, recorded bool) {
+// recordedFor tells what stands for the owner of the recorded copy that has this tag; empty: it is no such tag.
+func recordedFor(tag string) string {
 	parts := strings.Split(tag, "-")
 	if len(parts) < 3 || parts[0] != "copy" {
-		return "", false
+		return ""
 	}
 	last, before := parts[len(parts)-1], parts[len(parts)-2]
 	if len(last) == listDigits && len(before) == ownerDigits {
-		return before, true
+		return before
 	}
-	return "", len(last) == earlierDigits
+	return ""
 }
 
 // offers tells whether a tag says what the starts of one owner get.
@@ -40,13 +38,11 @@ func offers(tag string) bool {
 // lists adds what tags that lead to an image say of it as a recorded copy.
 func (s *Stored) lists(tags []string) {
 	for _, tag := range tags {
-		owner, recorded := recordedFor(tag)
+		owner := recordedFor(tag)
 		switch {
-		case recorded:
+		case owner != "":
 			s.Recorded = true
-			if owner != "" {
-				s.Owners = append(s.Owners, owner)
-			}
+			s.Owners = append(s.Owners, owner)
 		case offers(tag):
 			s.Offered = true
 		case strings.HasPrefix(tag, "copy-"):
@@ -72,7 +68,7 @@ func (c *Collector) RecordedBy(ctx context.Context, owner string) (copies int, t
 		}
 		common := map[hash]bool{}
 		for _, one := range tags {
-			if _, recorded := recordedFor(one.Name()); recorded || !strings.HasPrefix(one.Name(), "copy-") {
+			if recordedFor(one.Name()) != "" || !strings.HasPrefix(one.Name(), "copy-") {
 				continue
 			}
 			stands, err := tagOf(c.layout.tags(name), one.Name())
@@ -84,7 +80,7 @@ func (c *Collector) RecordedBy(ctx context.Context, owner string) (copies int, t
 			}
 		}
 		for _, one := range tags {
-			if whose, _ := recordedFor(one.Name()); whose != owner {
+			if recordedFor(one.Name()) != owner {
 				continue
 			}
 			stands, err := tagOf(c.layout.tags(name), one.Name())

@@ -46,7 +46,6 @@ func TestOfARecordedCopyItIsToldWhoseItIsAndWhetherAnybodyIsGivenIt(t *testing.T
 	w.recorded(bob, "000000000003", "two")
 	w.offered(alice, superseded)
 	w.offered(alice, now)
-	earlier := w.image("estargz/a", "copy-"+source+what+"-"+strings.Repeat("e", 24), "earlier")
 	plain := w.image("mirror/a", "copy-"+source+"-plain-amd64", "plain")
 	found := w.listed()
 	for h, want := range map[hash]Stored{
@@ -54,7 +53,6 @@ func TestOfARecordedCopyItIsToldWhoseItIsAndWhetherAnybodyIsGivenIt(t *testing.T
 		plain:      {},
 		superseded: {Recorded: true, Owners: []string{alice}},
 		now:        {Recorded: true, Owners: []string{alice, bob}, Offered: true},
-		earlier:    {Recorded: true},
 	} {
 		got := found[h]
 		if got.Recorded != want.Recorded || got.Offered != want.Offered || !slices.Equal(got.Owners, want.Owners) || len(got.Sources) == 0 {

@@ -80,14 +80,6 @@ func listOf(whose string, first []string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))[:listDigits]
 }
 
-// sumOf tells which list a copy was made with; empty: none.
-func sumOf(first []string) string {
-	if len(first) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(first, "\x00"))))
-}
-
 // owned gives an owner's recorded copy of one platform a manifest of its own. Equal lists of several owners give equal
 // layers; were their manifests equal too, no registry could remove one owner's copy and keep another one's, since what it
 // removes it knows by the digest alone. What a list has changed nothing of stays one of the common copy.

@@ -3,7 +3,6 @@ package mirror
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -233,7 +232,7 @@ func TestListsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// The collector reads from a tag whose a copy is, and the control plane from the answer which list it has.
+// The collector reads from a tag whose a copy is.
 func TestATagSaysWhoseACopyIsAndFitsIntoARegistry(t *testing.T) {
 	asked, copier, _, _ := lazily(t)
 	asked.Source = "localhost/team/app@sha256:" + strings.Repeat("a", 64)
@@ -246,8 +245,5 @@ func TestATagSaysWhoseACopyIsAndFitsIntoARegistry(t *testing.T) {
 	want := "copy-" + strings.Repeat("a", 64) + "-estargz-amd64-arm64-ppc64le-" + alice[:16] + "-"
 	if list, ok := strings.CutPrefix(wish.marker(), want); !ok || len(list) != 12 || len(wish.marker()) > mostTag {
 		t.Error(wish.marker())
-	}
-	if sum := sumOf(asked.First); sum != fmt.Sprintf("%x", sha256.Sum256([]byte("/a\x00/b"))) || sumOf(nil) != "" {
-		t.Error(sum)
 	}
 }

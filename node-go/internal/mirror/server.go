@@ -23,12 +23,7 @@ func (s *Server) Copy(asked *wire.CopyRequest, stream grpc.ServerStreamingServer
 	if err != nil {
 		return err
 	}
-	// Others joined the same copy.
-	told := &wire.Copied{
-		Digest: copied.GetDigest(), There: copied.GetThere(), SentBytes: copied.GetSentBytes(), SizeBytes: copied.GetSizeBytes(),
-		Architectures: copied.GetArchitectures(), FirstSha256: sumOf(asked.GetFirst()),
-	}
-	return stream.Send(&wire.CopyUpdate{Body: &wire.CopyUpdate_Copied{Copied: told}})
+	return stream.Send(&wire.CopyUpdate{Body: &wire.CopyUpdate_Copied{Copied: copied}})
 }
 
 // Find says what a reference of the private registry stands for.

@@ -281,7 +281,7 @@ type StoredImage struct {
 	Parts      []uint32               `protobuf:"varint,4,rep,packed,name=parts,proto3" json:"parts,omitempty"`          // positions among all parts of all replies, from 0
 	// Of a recorded copy, in which the files of an owner's list come first, and nothing else of the same content.
 	Recorded      bool     `protobuf:"varint,6,opt,name=recorded,proto3" json:"recorded,omitempty"`
-	RecordedFor   []string `protobuf:"bytes,7,rep,name=recorded_for,json=recordedFor,proto3" json:"recorded_for,omitempty"` // what stands for its owners (16 hexadecimal digits each); none: not told
+	RecordedFor   []string `protobuf:"bytes,7,rep,name=recorded_for,json=recordedFor,proto3" json:"recorded_for,omitempty"` // what stands for its owners (16 hexadecimal digits each)
 	Offered       bool     `protobuf:"varint,8,opt,name=offered,proto3" json:"offered,omitempty"`                           // a verdict names it: starts of an owner are given it; else it is superseded, or was never tried
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -534,9 +534,6 @@ type Copied struct {
 	SentBytes     uint64                 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // by this copy
 	SizeBytes     uint64                 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // of its layers, compressed; 0: it was there already
 	Architectures []string               `protobuf:"bytes,5,rep,name=architectures,proto3" json:"architectures,omitempty"`           // ESTARGZ: those that it has, as images name them
-	// Of a recorded copy: the SHA-256 of `first`, joined by NUL, as 64 hexadecimal digits. A mirror that knows nothing of
-	// such lists makes the copy of all owners, and says nothing here.
-	FirstSha256   string `protobuf:"bytes,6,opt,name=first_sha256,json=firstSha256,proto3" json:"first_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,13 +601,6 @@ func (x *Copied) GetArchitectures() []string {
 		return x.Architectures
 	}
 	return nil
-}
-
-func (x *Copied) GetFirstSha256() string {
-	if x != nil {
-		return x.FirstSha256
-	}
-	return ""
 }
 
 type FindRequest struct {
@@ -929,7 +919,7 @@ const file_mirror_proto_rawDesc = "" +
 	"\n" +
 	"CONVERTING\x10\x03\x12\n" +
 	"\n" +
-	"\x06PAUSED\x10\x04\"\xbd\x01\n" +
+	"\x06PAUSED\x10\x04\"\x9a\x01\n" +
 	"\x06Copied\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x14\n" +
 	"\x05there\x18\x02 \x01(\bR\x05there\x12\x1d\n" +
@@ -937,8 +927,7 @@ const file_mirror_proto_rawDesc = "" +
 	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12$\n" +
-	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\x12!\n" +
-	"\ffirst_sha256\x18\x06 \x01(\tR\vfirstSha256\"\xb9\x01\n" +
+	"\rarchitectures\x18\x05 \x03(\tR\rarchitectures\"\xb9\x01\n" +
 	"\vFindRequest\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +

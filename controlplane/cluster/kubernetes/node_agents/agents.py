@@ -177,7 +177,7 @@ class NodeAgents:
         """The time on processors of a sandbox that runs there.
 
         Raises:
-            Problem: sandbox_not_found, sandbox_lost: it does not; unsupported: an agent of a version before.
+            Problem: sandbox_not_found, sandbox_lost: it does not.
         """
         stub = await self._stub(node)
         with _called(node):

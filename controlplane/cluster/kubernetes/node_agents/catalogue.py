@@ -91,8 +91,7 @@ class CatalogueUpkeep:
 
 
 def _marked(images: Iterable[node_pb2.Image]) -> Mapping[int, HeldImage]:
-    """By mark; agents of older versions tell none."""
-    return {one.mark or -place: _held(one) for place, one in enumerate(images, 1)}
+    return {one.mark: _held(one) for one in images}
 
 
 def _held(image: node_pb2.Image) -> HeldImage:

@@ -50,10 +50,7 @@ class Proof:
 
     def text(self) -> str:
         """As an annotation; the same for the same proof."""
-        told = asdict(self)
-        if not self.low:
-            del told["low"]  # versions from before it could not read the rest
-        return json.dumps(told, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 def tainted(node: Node) -> bool:

@@ -15,7 +15,6 @@ WHOSE, SOURCE = f"{OWNER}01234567", "5" * 64
         (f"copy-{SOURCE}-estargz-amd64-arm64", True, None, False),
         (f"copy-{SOURCE}-estargz-amd64-{OWNER}-{LIST}", True, OWNER, False),
         (f"copy-{SOURCE}-estargz-amd64-arm64-{OWNER}-{LIST}", True, OWNER, False),
-        (f"copy-{SOURCE}-estargz-amd64-{'a' * 24}", True, "", False),  # of an earlier version
         (f"boot-{SOURCE}-estargz-amd64", False, None, False),
         (f"boot-{SOURCE}-estargz-amd64-{WHOSE}", False, None, True),
         (f"tag-copy-{OWNER}-{LIST}", False, None, False),  # what a user called it

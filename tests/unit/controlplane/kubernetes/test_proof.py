@@ -1,6 +1,5 @@
 """The taint of nodes that are not proven: set and lifted without losing what others have put there."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,11 +47,6 @@ def test_a_proof_is_written_once_and_read_again(proof: Proof, taints: list[dict[
     after = patched(before, patch)
     assert (Proof.of(after), tainted(after), marked(after, proof)) == (proof, not proof.proven, None)
     assert after["spec"]["taints"].count(OTHER) == taints.count(OTHER)
-
-
-def test_versions_that_know_no_low_settings_read_a_proof_without_them() -> None:
-    assert "low" not in PROVEN.text()
-    assert '"low": ["kernel.pid_max is 32768"]' in replace(PROVEN, low=["kernel.pid_max is 32768"]).text()
 
 
 def test_all_of_it_is_taken_away_again() -> None:

@@ -156,20 +156,3 @@ def test_the_same_image_of_many_nodes_is_kept_once() -> None:
     for number, name in enumerate(NODES):
         told.replace(name, "", {-1: HeldImage((digest(number),))})
     assert [one.digests for name in NODES for one in told.images(name)] == [(digest(0),), (digest(1),)]
-
-
-async def test_agents_without_marks_are_understood() -> None:
-    old = [image(number, lazy=False) for number in (3, 1, 2)]
-    for one in old:
-        one.mark = 0
-
-    class Older(PlayedAgents):
-        async def images_since(self, node: str, known: str) -> node_pb2.ImageList:
-            assert known in ("", "v")
-            return node_pb2.ImageList(images=old, version="v")
-
-    catalogue = Catalogue()
-    upkeep = CatalogueUpkeep(Older({}), catalogue, lambda: ["n1"], Now())
-    for _ in range(2):
-        await upkeep.turn()
-        assert len(catalogue) == len(old)

@@ -175,11 +175,11 @@ async def test_what_nobody_has_on_record_is_found_soon_although_who_looked_for_i
 
 
 async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_another_one() -> None:
-    spec = SPEC.model_copy(update={"env": {"SECRET": "hush"}})  # no pod has it: only who began it can put it back
-    async with pair(cluster := FakeCluster(annotates_behind=True, ready_s=None)) as (core, a, b):
-        begun = asyncio.create_task(a.create(OWNER, spec, "k"))
+    # There is no pod yet: only who began it can put it back.
+    async with pair(cluster := FakeCluster(annotates_behind=True, start_s=60)) as (core, a, b):
+        begun = asyncio.create_task(a.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
-        waiting = asyncio.create_task(b.create(OWNER, spec, "k"))
+        waiting = asyncio.create_task(b.create(OWNER, SPEC, "k"))
         await asyncio.sleep(1)
         for task in (begun, *a.service._core._loops, *a.service._core.starts._tasks.values()):
             task.cancel()
@@ -188,8 +188,8 @@ async def test_whoever_waits_for_a_start_that_is_forgotten_asks_again_and_has_an
         async with asyncio.timeout(20):
             with pytest.raises(Problem, match="upstream_timeout: .* forgotten"):
                 await waiting
-        cluster.ready_s = 0.02
-        assert (await b.create(OWNER, spec, "k")).sandbox.state is State.RUNNING
+        cluster.start_s = 0
+        assert (await b.create(OWNER, SPEC, "k")).sandbox.state is State.RUNNING
 
 
 async def test_a_start_that_is_not_on_the_cluster_yet_keeps_its_key_when_the_store_is_lost() -> None:

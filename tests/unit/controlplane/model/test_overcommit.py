@@ -1,20 +1,17 @@
 """What is set aside where a create gives limits alone: the same for creates, pools, preflights and repetitions."""
 
 import asyncio
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from controlplane.cluster import Observed
 from controlplane.cluster.documents import Document
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.pools.declared import declared, filled
-from controlplane.lifecycle.replicas.observation import _whole_spec
-from controlplane.model import Overcommit, Sandbox, SandboxSpec, dump_record, load_record
+from controlplane.model import Overcommit, Sandbox, SandboxSpec
 from controlplane.model.overcommit import LEAST_MEMORY_BYTES, LEAST_MILLICORES
 from controlplane.model.spec import MIB, Range
 from controlplane.settings import rules
@@ -75,23 +72,6 @@ def test_a_record_has_what_was_promised_and_the_fingerprint_of_what_was_asked_fo
     assert (one.spec.memory_bytes.request, other.spec.memory_bytes.request) == (64 * MIB, 256 * MIB)
     # Who asks for the same amounts by number asks for something else.
     assert RULE.filled(lone).fingerprint() != lone.fingerprint()
-
-
-@pytest.mark.parametrize("left_ms", [None, 70_000])
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize(("env", "whole"), [({}, True), ({"A": "1"}, False)])
-def test_a_rebuilt_store_sees_whether_it_has_all_of_a_spec(
-    env: dict[str, str], left_ms: int | None, *, whole: bool, told: bool
-) -> None:
-    lone = spec(memory_bytes={"limit": 512 * MIB}, env=env)
-    made = candidate("a", lone, "k", now_ms=0, idle_timeout_ms=5_000, overcommit=RULE, by_ms=left_ms)
-    record = dump_record(made)
-    if not told:  # as an earlier version wrote it; of one whose caller had less time left it could not tell
-        record = json.dumps({name: value for name, value in json.loads(record).items() if name != "whole"})
-        whole = whole and left_ms is None
-    adopted = load_record(record)
-    assert adopted is not None
-    assert _whole_spec(adopted, Observed("sb-1", record, {}, None, None)) == whole
 
 
 def test_a_pool_that_gives_limits_alone_serves_creates_that_do() -> None:
