@@ -74,7 +74,7 @@ async def _feed(store: Calls, origin: str) -> AsyncIterator[FeedMessage]:
             await channel.subscribe(f"{store.prefix}feed")
             async for kind, text in _messages(channel):
                 pause_s = feed.FIRST_PAUSE_S
-                news = Resync() if kind == "subscribe" else feed._read(text, own)
+                news = Resync() if kind == "subscribe" else feed._read(text, own, origin)
                 if news is not None:
                     yield news
         except (RedisError, OSError):
