@@ -120,6 +120,7 @@ class EngineCluster:
                 sidecar_image=await images.sidecar(sidecar_binary),
                 installation=installation,
                 egress=egress,
+                is_docker=machine.is_docker,
             )
             cluster = cls(client, images, host, machine)
             try:
@@ -193,7 +194,7 @@ class EngineCluster:
 
     async def image(self, name: str) -> ImageState:
         """See ``Cluster.image``; Podman cannot query a registry without pulling."""
-        return await self._images.find(name, ask_registry=self._machine.description.engine_name == "docker")
+        return await self._images.find(name, ask_registry=self._machine.is_docker)
 
     async def digest(self, name: str) -> str:
         """See ``Cluster.digest``: the id that the engine gives to an image's content."""

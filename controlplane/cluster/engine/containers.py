@@ -70,6 +70,7 @@ class Host:
         sidecar_image: id of the image made from the sidecar's binary.
         installation: distinguishes the containers of two control planes on one engine.
         egress: settings of each sidecar about egress; empty: it is not installed.
+        is_docker: a sidecar has its target's host name by itself, and one in its body is refused.
     """
 
     state_dir: Path
@@ -78,6 +79,7 @@ class Host:
     sidecar_image: str
     installation: str
     egress: tuple[tuple[str, str], ...] = ()
+    is_docker: bool = False
 
     def agent_dir(self, sandbox_id: str) -> Path:
         """The directory of the sandbox's sidecar socket."""
@@ -156,7 +158,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
     return {
         "Image": host.sidecar_image,
         # By which the relay knows a program that asks for its own sandbox.
-        "Hostname": sandbox_id,
+        **({} if host.is_docker else {"Hostname": sandbox_id}),
         "Entrypoint": [SIDECAR_COMMAND],
         "Cmd": [],
         "Env": [f"ROLLBOX_SIDECAR_{key}={value}" for key, value in _sidecar_settings(sandbox_id, spec, boot, host)],

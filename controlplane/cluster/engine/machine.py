@@ -43,6 +43,11 @@ class Machine:
         architecture, cpus, memory_bytes = version.get("Arch"), info.get("NCPU"), info.get("MemTotal")
         return cls(describe(info, version), str(architecture or ""), int(cpus or 0), int(memory_bytes or 0))
 
+    @property
+    def is_docker(self) -> bool:
+        """Whether it is Docker and not Podman."""
+        return self.description.engine_name == "docker"
+
     def check(self, spec: SandboxSpec) -> None:
         """Refuses a spec that needs what this machine does not have.
 

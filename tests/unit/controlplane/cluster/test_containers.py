@@ -53,6 +53,13 @@ def test_the_target_is_the_users_image_made_to_wait_without_network() -> None:
     assert "CapAdd" not in target["HostConfig"]
 
 
+def test_the_sidecar_has_the_targets_host_name_where_the_engine_does_not_give_it() -> None:
+    """Docker gives it, and refuses a body that has one."""
+    _, sidecar = bodies()
+    assert sidecar["Hostname"] == "sb-1"
+    assert "Hostname" not in sidecar_body("sb-1", SPEC, BOOT, replace(HOST, is_docker=True))
+
+
 def test_the_sidecar_joins_the_target_and_is_not_privileged() -> None:
     _, sidecar = bodies()
     host = sidecar["HostConfig"]
