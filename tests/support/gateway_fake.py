@@ -86,7 +86,7 @@ class FakeGateway:
     url: str = ""
     real_execs: bool = False
     draining_at_ms: int | None = None
-    newer_use: dict[str, Any] = field(default_factory=dict)  # of use; empty: as gateways of a version before
+    use: dict[str, Any] = field(default_factory=dict)  # in the place of what is told of use
     missing_commands: set[str] = field(default_factory=set)
     processes: FakeProcesses = field(default_factory=FakeProcesses)
     files: FakeFiles = field(default_factory=FakeFiles)
@@ -210,13 +210,14 @@ class FakeGateway:
         used = {
             "cpu_ms": 1234.5,
             "memory_bytes": 3 << 20,
-            "memory_files_bytes": None,
+            "cpu_counted_by": "node",
+            "memory_files_bytes": 0,
             "disk_bytes": 5 << 30,
             "processes": 2,
             "later": 1,
         }
         limits = {"memory_limit_bytes": 2 << 30, "disk_limit_bytes": None, "processes_limit": 512}
-        return web.json_response({**used, **limits, **self.newer_use})
+        return web.json_response({**used, **limits, **self.use})
 
     async def _info(self, request: web.Request) -> web.Response:
         return web.json_response({"version": "0", "backend": "engine", "isolation": "runc", "network": "none"})

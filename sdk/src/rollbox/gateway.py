@@ -28,7 +28,6 @@ from rollbox.errors import (
 )
 from rollbox.known_sandboxes import KnownSandboxes
 from rollbox.leases import Leases
-from rollbox.quantity import needs_requests, with_requests
 from rollbox.record import SandboxRecord
 from rollbox.recording import current
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
@@ -582,11 +581,7 @@ class Gateway:
         sandbox_id: str | None = None,
         deadline: Deadline | None = None,
     ) -> Answer:
-        """Send a request with the API key, with retries, until a create's `deadline`.
-
-        A control plane of the version before, in a rolling upgrade perhaps, refuses a limit without a request: the same
-        is sent to it once more with requests.
-        """
+        """Send a request with the API key, with retries, until a create's `deadline`."""
 
         async def send() -> Answer:
             key = self.settings.api_key
@@ -598,13 +593,7 @@ class Gateway:
             return await self._transport.send(method, url, key, body, headers=sent, limit_s=limit_s, whole=True)
 
         try:
-            try:
-                return await repeat(self._retries, send, deadline=deadline, until_deadline=True)
-            except InvalidArgument as error:
-                if body is None or not needs_requests(error):
-                    raise
-                body = json.dumps(with_requests(json.loads(body))).encode()
-                return await repeat(self._retries, send, deadline=deadline, until_deadline=True)
+            return await repeat(self._retries, send, deadline=deadline, until_deadline=True)
         except SandboxError as error:
             error.sandbox_id = error.sandbox_id or sandbox_id
             self.known_sandboxes.raise_if_forgotten(error)

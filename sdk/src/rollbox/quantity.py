@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rollbox.errors import InvalidArgument
 
@@ -26,10 +26,6 @@ _CORES = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(m)?", re.ASCII)
 # The control plane has the same defaults, so that creates and pools that omit these values match.
 DEFAULT_CPU = (0.1, 2)
 DEFAULT_MEMORY = ("256Mi", "2Gi")
-
-
-# What a control plane before limits alone says of one, in a create or in the part of a body that is one.
-_NO_REQUEST = re.compile(r"\b(?:cpu_millicores|memory_bytes)\.request(?: is missing|: Field required)")
 
 
 class Range(NamedTuple):
@@ -125,23 +121,3 @@ def _range(name: str, value: object, parse: Callable[..., int]) -> Wanted:
     if request > limit:
         raise InvalidArgument(f"{name} request {value[0]!r} is more than its limit {value[1]!r}")
     return Wanted(request, limit)
-
-
-def needs_requests(error: InvalidArgument) -> bool:
-    """Whether an error is that of a control plane that takes no limit without a request."""
-    return _NO_REQUEST.search(error.detail) is not None
-
-
-def with_requests(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body of a create, a group, a preflight or a pool in which each limit has a request.
-
-    Limits alone get the default's, at most the limit: what SDKs before limits alone sent.
-    """
-    most = {"cpu_millicores": parse_cpu(DEFAULT_CPU[0]), "memory_bytes": parse_memory(DEFAULT_MEMORY[0])}
-    filled = dict(body)
-    for name, request in most.items():
-        if "limit" in (wanted := body.get(name, {})):
-            filled[name] = {"request": min(request, wanted["limit"]), **wanted}
-    for part in {"sandbox", "template"} & body.keys():
-        filled[part] = with_requests(body[part])
-    return filled

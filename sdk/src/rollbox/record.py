@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
-from rollbox._problem import SandboxError
-from rollbox.errors import BY_CODE
 from rollbox.quantity import Range
 
 _UNKNOWN = Range(0, 0)
@@ -30,12 +28,8 @@ class End:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | None) -> End | None:
-        """Read the wire form; None for no end. Where an older server omits `mask_sample`, it is the error table's."""
-        if not body:
-            return None
-        kind = BY_CODE.get(body["cause"], SandboxError)
-        told = {item.name: body.get(item.name) for item in fields(cls)}
-        return cls(**{**told, "mask_sample": body.get("mask_sample", kind.mask_sample)})
+        """Read the wire form; None for no end."""
+        return None if not body else cls(**{item.name: body[item.name] for item in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)

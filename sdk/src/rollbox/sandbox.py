@@ -657,7 +657,7 @@ class Sandbox:
         self._on_draining = call
 
     def _hear_answer(self, at_ms: int | None) -> None:
-        # A gateway of the version before says nothing, which takes nothing back.
+        # What one gateway does not tell another one may have told: only what an answer has told is taken back.
         if at_ms is not None or self._answers_tell:
             self._answers_tell = at_ms is not None
             self._hear_draining(at_ms)

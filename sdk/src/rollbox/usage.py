@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 
@@ -21,10 +21,8 @@ class Usage:
         processes: all processes and threads.
         processes_limit: how many there may be.
         cpu_counted_by: "node": `cpu_ms` is time on processors. "sandbox": its own kernel (gVisor) has counted, since no
-            node agent is there: what only waited for a processor is in it, so it may be several times as much. None: a
-            gateway of a version before does not tell.
-        memory_files_bytes: of `memory_bytes`, files in /dev/shm, and in a /tmp that is in memory; None: a gateway or a
-            sandbox of a version before does not tell.
+            node agent is there: what only waited for a processor is in it, so it may be several times as much.
+        memory_files_bytes: of `memory_bytes`, files in /dev/shm, and in a /tmp that is in memory.
     """
 
     cpu_ms: float
@@ -34,15 +32,13 @@ class Usage:
     disk_limit_bytes: int | None
     processes: int
     processes_limit: int | None
-    cpu_counted_by: Literal["node", "sandbox"] | None = None
-    memory_files_bytes: int | None = None
+    cpu_counted_by: Literal["node", "sandbox"]
+    memory_files_bytes: int
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Usage:
         """Read the wire form; fields that this version does not know are left out."""
-        known: dict[str, Any] = {item.name: body[item.name] for item in fields(cls) if item.default is MISSING}
-        counted_by, files_bytes = body.get("cpu_counted_by"), body.get("memory_files_bytes")
-        return cls(**known, cpu_counted_by=counted_by, memory_files_bytes=files_bytes)
+        return cls(**{item.name: body[item.name] for item in fields(cls)})
 
     def to_json(self) -> dict[str, Any]:
         """Write the wire form, for `--json`."""

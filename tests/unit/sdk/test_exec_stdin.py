@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rollbox import Client, Sandbox, sync
-from rollbox.errors import InvalidArgument, OomKilled, StreamInterrupted, Unsupported
+from rollbox.errors import InvalidArgument, OomKilled, StreamInterrupted
 from rollbox.process import streamed_stdin
 from rollbox.request import WHOLE_STDIN_BYTES
 from tests.support.eventually import LIMIT_S, eventually
@@ -120,15 +120,6 @@ async def test_nonsense_is_refused_before_anything_runs(sandbox: Sandbox, fake: 
     with pytest.raises(InvalidArgument, match="stdin"):
         await sandbox.exec("x", stdin=wrong)
     assert fake.count("POST", "/exec") == 0
-
-
-async def test_an_older_platform_is_named_and_the_command_is_killed(sandbox: Sandbox, fake: FakeGateway) -> None:
-    fake.fail("exec", Fault("invalid_argument", details={"field": "stdin_open"}))
-    with pytest.raises(Unsupported, match="is too old for streamed input") as caught:
-        await sandbox.exec("x", stdin=LARGE, exec_id="e1")
-    assert "Upgrade" in str(caught.value.hint)
-    assert caught.value.sandbox_id == sandbox.id
-    assert killed(fake, "e1")
 
 
 async def test_the_request_has_the_last_word_on_an_end_that_the_writer_hears_of(

@@ -1,6 +1,5 @@
 """Create, connect, extend, detach, delete: no sandbox is created twice, and none is left behind."""
 
-import json
 import pickle
 from collections.abc import Coroutine
 
@@ -60,43 +59,6 @@ async def test_a_create_that_broke_is_sent_again_and_makes_one(client: Client, f
     assert len(fake.sandboxes) == 1
     keys = {headers["Idempotency-Key"] for method, _, headers in fake.requests if method == "POST"}
     assert len(keys) == 1
-
-
-def missing(field: str, end: str = " is missing (and 1 more)") -> Fault:
-    """What a control plane of the version before says of a limit alone."""
-    body = {"code": "invalid_argument", "detail": f"{field}.request{end}", "fault": "caller", "retry": "never"}
-    return Fault(raw=json.dumps(body).encode(), status=400)
-
-
-async def test_a_control_plane_that_takes_no_limit_alone_gets_requests_with_it(
-    client: Client, fake: FakeGateway
-) -> None:
-    mib = 2**20
-    wanted = {
-        "cpu_millicores": {"request": 50, "limit": 50},
-        "memory_bytes": {"request": 256 * mib, "limit": 1024 * mib},
-    }
-    fake.fail("create", missing("cpu_millicores"))
-    await client.create("python", cpu=0.05, memory="1Gi")
-    assert wanted.items() <= fake.bodies[-1].items()
-    fake.fail("group", missing("sandbox.memory_bytes"))
-    await SandboxGroup.create("python", n=2, cpu=0.05, memory="1Gi", client=client)
-    assert wanted.items() <= fake.bodies[-1]["sandbox"].items()
-    fake.fail("quota", missing("sandbox.cpu_millicores"))
-    await client.preflight("python", 2, cpu=(0.2, 1), memory="1Gi")
-    assert fake.quotas.asked[-1]["sandbox"]["cpu_millicores"] == {"request": 200, "limit": 1000}
-    fake.fail("pool", missing("template.cpu_millicores", ": Field required"))
-    await client.set_pool("py", "python", 2, cpu=0.05, memory="1Gi")
-    assert wanted.items() <= fake.pools["py"]["spec"]["template"].items()
-
-
-async def test_no_other_refusal_is_asked_again(client: Client, fake: FakeGateway) -> None:
-    for faults in ([Fault("invalid_argument")], [missing("cpu_millicores")] * 2):
-        before = len(fake.requests)
-        fake.fail("create", *faults)
-        with pytest.raises(InvalidArgument):
-            await client.create("python", cpu=2)
-        assert len(fake.requests) - before == len(faults)
 
 
 async def test_a_create_that_gives_up_deletes_what_it_may_have_made(client: Client, fake: FakeGateway) -> None:

@@ -12,7 +12,7 @@ from rollbox.cli import app
 from rollbox.cli.top import _Watched
 from tests.support.gateway_fake import FakeGateway, Fault
 
-USED = Usage(1234.5, 3 << 20, 2 << 30, 5 << 30, None, 2, 512)
+USED = Usage(1234.5, 3 << 20, 2 << 30, 5 << 30, None, 2, 512, "node", 0)
 
 
 async def test_usage_is_told_and_fields_of_later_versions_are_left_out(client: Client, fake: FakeGateway) -> None:
@@ -25,21 +25,21 @@ async def test_usage_is_told_and_fields_of_later_versions_are_left_out(client: C
 async def test_who_has_counted_the_cpu_time_is_told(
     client: Client, fake: FakeGateway, by: Literal["node", "sandbox"]
 ) -> None:
-    fake.newer_use = {"cpu_counted_by": by}
+    fake.use = {"cpu_counted_by": by}
     assert await (await client.create("python")).usage() == replace(USED, cpu_counted_by=by)
 
 
-async def test_what_files_in_memory_take_is_told_where_it_is_known(client: Client, fake: FakeGateway) -> None:
+async def test_what_files_in_memory_take_is_told(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create("python")
-    for told, known in ((0, 0), (5 << 20, 5 << 20), (None, None)):
-        fake.newer_use = {"memory_files_bytes": told}
-        assert await sandbox.usage() == replace(USED, memory_files_bytes=known)
+    for told in (0, 5 << 20):
+        fake.use = {"memory_files_bytes": told}
+        assert await sandbox.usage() == replace(USED, memory_files_bytes=told)
 
 
 def test_top_shows_what_of_the_memory_is_files_where_there_are_some(apart: FakeGateway) -> None:
     CliRunner().invoke(app, ["create", "python"])
     for told, shown in ((0, "3Mi / 2Gi  "), (1 << 20, "3Mi / 2Gi (1Mi of it files)")):
-        apart.newer_use = {"memory_files_bytes": told}
+        apart.use = {"memory_files_bytes": told}
         assert shown in rollbox_top("sb-1").stdout
         used = json.loads(rollbox_top("sb-1", "--json").stdout)["sandboxes"]["sb-1"]
         assert used["memory_files_bytes"] == told
@@ -68,11 +68,11 @@ def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
 
 def test_top_marks_cpu_time_that_no_node_has_counted(apart: FakeGateway) -> None:
     CliRunner().invoke(app, ["create", "python"])
-    apart.newer_use = {"cpu_counted_by": "sandbox"}
+    apart.use = {"cpu_counted_by": "sandbox"}
     shown = rollbox_top("sb-1").stdout
     assert shown.splitlines()[1].split()[:3] == ["sb-1", "~0%", "~1.2s"]
     assert "what waited for a processor is in it" in shown
-    apart.newer_use = {"cpu_counted_by": "node"}
+    apart.use = {"cpu_counted_by": "node"}
     assert "~" not in rollbox_top("sb-1").stdout
 
 

@@ -80,8 +80,7 @@ def table(met: Sequence[Met]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _ran(command: ExecSummary, at_ms: int) -> bool:
-    # An older sidecar says of no command when it ended: then one that has ended may have run at any time.
-    ended_ms = None if command.running else command.ended_at_ms
+    ended_ms = command.ended_at_ms
     return command.started_at_ms <= at_ms + _NEAR_MS and (ended_ms is None or at_ms - _NEAR_MS <= ended_ms)
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any
 
 from rollbox._problem import SandboxError
-from rollbox.errors import Conflict, InvalidArgument, Unsupported
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.files.transfer import of_file
 from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process.connection import Connection
@@ -22,11 +22,6 @@ from rollbox.request import Stdin
 _NO_OUTPUT = 2**62
 # After a failure of the writer, the exec request has this long to return the cause, if the sandbox has ended.
 _VERDICT_S = 20.0
-_OLDER = "the gateway or the sandbox is too old for streamed input of an exec; the command was killed"
-_NEWER = (
-    "Upgrade the platform and create a new sandbox. Up to a MiB of bytes or text works with every version, "
-    "sandbox.files.write takes any size."
-)
 
 
 async def run_with_streamed_stdin(
@@ -45,7 +40,6 @@ async def run_with_streamed_stdin(
     Raises:
         StreamInterrupted: the input could not be written for 60 s. The command is killed then, and also when the source
             of the input fails, whose error is raised unchanged.
-        Unsupported: the platform is too old for streamed input.
         SandboxError: as an exec.
     Cancel safety: the command is killed on the server, within 2 s.
     """
@@ -59,12 +53,6 @@ async def run_with_streamed_stdin(
             await _await_end(running, writing.exception())
         # That of the spawn: the exec request came second, so it calls every quick command a replay.
         return {**await running, "replayed": started["replayed"]}
-    except InvalidArgument as error:
-        if error.details.get("field") != "stdin_open":
-            raise
-        # No exec has joined the command, so the platform would not kill it.
-        await gateway.end_exec(access, body["exec_id"])
-        raise Unsupported(_OLDER, hint=_NEWER, request_id=error.request_id, sandbox_id=access.sandbox_id) from error
     finally:
         for task in (writing, running):
             task.cancel()
