@@ -263,7 +263,7 @@ class _Nodes:
         self._world = world
 
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        """See ``Cluster.holding``."""
+        """See ``Placements.holding``."""
         return self._world.preference.holding(spec, layers, self._world.nodes)
 
 

@@ -67,36 +67,26 @@ class ClusterSuite:
         assert what.isolation_detail
         assert what.network.startswith("none")
 
-    async def test_images_are_told_or_the_option_is_named(self, cluster: Cluster) -> None:
-        try:
-            found = await cluster.images()
-        except Problem as problem:
-            assert_not_offered(problem)
-        else:
-            assert all(one.node and one.size_bytes >= 0 for one in found)
+    async def test_images_are_told_with_their_node(self, cluster: Cluster) -> None:
+        found = [] if cluster.node_images is None else await cluster.node_images.all()
+        assert all(one.node and one.size_bytes >= 0 for one in found)
 
     async def test_a_prefetch_ends_with_a_word_for_each_node(self, cluster: Cluster, spec: SandboxSpec) -> None:
+        if cluster.node_images is None:
+            return
         last: dict[str, str] = {}
-        try:
-            async for progress in cluster.prefetch(spec.image):
-                assert last.get(progress.node) in (None, "pulling"), "nothing follows a node's last word"
-                assert (progress.failure is not None) == (progress.state == "failed")
-                last[progress.node] = progress.state
-        except Problem as problem:
-            assert_not_offered(problem)
-        else:
-            assert set(last.values()) == {"here"}
+        async for progress in cluster.node_images.prefetch(spec.image):
+            assert last.get(progress.node) in (None, "pulling"), "nothing follows a node's last word"
+            assert (progress.failure is not None) == (progress.state == "failed")
+            last[progress.node] = progress.state
+        assert set(last.values()) == {"here"}
 
     async def test_what_does_not_run_is_not_committed(self, cluster: Cluster) -> None:
-        target = f"{cluster.commits or 'localhost/commits'}/owner/nothing:1"
+        if cluster.commits is None:
+            return
         with pytest.raises(Problem) as caught:
-            await cluster.commit("sb-never", target, 1 << 20)
-        if cluster.commits:
-            assert caught.value.code == "sandbox_lost"
-        else:
-            assert_not_offered(caught.value)
+            await cluster.commits.commit("sb-never", f"{cluster.commits.place}/owner/nothing:1", 1 << 20)
+        assert caught.value.code == "sandbox_lost"
 
-
-def assert_not_offered(problem: Problem) -> None:
-    """What a cluster cannot do is refused with the setting that would make it able to."""
-    assert (problem.code, bool(problem.details.get("value"))) == ("unsupported", True), problem
+    def test_the_place_of_commits_is_told(self, cluster: Cluster) -> None:
+        assert cluster.describe().commits == ("" if cluster.commits is None else cluster.commits.place)

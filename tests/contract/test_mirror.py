@@ -263,7 +263,7 @@ async def test_the_first_start_is_whole_what_is_converted_was_started_from_and_t
     real: Place, binary: Path, tmp_path: Path
 ) -> None:
     private = PrivateRegistry(real.private)
-    real.plane.cluster.lazy_images = private.converted
+    real.plane.cluster.lazy.images = private.converted
     named = await real.upstream.archive("team/app", "1", FILES)
     first, _ = await real.created("team/app:1")
     assert (first.image_ran, first.image_pulled) == (named, "full")
@@ -276,7 +276,7 @@ async def test_the_first_start_is_whole_what_is_converted_was_started_from_and_t
     # A control plane that knows nothing.
     (tmp_path / "again").mkdir()
     async with place(binary, tmp_path / "again", real.upstream.address, real.private) as again:
-        again.plane.cluster.lazy_images = private.converted
+        again.plane.cluster.lazy.images = private.converted
         sandbox, image = await again.created("team/app:1")
         assert image == private.copy(source, sandbox.image_ran, "estargz")
         assert (sandbox.image_digest, sandbox.image_pulled) == (named, "lazy")
@@ -291,7 +291,7 @@ async def test_the_first_start_is_whole_what_is_converted_was_started_from_and_t
 
 
 async def test_a_start_that_waits_for_a_conversion_gets_it(real: Place) -> None:
-    real.plane.cluster.lazy_images = PrivateRegistry(real.private).converted
+    real.plane.cluster.lazy.images = PrivateRegistry(real.private).converted
     await real.upstream.archive("team/app", "1", FILES)
     sandbox, image = await real.created("team/app:1", pull="lazy")
     assert "/estargz/" in image
@@ -299,7 +299,7 @@ async def test_a_start_that_waits_for_a_conversion_gets_it(real: Place) -> None:
 
 
 async def test_an_image_that_is_not_converted_starts_whole_and_lazy_is_refused_by_its_reason(real: Place) -> None:
-    real.plane.cluster.lazy_images = PrivateRegistry(real.private).converted
+    real.plane.cluster.lazy.images = PrivateRegistry(real.private).converted
     await real.upstream.image("team/app", "1")  # no archive
     problem = await real.refused("team/app:1", pull="lazy")
     assert problem.code == "unsupported"
@@ -313,7 +313,7 @@ async def test_an_owners_list_orders_its_own_copy_which_every_control_plane_give
     real: Place, binary: Path, tmp_path: Path
 ) -> None:
     private = PrivateRegistry(real.private)
-    real.plane.cluster.lazy_images = private.converted
+    real.plane.cluster.lazy.images = private.converted
     named = await real.upstream.archive("team/app", "1", FILES)
     common, _ = await real.created("team/app:1", pull="lazy")
     body = {"image": f"{real.upstream.address}/team/app:1", "first": ["/usr/bin/program", "/not/there"]}
@@ -324,7 +324,7 @@ async def test_an_owners_list_orders_its_own_copy_which_every_control_plane_give
     source = parse(f"{real.upstream.address}/team/app").at(named)
     (tmp_path / "again").mkdir()
     async with place(binary, tmp_path / "again", real.upstream.address, real.private) as again:
-        again.plane.cluster.lazy_images = private.converted
+        again.plane.cluster.lazy.images = private.converted
         own, image = await again.created("team/app:1")
         assert (own.image_ran, image) == (told["ran"], private.copy(source, told["ran"], "estargz"))
         other, _ = await again.created("team/app:1", owner="bob")
@@ -342,7 +342,7 @@ async def test_recorded_copies_are_counted_for_their_owner_and_go_once_a_later_l
             collecting(program, tmp_path, storage, settle=10) as collector,
             place(binary, tmp_path, upstream, private, collector=collector.client, recorded_bytes=1 << 20) as real,
         ):
-            real.plane.cluster.lazy_images = PrivateRegistry(private).converted
+            real.plane.cluster.lazy.images = PrivateRegistry(private).converted
             await real.upstream.archive("team/app", "1", {"large": random.randbytes(1 << 19), "one": b"1", "two": b"2"})
 
             async def listed(*first: str) -> dict[str, Any]:
@@ -402,7 +402,7 @@ async def test_in_a_registry_that_somebody_else_looks_after_they_are_counted_and
     with registry(tmp_path / "upstream", account=False) as upstream, registry(tmp_path / "private") as private:
         copies = RecordedCopies(lambda: api_of(private))
         async with place(binary, tmp_path, upstream, private, recorded=copies, recorded_bytes=1 << 20) as real:
-            real.plane.cluster.lazy_images = PrivateRegistry(private).converted
+            real.plane.cluster.lazy.images = PrivateRegistry(private).converted
             await real.upstream.archive("team/app", "1", {"large": random.randbytes(1 << 19), "one": b"1", "two": b"2"})
 
             async def listed(*first: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pytest
 
 from controlplane.cluster import NodeImage, NodeStore
 from controlplane.cluster.engine.documents import FileDocuments
-from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
+from controlplane.cluster.kubernetes.node_agents import NearNodes, NodeAgents, NodeImages
 from controlplane.cluster.kubernetes.node_agents.addresses import Addresses
 from controlplane.errors import Problem
 from controlplane.images import Credentials, Keyring, StoreLimit
@@ -34,7 +34,6 @@ from controlplane.telemetry import Metrics
 from controlplane.wire import node_pb2
 from rollbox import Client, Sandbox
 from tests.cluster.layout import PAUSE_IMAGE
-from tests.support.fake_cluster import FakeCluster
 from tests.support.faults import signal_kernel
 from tests.support.images import IMAGE, REGISTRY
 from tests.support.installed import Installed, kubectl, objects, own_cluster
@@ -56,8 +55,9 @@ TWO_BUSY = "while :; do :; done & while :; do :; done"
 # Runs in a control plane's pod: with its settings, its certificate, its rights and from its place in the network.
 FROM_THE_CONTROL_PLANE = """
 import asyncio, json, os
+from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
-from controlplane.cluster.kubernetes.node_agents import NodeAgents, NodeImages
+from controlplane.cluster.kubernetes.node_agents import NearNodes, NodeAgents, NodeImages
 from controlplane.images import Keyring
 from controlplane.settings import Settings
 
@@ -67,7 +67,9 @@ async def keyring():
 async def main():
     settings = Settings.from_environment(os.environ).backend.node_agents
     async with KubernetesClient.connect(None) as client, NodeAgents.open(client, settings) as agents:
-        found = await NodeImages(agents, keyring).all(agents._addresses.by_node)
+        nodes, clock = (lambda: list(agents._addresses.by_node)), SystemClock()
+        near = NearNodes(None, lambda: [], clock)
+        found = await NodeImages(agents, keyring, nodes, near, handler=lambda _: "", needed="none").all()
         print(json.dumps([name for one in found for name in one.names]))
 
 asyncio.run(main())
@@ -232,19 +234,18 @@ async def test_what_came_for_sandboxes_alone_is_known(
         await until(partial(removed, one))
 
 
-class OneNode(FakeCluster):
+class OneNode:
     """The real node, of which only some images are told: others' tests use the rest."""
 
-    def __init__(self, images: NodeImages, node: str, told: set[str]) -> None:
-        super().__init__()
-        self._real, self._node, self._told = images, node, told
+    def __init__(self, images: NodeImages, told: set[str]) -> None:
+        self._real, self._told = images, told
 
-    async def node_stores(self) -> Sequence[NodeStore]:
-        stores = await self._real.stores([self._node], PAUSE_IMAGE)
+    async def stores(self) -> Sequence[NodeStore]:
+        stores = await self._real.stores()
         assert all(one.disk_bytes for one in stores)
         return [replace(found, images=[one for one in found.images if self._told & {*one.names}]) for found in stores]
 
-    async def remove_image(self, image: NodeImage) -> bool:
+    async def remove(self, image: NodeImage) -> bool:
         return await self._real.remove(image)
 
 
@@ -255,14 +256,15 @@ async def test_a_clean_up_removes_what_is_too_much_and_nothing_that_is_used(
     why = await _pulled(agents, node, idle)
     assert why is None, why
     async with await client.create(used):
-        images = NodeImages(agents, no_keys)
-        cluster, clock = OneNode(images, node, {idle, used}), VirtualClock()
+        clock = VirtualClock()
+        near = NearNodes(None, list, clock)
+        images = NodeImages(agents, no_keys, lambda: [node], near, handler=lambda _: "", needed=PAUSE_IMAGE)
         # Nothing that came lately would go.
         clock.now_ms = lambda: round(time.time() * 1000) + 3_600_000  # type: ignore[method-assign]
         store = RecoveringStore(MemoryStore(clock))
         limit = StoreLimit(FILE_BYTES)
         needs = Needs(store, FileDocuments(), Unchanged(), None)
-        clean = NodeCleanup(cluster, needs, limit, clock=clock, metrics=Metrics())
+        clean = NodeCleanup(OneNode(images, {idle, used}), needs, limit, clock=clock, metrics=Metrics())
 
         async def cleaned() -> bool:
             await clean.turn()

@@ -41,25 +41,25 @@ async def target(sandbox_id: str, command: str) -> str:
 async def test_nobody_starts_it_by_another_name(cluster: EngineCluster, name: str) -> None:
     await cluster.start("sb-commit1", SandboxSpec(image=IMAGE), GOOD_BOOT)
     try:
-        own = f"{cluster.commits}/alice/{name}"
-        made = await cluster.commit("sb-commit1", f"{own}:1", LIMIT)
-        moved = await cluster.commit("sb-commit1", f"{own}:1", LIMIT)
+        own = f"{cluster.commits.place}/alice/{name}"
+        made = await cluster.commits.commit("sb-commit1", f"{own}:1", LIMIT)
+        moved = await cluster.commits.commit("sb-commit1", f"{own}:1", LIMIT)
         assert made.digest != moved.digest
         digits = made.digest.partition(":")[2]
         for known in (f"{own}:1", f"{own}@{made.digest}", f"{own}:1@{made.digest}", f"{own}@{moved.digest}"):
             assert await cluster.digest(known), known
         # Also of the one that has lost its name to the other.
         for other in (
-            f"{cluster.commits}/bob/{name}@{made.digest}",
+            f"{cluster.commits.place}/bob/{name}@{made.digest}",
             f"python@{made.digest}",
-            f"{cluster.commits}/bob/{name}@{moved.digest}",
-            f"{cluster.commits.removeprefix('localhost/')}/alice/{name}:1",
+            f"{cluster.commits.place}/bob/{name}@{moved.digest}",
+            f"{cluster.commits.place.removeprefix('localhost/')}/alice/{name}:1",
             digits[:12],
         ):
             assert await cluster.digest(other) == "", other
         with pytest.raises(Problem) as refused:
             await cluster.start(
-                "sb-commit2", SandboxSpec(image=f"{cluster.commits}/bob/{name}@{made.digest}"), GOOD_BOOT
+                "sb-commit2", SandboxSpec(image=f"{cluster.commits.place}/bob/{name}@{made.digest}"), GOOD_BOOT
             )
         assert refused.value.code == "image_not_found"
     finally:
@@ -85,7 +85,7 @@ async def test_an_image_says_what_its_own_says(cluster: EngineCluster, name: str
         await engine("rm", "--force", container)
     await cluster.start("sb-commit3", SandboxSpec(image=base), GOOD_BOOT)
     try:
-        made = await cluster.commit("sb-commit3", f"{cluster.commits}/alice/{name}:1", LIMIT)
+        made = await cluster.commits.commit("sb-commit3", f"{cluster.commits.place}/alice/{name}:1", LIMIT)
         assert list(made.skipped) == []
         told = "{{json .Config}}"
         of_both = [await engine("image", "inspect", "--format", told, one) for one in (base, made.digest[7:])]
@@ -105,7 +105,7 @@ async def test_an_image_of_one_static_program(cluster: EngineCluster, name: str,
     await engine("import", str(archive), bare)
     await cluster.start("sb-commit4", SandboxSpec(image=bare), GOOD_BOOT)
     try:
-        made = await cluster.commit("sb-commit4", f"{cluster.commits}/alice/{name}:1", LIMIT)
+        made = await cluster.commits.commit("sb-commit4", f"{cluster.commits.place}/alice/{name}:1", LIMIT)
         # No mount point of the engine; of ours the folder /tmp, which the image lacks.
         assert (made.size_bytes, made.skipped) == (1536, ())
         await cluster.start("sb-commit5", SandboxSpec(image=made.name), GOOD_BOOT)
@@ -118,7 +118,7 @@ async def test_devices_and_setuid_programs(cluster: EngineCluster, name: str) ->
     await cluster.start("sb-commit6", SandboxSpec(image=IMAGE), GOOD_BOOT)
     try:
         await target("sb-commit6", "mknod /null c 1 3; mknod /disk b 8 0; cp /bin/true /suid; chmod 4755 /suid")
-        made = await cluster.commit("sb-commit6", f"{cluster.commits}/alice/{name}:1", LIMIT)
+        made = await cluster.commits.commit("sb-commit6", f"{cluster.commits.place}/alice/{name}:1", LIMIT)
         assert list(made.skipped) == ["/disk: a device", "/null: a device"]
     finally:
         await cluster.stop("sb-commit6")
@@ -144,18 +144,18 @@ async def test_a_sandbox_that_stands_still_can_be_stopped(cluster: EngineCluster
 
 
 async def test_images_are_told_with_their_bytes_and_removed(cluster: EngineCluster, name: str) -> None:
-    place = f"{cluster.commits}/alice"
+    place = f"{cluster.commits.place}/alice"
     await cluster.start("sb-commit9", SandboxSpec(image=IMAGE), GOOD_BOOT)
     try:
         await target("sb-commit9", "head -c 3000000 /dev/zero > /large")
-        base = await cluster.commit("sb-commit9", f"{place}/{name}:base", LIMIT)
-        lost = await cluster.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
-        moved = await cluster.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
+        base = await cluster.commits.commit("sb-commit9", f"{place}/{name}:base", LIMIT)
+        lost = await cluster.commits.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
+        moved = await cluster.commits.commit("sb-commit9", f"{place}/{name}:moved", LIMIT)
         await cluster.start("sb-commit10", SandboxSpec(image=f"{base.name}@{base.digest}"), GOOD_BOOT)
         await target("sb-commit10", "echo > /small")
-        above = await cluster.commit("sb-commit10", f"{place}/{name}:above", LIMIT)
+        above = await cluster.commits.commit("sb-commit10", f"{place}/{name}:above", LIMIT)
 
-        told = {one.digest: one for one in await cluster.committed_images(place) if one.name == f"{place}/{name}"}
+        told = {one.digest: one for one in await cluster.commits.kept.below(place) if one.name == f"{place}/{name}"}
         assert {digest: (list(one.tags), one.size_bytes) for digest, one in told.items()} == {
             base.digest: (["base"], base.size_bytes),
             lost.digest: ([], lost.size_bytes),
@@ -166,21 +166,21 @@ async def test_images_are_told_with_their_bytes_and_removed(cluster: EngineClust
         # All three have the same layer, by one of which the last one is made.
         assert set(told[above.digest].built_on) == {base.digest, lost.digest, moved.digest}
         assert all(not one.built_on for digest, one in told.items() if digest != above.digest)
-        assert await cluster.committed_images(f"{cluster.commits}/bob-{name}") == []
+        assert await cluster.commits.kept.below(f"{cluster.commits.place}/bob-{name}") == []
 
         with pytest.raises(Problem, match="sb-commit10-target") as refused:
-            await cluster.remove_committed(told[base.digest])
+            await cluster.commits.kept.remove(told[base.digest])
         assert refused.value.code == "conflict"
         assert await cluster.digest(f"{place}/{name}:base") == base.digest
         for digest in (lost.digest, above.digest):
-            await cluster.remove_committed(told[digest])
+            await cluster.commits.kept.remove(told[digest])
             assert await cluster.digest(f"{place}/{name}@{digest}") == ""
         assert await cluster.digest(f"{place}/{name}:moved") == moved.digest
     finally:
         await cluster.stop("sb-commit9")
         await cluster.stop("sb-commit10")
-    await cluster.remove_committed(told[base.digest])
-    await cluster.remove_committed(told[base.digest])
+    await cluster.commits.kept.remove(told[base.digest])
+    await cluster.commits.kept.remove(told[base.digest])
     assert await cluster.digest(f"{place}/{name}:base") == ""
 
 
@@ -201,14 +201,14 @@ async def test_a_disk_that_is_full_leaves_no_image_and_the_sandbox_as_it_was(
             # What should stay free refuses it; without that, the disk itself does.
             monkeypatch.setattr(room, "KEEP_FREE_BYTES", keep_free)
             with pytest.raises(Problem, match=words) as full:
-                await cluster.commit("sb-commit11", f"{cluster.commits}/alice/{name}:1", LIMIT)
+                await cluster.commits.commit("sb-commit11", f"{cluster.commits.place}/alice/{name}:1", LIMIT)
             assert full.value.code == "capacity_unavailable"
-            assert await cluster.digest(f"{cluster.commits}/alice/{name}:1") == ""
+            assert await cluster.digest(f"{cluster.commits.place}/alice/{name}:1") == ""
             assert list(small.iterdir()) == []
         # It goes on, and is committed where there is room.
         monkeypatch.undo()
         await target("sb-commit11", "true")
-        made = await cluster.commit("sb-commit11", f"{cluster.commits}/alice/{name}:1", LIMIT)
+        made = await cluster.commits.commit("sb-commit11", f"{cluster.commits.place}/alice/{name}:1", LIMIT)
         assert made.size_bytes > 3_000_000
     finally:
         await cluster.stop("sb-commit11")

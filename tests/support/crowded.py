@@ -143,12 +143,12 @@ class View(FakeCluster):
         return False
 
     async def undo_start(self, sandbox_id: str) -> None:
-        """See ``Cluster.undo_start``; what is on no node is gone at once."""
+        """See ``Sandboxes.undo_start``; what is on no node is gone at once."""
         self.crowd.leave(sandbox_id)
         await super().undo_start(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
-        """See ``Cluster.stop``; the same."""
+        """See ``Sandboxes.stop``; the same."""
         self.crowd.leave(sandbox_id)
         await super().stop(sandbox_id)
 

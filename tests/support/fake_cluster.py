@@ -4,28 +4,20 @@ They pass the suites of the real ones: `tests/contract/cluster_suite.py` and `si
 """
 
 import asyncio
-import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from controlplane.capacity import Amounts, NodeRoom, Room
 from controlplane.capacity.amounts import fits, plus
 from controlplane.cluster import (
-    NO_LAYERS,
     Boot,
     Command,
-    Committed,
-    CommittedImage,
     Death,
     Description,
     Health,
     ImageState,
-    NodeImage,
-    NodeStore,
     Observed,
-    OpenedFiles,
     Placement,
-    PrefetchProgress,
     Pulling,
     SandboxNode,
     SandboxUsage,
@@ -34,10 +26,11 @@ from controlplane.cluster import (
 from controlplane.cluster.devices import refuse_gpu
 from controlplane.egress import EgressAttempt
 from controlplane.errors import Problem
-from controlplane.images import Checkpoint
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec
+from tests.support.fake_commits import FakeCommits
 from tests.support.fake_drains import FakeDrains
+from tests.support.fake_node_images import FakeLazyNodes, FakeNodeImages, FakeNodeStores
 
 Pusher = Callable[[str, Push], Awaitable[None]]
 
@@ -97,26 +90,10 @@ class FakeCluster:
     push: Pusher | None = None
     nodes: dict[str, str] = field(default_factory=dict)  # by sandbox; the others are on n1
     not_ready: set[str] = field(default_factory=set)
-    commits: str = "localhost/rollbox/commits"
-    commit_s: float = 0.5
-    next_commit_error: Exception | None = None
-    changed_bytes: dict[str, int] = field(default_factory=dict)  # by sandbox; the others have changed 1 KiB
-    committed: dict[str, str] = field(default_factory=dict)  # digests of what was committed, by name
-    kept: dict[str, CommittedImage] = field(default_factory=dict)  # by digest
-    unremovable: set[str] = field(default_factory=set)  # digests, and names of images on nodes
-    stores: dict[str, dict[str, NodeImage]] = field(default_factory=dict)  # by node and name
-    disk_bytes: int | None = 1000
-    prefetched: list[str] = field(default_factory=list)
-    fetched_whole: set[str] = field(default_factory=set)  # digests of images that n1 was to mount lazily
-    lazy_images: str = ""  # beginning of the names of images that are mounted lazily
-    not_lazy: tuple[str, ...] = ()  # nodes that mount none
+    commits: FakeCommits = field(default_factory=FakeCommits)
+    lazy: FakeLazyNodes = field(default_factory=FakeLazyNodes)
     turning_away: tuple[str, ...] = ()  # nodes that refuse what the scheduler places there
-    unpulled: dict[str, Problem] = field(default_factory=dict)  # why n2 does not get an image
-    trouble: str = ""  # of nodes that mount no image lazily now
-    unreadable: dict[str, str] = field(default_factory=dict)  # why files of lazily mounted images are not read
     undone: list[str] = field(default_factory=list)
-    opens: tuple[str, ...] = ()  # what every sandbox opens of its image
-    recorded: list[str] = field(default_factory=list)
     pulls: dict[str, Pulling] = field(default_factory=dict)  # what nodes pull, by sandbox; by the empty id: for all
     hangs: str = ""  # beginning of the names of images from which no sandbox gets ready
     cpu: dict[str, int] = field(default_factory=dict)  # what the nodes of some sandboxes count, in microseconds
@@ -124,15 +101,18 @@ class FakeCluster:
     arches: frozenset[str] = frozenset({"amd64"})
 
     def __post_init__(self) -> None:
-        self._starting = self._stopping = self._commits_made = 0
+        self._starting = self._stopping = 0
+        self.node_images = FakeNodeImages(self)
+        self.node_stores = FakeNodeStores()
+        self.commits.runs = self._runs
         self.node_drains = FakeDrains(self._on_node, "n1", *({*self.nodes.values()} - {"n1"}))
-        self._committing: set[str] = set()
         self._deaths: asyncio.Queue[Death] = asyncio.Queue()
         self._placements: list[asyncio.Queue[Placement]] = []
         self._pushes: set[asyncio.Task[None]] = set()
 
     def describe(self) -> Description:
-        return Description("engine", "fake", "1", "runc", "shares the kernel", "none", 512, commits=self.commits)
+        place = self.commits.place if self.commits else ""
+        return Description("engine", "fake", "1", "runc", "shares the kernel", "none", 512, commits=place)
 
     def check(self, spec: SandboxSpec) -> None:
         refuse_gpu(spec)
@@ -172,100 +152,14 @@ class FakeCluster:
     async def digest(self, name: str) -> str:
         return self.digests.get(name, "")
 
-    async def images(self) -> Sequence[NodeImage]:
-        there = {**self.digests, **self.committed}
-        whole = [NodeImage("n1", (), digest, 1024, lazy=False) for digest in sorted(self.fetched_whole)]
-        return [*(NodeImage("n1", (name,), digest, 1024) for name, digest in sorted(there.items())), *whole]
-
-    async def node_stores(self) -> Sequence[NodeStore]:
-        await asyncio.sleep(0.01)
-        return [NodeStore(node, list(images.values()), self.disk_bytes) for node, images in self.stores.items()]
-
-    async def remove_image(self, image: NodeImage) -> bool:
-        await asyncio.sleep(0.01)
-        if image.names[0] in self.unremovable:
-            raise Problem("conflict", f"{image.names[0]} is used by 1 containers")
-        return self.stores[image.node].pop(image.names[0], None) is not None
-
-    def check_prefetch(self) -> None:
-        """See ``Cluster.check_prefetch``."""
-
-    async def prefetch(
-        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
-    ) -> AsyncGenerator[PrefetchProgress, None]:
-        if name in self.missing_images:
-            raise Problem("image_not_found", f"{name}: manifest unknown", image=name)
-        self.prefetched.append(name)
-        yield PrefetchProgress("n1", "pulling", 512, 1024)
-        await asyncio.sleep(self.start_s)
-        yield PrefetchProgress("n1", "here", 1024, 1024)
-        if nodes == 1:
-            return
-        failure = self.unpulled.get(name)
-        yield PrefetchProgress("n2", "here" if failure is None else "failed", failure=failure)
-
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
-        if sandbox_id in self._committing:
-            raise Problem("conflict", f"{sandbox_id} is being committed already", sandbox_id=sandbox_id)
-        if sandbox_id not in self.held or self.held[sandbox_id].death is not None:
-            raise Problem("sandbox_lost", f"{sandbox_id} does not run", sandbox_id=sandbox_id)
-        self._committing.add(sandbox_id)
-        try:
-            await asyncio.sleep(self.commit_s)
-        finally:
-            self._committing.discard(sandbox_id)
-        error, self.next_commit_error = self.next_commit_error, None
-        if error is not None:
-            raise error
-        self._commits_made += 1
-        size_bytes = self.changed_bytes.get(sandbox_id, 1024)
-        if size_bytes > max_bytes:
-            raise Problem("payload_too_large", f"{sandbox_id} has changed {size_bytes} bytes", size_bytes=size_bytes)
-        # Another one each time, as the time in an image makes it.
-        digest = f"sha256:{hashlib.sha256(f'{target} {sandbox_id} {self._commits_made}'.encode()).hexdigest()}"
-        self.committed[target] = digest
-        name, _, tag = target.rpartition(":")
-        base = self.held[sandbox_id].spec.image.rpartition("@")[2]
-        built_on = [*self.kept[base].built_on, *(() if squash else (base,))] if base in self.kept else []
-        self.kept[digest] = CommittedImage(name, [tag], digest, size_bytes, len(self.kept), built_on)
-        return Committed(target, digest, size_bytes, ["/run/socket: a socket"])
-
-    async def committed_digest(self, name: str) -> str:
-        await asyncio.sleep(0.01)
-        return self.committed.get(name, "")
-
-    def lazily(self, spec: SandboxSpec) -> bool:
-        return spec.pull != "full" and bool(self.lazy_images) and spec.image.startswith(self.lazy_images)
-
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
         del layers
         return self.images_on.get(spec.image, ())
 
-    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
-        del spec
-        return frozenset(self.not_lazy) if lazily else frozenset()
-
-    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
-        await asyncio.sleep(0.01)
-        names = {digest: name for name, digest in self.committed.items()}
-        return [
-            replace(one, tags=[names[one.digest].rpartition(":")[2]] if one.digest in names else [])
-            for one in self.kept.values()
-            if one.name.startswith(f"{folder}/")
-        ]
-
-    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
-        known = (
-            (one, Checkpoint.among(self.commits, one.name, one.tags))
-            for one in await self.committed_images(self.commits)
-        )
-        return [image for image, one in known if one is not None and one.expires_at_ms <= before_ms]
-
-    async def remove_committed(self, image: CommittedImage) -> None:
-        if image.digest in self.unremovable:
-            raise Problem("conflict", f"{image.name} is in use: a container was made of it a moment ago")
-        self.kept.pop(image.digest, None)
-        self.committed = {name: digest for name, digest in self.committed.items() if digest != image.digest}
+    def _runs(self, sandbox_id: str) -> SandboxSpec | None:
+        """What a sandbox that runs was started from; None: it does not run."""
+        held = self.held.get(sandbox_id)
+        return None if held is None or held.death is not None else held.spec
 
     def architectures(self) -> frozenset[str]:
         return self.arches
@@ -295,7 +189,7 @@ class FakeCluster:
     def _schedule(self, room: Room, sandbox_id: str, spec: SandboxSpec) -> bool:
         """What a scheduler does: by the pods that are there alone."""
         request = self.request(spec)
-        off = self.kept_off(spec, lazily=self.lazily(spec))
+        off = self.lazy.kept_off(spec) if self.lazy.takes(spec) else frozenset[str]()
         avoid = self.held[sandbox_id].boot.avoid
         for one in sorted(room.free(), key=lambda one: one.node.name in avoid):
             if one.node.takes(spec.node_selector, off) and fits(plus(one.free, one.reserved), request):
@@ -325,20 +219,6 @@ class FakeCluster:
     def _unschedule(self, sandbox_id: str) -> None:
         if self.room is not None:
             self.room.remove(sandbox_id)
-
-    def check_record(self) -> None:
-        """See ``Cluster.check_record``."""
-
-    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
-        self.recorded.append(sandbox_id)
-        await during()
-        return OpenedFiles(self.opens, more=False)
-
-    def lazy_trouble(self) -> str:
-        return self.trouble
-
-    def broken(self, digest: str) -> str:
-        return self.unreadable.get(digest, "")
 
     async def undo_start(self, sandbox_id: str) -> None:
         await asyncio.sleep(self.stop_s)

@@ -20,7 +20,7 @@ from controlplane.cluster.engine.commit import COMMITS, hidden, shown
 from controlplane.cluster.engine.containers import SIDECAR_COMMAND, Image
 from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.engine.pulling import PullMeter
-from controlplane.cluster.protocol import ImageState, NodeImage, PrefetchProgress
+from controlplane.cluster.protocol import NO_LAYERS, ImageState, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
 from controlplane.images import names_registry, parse
 
@@ -123,8 +123,11 @@ class Images:
             said = near.hint(name, [one for image in await self.all() for one in image.names])
         return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name)
 
-    async def prefetch(self, name: str) -> AsyncGenerator[PrefetchProgress, None]:
-        """See ``Cluster.prefetch``; a pull ends with the iterator that has begun it."""
+    async def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``NodeImages.prefetch``; there is one machine. A pull ends with the iterator that has begun it."""
+        del nodes, layers
         if await self.local(name) is None:
             meter = self._meters.setdefault(name, PullMeter())
             async with aclosing(self._told(name, meter)) as told:
@@ -153,7 +156,7 @@ class Images:
             await self.pull(name)
 
     async def all(self) -> Sequence[NodeImage]:
-        """The images that the engine has, but our own parts'."""
+        """See ``NodeImages.all``; without our own parts'."""
         told = [self._image(one) for one in await listed(self._client)]
         return [one for one in told if not any(SIDECARS in name for name in one.names)]
 

@@ -37,7 +37,7 @@ class Watch:
         self._log = structlog.get_logger("watch")
 
     async def deaths(self) -> AsyncIterator[Death]:
-        """See ``Cluster.watch``."""
+        """See ``Sandboxes.watch``."""
         now_s = asyncio.get_running_loop().time
         pause_s = FIRST_RETRY_S
         while True:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,8 +19,15 @@ from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.api_server.watch import Reflector
 from controlplane.cluster.kubernetes.marks import ANNOTATION_RECORD, ANNOTATION_START_BY, DOMAIN, KEPT, SIDECAR_PORT
 from controlplane.cluster.kubernetes.names import Names
-from controlplane.cluster.kubernetes.node_agents import NodeParts, node_parts
-from controlplane.cluster.kubernetes.node_agents.near_nodes import NearNodes
+from controlplane.cluster.kubernetes.node_agents import (
+    LazyNodes,
+    LazyPulling,
+    NearNodes,
+    NodeCommits,
+    NodeImages,
+    NodeParts,
+    node_parts,
+)
 from controlplane.cluster.kubernetes.nodes import isolation, lazy
 from controlplane.cluster.kubernetes.nodes.draining import Draining
 from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
@@ -37,19 +44,12 @@ from controlplane.cluster.kubernetes.pods.pulls import pulling
 from controlplane.cluster.kubernetes.pods.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.pods.removal import Removal
 from controlplane.cluster.protocol import (
-    NO_LAYERS,
     Boot,
-    Committed,
-    CommittedImage,
     Death,
     Description,
     ImageState,
-    NodeImage,
-    NodeStore,
     Observed,
-    OpenedFiles,
     Placement,
-    PrefetchProgress,
     Pulling,
     SandboxNode,
     Started,
@@ -57,7 +57,7 @@ from controlplane.cluster.protocol import (
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry
 from controlplane.model import SandboxSpec
-from controlplane.settings import KubernetesSettings, RegistrySettings
+from controlplane.settings import CommitSettings, KubernetesSettings, PushSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
@@ -88,6 +88,7 @@ class KubernetesCluster:
         forged: Callable[[], None],
         disagreed: Callable[[], None] = lambda: None,
         parts: NodeParts | None = None,
+        commits: tuple[PrivateRegistry, PushSettings, CommitSettings] | None = None,
         cordon_drains: bool = False,
         may_come: Sequence[Node] = (),
     ) -> None:
@@ -97,21 +98,18 @@ class KubernetesCluster:
         self._required = required
         self._may_come = may_come
         self._per_node = per_node
-        parts = parts or NodeParts()
-        self._images, self._commits, self._lazy_nodes = parts.images, parts.commits, parts.lazy
-        self._agents = parts.agents
-        self._what = replace(what, commits=self.commits)
         self._clock: Clock = SystemClock()
         self._log = structlog.get_logger("kubernetes")
-        self._near = NearNodes(parts.agents, self._eligible, self._clock)
+        self._agents = agents = None if parts is None else parts.agents
+        self._near = NearNodes(agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
         self._rooms = NodeRooms(
             fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
         )
         self._nodes = Nodes(self._lost, self._see, self._gone)
         self._survey = Survey(fleet, lambda: self._nodes.all, may_come)
-        self._names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
-        self._pods = Pods(self._clock, self._nodes.trouble, forged, self._names.see)
+        self.names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
+        self._pods = Pods(self._clock, self._nodes.trouble, forged, self.names.see)
         self._leases = NodeLeases(self._heard)
         self._draining = Draining(
             client, self._clock, fleet, self._pods.on_node, lambda: self._leases.silent, cordon_drains=cordon_drains
@@ -120,6 +118,24 @@ class KubernetesCluster:
         self._events = f"/api/v1/namespaces/{defaults.namespace}/events"
         self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path, self._events)
+        node_of = self._pods.node_of
+        self.lazy = None
+        if defaults.lazy is not None:
+            told = LazyNodes() if parts is None else parts.lazy
+            self.lazy = LazyPulling(defaults.lazy, told, self._eligible, node_of, agents)
+        self.node_images = self.node_stores = self.commits = None
+        if parts is not None:
+            self.node_images = self.node_stores = NodeImages(
+                parts.agents,
+                parts.keyring,
+                self._ready_nodes,
+                self._near,
+                handler=self._handler,
+                needed=defaults.sidecar_image,
+            )
+        if parts is not None and commits is not None:
+            self.commits = NodeCommits(client, parts.agents, *commits, pods=self._path, node_of=node_of)
+        self._what = what if self.commits is None else replace(what, commits=self.commits.place)
 
     @classmethod
     @asynccontextmanager
@@ -151,7 +167,6 @@ class KubernetesCluster:
             node_parts(
                 client,
                 settings.node_agents,
-                registry,
                 settings.namespace,
                 settings.image_pull_secrets,
                 lazily=bool(settings.lazy_runtime_class),
@@ -178,6 +193,7 @@ class KubernetesCluster:
                 forged=forged,
                 disagreed=disagreed,
                 parts=parts,
+                commits=_commits(registry),
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
             )
@@ -185,11 +201,11 @@ class KubernetesCluster:
                 yield cluster
 
     def describe(self) -> Description:
-        """See ``Cluster.describe``."""
+        """See ``Sandboxes.describe``."""
         return self._what
 
     def check(self, spec: SandboxSpec) -> None:
-        """See ``Cluster.check``; capacity_unavailable, when there is no node for sandboxes."""
+        """See ``Sandboxes.check``; capacity_unavailable, when there is no node for sandboxes."""
         refuse_gpu(spec)
         isolation.check_pids(spec, self._what)
         self._survey.check(spec)
@@ -197,198 +213,91 @@ class KubernetesCluster:
 
     @property
     def own_ports(self) -> frozenset[int]:
-        """See ``Cluster.own_ports``."""
+        """See ``Sandboxes.own_ports``."""
         return frozenset({SIDECAR_PORT})
 
     @property
     def stops_at_once(self) -> int:
-        """See ``Cluster.stops_at_once``."""
+        """See ``Sandboxes.stops_at_once``."""
         return MAX_STOPS
 
     @property
-    def names(self) -> Names:
-        """See ``Cluster.names``: the endpoints of headless Services, where the installation has these."""
-        return self._names
-
-    @property
     def annotates_behind(self) -> bool:
-        """See ``Cluster.annotates_behind``: writing facts is a call to the API server."""
+        """See ``Sandboxes.annotates_behind``: writing facts is a call to the API server."""
         return True
 
     def check_kernel(self, kernel: str) -> None:
-        """See ``Cluster.check_kernel``."""
+        """See ``Sandboxes.check_kernel``."""
         isolation.check_kernel(kernel, self._required)
 
     def starts_at_once(self) -> int:
-        """See ``Cluster.starts_at_once``."""
+        """See ``Placements.starts_at_once``."""
         return self._per_node * self._survey.ready
 
     @property
     def starts_per_node(self) -> int:
-        """See ``Cluster.starts_per_node``."""
+        """See ``Placements.starts_per_node``."""
         return self._per_node
 
     def placement(self, sandbox_id: str) -> Placement | None:
-        """See ``Cluster.placement``; known from the watch of the pods."""
+        """See ``Placements.placement``; known from the watch of the pods."""
         return self._pods.placement(sandbox_id)
 
     async def pulling(self, sandbox_id: str) -> Pulling | None:
-        """See ``Cluster.pulling``; the kubelet's events tell it."""
+        """See ``Images.pulling``; the kubelet's events tell it."""
         if not (node := self._pods.node_of(sandbox_id)):
             return None
         told = await self._client.list(self._events, {"fieldSelector": f"involvedObject.name={sandbox_id}"})
         return pulling(node, told.items)
 
     def placements(self) -> AsyncIterator[Placement]:
-        """See ``Cluster.placements``."""
+        """See ``Placements.placements``."""
         return self._pods.placements()
 
     @property
     def node_drains(self) -> NodeDrains | None:
-        """See ``Cluster.node_drains``; known from the watch of the nodes."""
+        """See ``Placements.node_drains``; known from the watch of the nodes."""
         return self._draining
 
     @property
     def room(self) -> Room | None:
-        """See ``Cluster.room``; known from the watches of the nodes and of the pods of all namespaces."""
+        """See ``Placements.room``; known from the watches of the nodes and of the pods of all namespaces."""
         return self._rooms.room
 
     def request(self, spec: SandboxSpec) -> Amounts:
-        """See ``Cluster.request``."""
+        """See ``Placements.request``."""
         return self._fleet.request(spec)
 
     async def image(self, name: str) -> ImageState:
-        """See ``Cluster.image``: as the nodes report it, which tell only of their largest images."""
+        """See ``Images.image``: as the nodes report it, which tell only of their largest images."""
         return "here" if self._fleet.have(name, self._nodes.all) else "unknown"
 
     async def digest(self, name: str) -> str:
-        """See ``Cluster.digest``: every node has images of its own."""
+        """See ``Images.digest``: every node has images of its own."""
         del name
         return ""
 
-    async def images(self) -> Sequence[NodeImage]:
-        """See ``Cluster.images``."""
-        if self._images is None:
-            raise _without_agents("the images of nodes are not known")
-        return await self._images.all(self._ready_nodes())
-
-    async def node_stores(self) -> Sequence[NodeStore]:
-        """See ``Cluster.node_stores``; without what every sandbox needs."""
-        if self._images is None:
-            return ()
-        return await self._images.stores(self._ready_nodes(), self._defaults.sidecar_image)
-
-    async def remove_image(self, image: NodeImage) -> bool:
-        """See ``Cluster.remove_image``."""
-        if self._images is None:
-            raise _without_agents(f"{image.names[0]} cannot be removed from {image.node}")
-        return await self._images.remove(image)
-
-    def check_prefetch(self) -> None:
-        """See ``Cluster.check_prefetch``."""
-        if self._images is None:
-            raise _without_agents("no image can be pulled before a sandbox needs it")
-
-    def prefetch(
-        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
-    ) -> AsyncGenerator[PrefetchProgress, None]:
-        """See ``Cluster.prefetch``; credentials are those of the sandboxes' pull secrets, as for their pods."""
-        if self._images is None:
-            raise _without_agents(f"{name} cannot be pulled before a sandbox needs it")
-        lazily = self._lazily(SandboxSpec(image=name))
-        handler = lazily.handler if lazily else self._fleet.handler
-        return self._near.noted(name, self._images.prefetch(name, self._near.chosen(name, nodes, layers), handler))
-
-    @property
-    def commits(self) -> str:
-        """See ``Cluster.commits``: a folder of the private registry."""
-        return "" if self._commits is None else self._commits.place
-
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
-        """See ``Cluster.commit``; the agent of the sandbox's node does it."""
-        if self._commits is None:
-            raise _without_commits(f"{sandbox_id} cannot be made an image")
-        node = self._pods.node_of(sandbox_id)
-        return await self._commits.commit(f"{self._path}/{sandbox_id}", node, target, max_bytes, squash=squash)
-
-    async def committed_digest(self, name: str) -> str:
-        """See ``Cluster.committed_digest``."""
-        if self._commits is None:
-            raise _without_commits(f"there is no image {name}")
-        return await self._commits.kept.digest(name)
-
-    def lazily(self, spec: SandboxSpec) -> bool:
-        """See ``Cluster.lazily``."""
-        return self._lazily(spec) is not None
-
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        """See ``Cluster.holding``; as agents and pods have told last."""
+        """See ``Placements.holding``; as agents and pods have told last."""
         return self._near.holding(spec, layers)
 
-    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
-        """See ``Cluster.kept_off``; as the nodes' agents have told last."""
-        pulling = self._defaults.lazy
-        if pulling is None or not lazily:
-            return frozenset()
-        return lazy.unable(pulling, spec, self._eligible(), self._lazy_nodes.troubled)
-
-    def lazy_trouble(self) -> str:
-        """See ``Cluster.lazy_trouble``; as the nodes' agents have told last."""
-        return self._lazy_nodes.trouble
-
-    def broken(self, digest: str) -> str:
-        """See ``Cluster.broken``; as the nodes' agents have told last."""
-        return self._lazy_nodes.broken.get(digest, "")
-
-    def check_record(self) -> None:
-        """See ``Cluster.check_record``."""
-        if self._agents is None:
-            raise _without_agents("no node tells which files a sandbox opens")
-
-    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
-        """See ``Cluster.opened``; the agent of the sandbox's node tells it."""
-        if self._agents is None:
-            raise _without_agents("no node tells which files a sandbox opens")
-        if not (node := self._pods.node_of(sandbox_id)):
-            raise Problem("sandbox_lost", f"{sandbox_id} is on no node")
-        return await self._agents.opened(node, sandbox_id, during)
-
-    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
-        """See ``Cluster.committed_images``; the private registry says it."""
-        if self._commits is None:
-            raise _without_commits(f"there are no images below {folder or 'a folder of yours'}")
-        return await self._commits.kept.list(folder)
-
-    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
-        """See ``Cluster.expired_checkpoints``; the private registry says it."""
-        if self._commits is None:
-            raise _without_commits("there are no checkpoints")
-        return await self._commits.kept.expired(before_ms)
-
-    async def remove_committed(self, image: CommittedImage) -> None:
-        """See ``Cluster.remove_committed``; what nodes have pulled of it stays until they need the room."""
-        if self._commits is None:
-            raise _without_commits(f"{image.name} cannot be removed")
-        await self._commits.kept.remove(image)
-
     def architectures(self) -> frozenset[str]:
-        """See ``Cluster.architectures``."""
+        """See ``Images.architectures``."""
         return frozenset(one.architecture for one in self._survey.eligible if one.architecture)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
-        """See ``Cluster.start``. Cost: one call to the API server; for a direct network one or two more."""
+        """See ``Sandboxes.start``. Cost: one call to the API server; for a direct network one or two more."""
         await direct_check.check(self._client, self._defaults, spec.network)
         defaults = replace(self._defaults, ready_url=await self._ready.url())
         start_by_ms = boot.start_by_ms or self._clock.now_ms() + spec.start_timeout_ms
-        lazily = self._lazily(spec)
+        lazily = None if self.lazy is None else self.lazy.chosen(spec)
         near = self._near.wishes(sandbox_id, spec, boot.layers, lazily=lazily is not None)
-        troubled, confined = self._lazy_nodes.troubled, None
-        if lazily is not None:
-            confined = lazy.confined(lazily, sandbox_id, spec, self._eligible(), troubled)
+        off, confined = frozenset[str](), None
+        if self.lazy is not None and lazily is not None:
+            off, confined = self.lazy.kept_off(spec), self.lazy.confined(sandbox_id, spec)
         confined = lazy.kept_off(confined, self._rooms.room.without_slots()[:MOST_AVOIDED])
         if defaults.scheduler:
-            off = {*boot.avoid, *self.kept_off(spec, lazily=lazily is not None)}
-            towards = self._rooms.room.expected(sandbox_id, self.request(spec), spec.node_selector, off)
+            towards = self._rooms.room.expected(sandbox_id, self.request(spec), spec.node_selector, {*boot.avoid, *off})
             near = (*near, *([(towards, PACKS)] if towards else []))
         manifest = pod(
             sandbox_id,
@@ -413,24 +322,21 @@ class KubernetesCluster:
                 raise
         return Started(None)
 
-    def _lazily(self, spec: SandboxSpec) -> LazyImages | None:
-        return lazy.chosen(self._defaults.lazy, spec, self._eligible(), self._lazy_nodes.troubled)
-
     async def undo_start(self, sandbox_id: str) -> None:
-        """See ``Cluster.undo_start``. Cost: three calls to the API server; while the kubelet hangs, three more."""
+        """See ``Sandboxes.undo_start``. Cost: three calls to the API server; while the kubelet hangs, three more."""
         await self._removal.undo(sandbox_id)
 
     async def stop(self, sandbox_id: str) -> None:
-        """See ``Cluster.stop``. Cost: two calls to the API server."""
+        """See ``Sandboxes.stop``. Cost: two calls to the API server."""
         await self._removal.remove(sandbox_id)
 
     def node_of(self, sandbox_id: str) -> SandboxNode | None:
-        """See ``Cluster.node_of``."""
+        """See ``Sandboxes.node_of``."""
         node = self._pods.node_of(sandbox_id)
         return SandboxNode(node, self._nodes.ready(node)) if node else None
 
     async def cpu_us(self, sandbox_id: str) -> int | None:
-        """See ``Cluster.cpu_us``; the agent of the sandbox's node tells it."""
+        """See ``Sandboxes.cpu_us``; the agent of the sandbox's node tells it."""
         node = self._pods.node_of(sandbox_id)
         if self._agents is None or not self._agents.there(node):
             return None
@@ -441,11 +347,11 @@ class KubernetesCluster:
         return self._nodes.ready(name)
 
     def pushed(self, sandbox_id: str, address: str) -> None:
-        """See ``Cluster.pushed``; compared as soon as the watch tells the pod's address."""
+        """See ``Sandboxes.pushed``; compared as soon as the watch tells the pod's address."""
         self._pods.pushed(sandbox_id, address)
 
     async def annotate(self, sandbox_id: str, facts: Mapping[str, str]) -> None:
-        """See ``Cluster.annotate``. Cost: one call to the API server."""
+        """See ``Sandboxes.annotate``. Cost: one call to the API server."""
         annotations = {f"{DOMAIN}/{name.replace('_', '-')}": value for name, value in facts.items()}
         if "claim" in facts:
             annotations |= KEPT
@@ -456,16 +362,21 @@ class KubernetesCluster:
                 raise
 
     async def list(self) -> Sequence[Observed]:
-        """See ``Cluster.list``; read from the API server, page by page."""
+        """See ``Sandboxes.list``; read from the API server, page by page."""
         seen = await self._client.list(self._path, self._mine)
         return [self._observe(one) for one in seen.items if _ID.fullmatch(str(one["metadata"]["name"]))]
 
     def watch(self) -> AsyncIterator[Death]:
-        """See ``Cluster.watch``."""
+        """See ``Sandboxes.watch``."""
         return self._pods.deaths()
 
     def _eligible(self) -> Sequence[Node]:
         return self._survey.eligible
+
+    def _handler(self, image: str) -> str:
+        """By which runtime's handler nodes are to have an image."""
+        lazily = None if self.lazy is None else self.lazy.chosen(SandboxSpec(image=image))
+        return self._fleet.handler if lazily is None else lazily.handler
 
     def _ready_nodes(self) -> Sequence[str]:
         return [one.name for one in self._eligible() if one.ready == "True"]
@@ -574,6 +485,13 @@ def _defaults(settings: KubernetesSettings, egress: tuple[tuple[str, str], ...])
     )
 
 
+def _commits(registry: RegistrySettings | None) -> tuple[PrivateRegistry, PushSettings, CommitSettings] | None:
+    """Where images of sandboxes are put; None: nowhere."""
+    if registry is None or (push := registry.push) is None or push.commits is None:
+        return None
+    return PrivateRegistry(registry.host), push, push.commits
+
+
 async def _lazy_images(
     client: KubernetesClient, settings: KubernetesSettings, registry: RegistrySettings | None
 ) -> LazyImages | None:
@@ -583,14 +501,3 @@ async def _lazy_images(
     converted = "" if registry is None else PrivateRegistry(registry.host).converted
     names = settings.lazy_images
     return LazyImages(settings.lazy_runtime_class, lazily.handler, names, lazily.selector, converted)
-
-
-def _without_commits(what: str) -> Problem:
-    needs = "node agents and a private registry (nodeAgent.enabled and registry.enabled in the chart's values)"
-    detail = f"{what}: making images of sandboxes takes {needs}"
-    return Problem("unsupported", detail, value="nodeAgent.enabled and registry.enabled")
-
-
-def _without_agents(what: str) -> Problem:
-    detail = f"{what}: this installation has no node agents (nodeAgent.enabled in the chart's values)"
-    return Problem("unsupported", detail, value="nodeAgent.enabled")

@@ -11,7 +11,7 @@ LABEL_SANDBOX: Final = f"{DOMAIN}/sandbox"
 LABEL_SHARD: Final = f"{DOMAIN}/shard"
 ANNOTATION_RECORD: Final = f"{DOMAIN}/record"
 ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
-# The address that the readiness push named; written by ``Cluster.annotate``.
+# The address that the readiness push named; written by ``Sandboxes.annotate``.
 ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
 # On a pod that is deleted so that its sandbox can be started anew: no replica takes its end for the sandbox's.
 ANNOTATION_UNDONE: Final = f"{DOMAIN}/undone"

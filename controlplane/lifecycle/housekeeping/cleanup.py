@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from controlplane.clock import Clock
-from controlplane.cluster import Cluster, NodeImage, NodeStore
+from controlplane.cluster import NodeImage, NodeStore, NodeStores
 from controlplane.errors import Problem
 from controlplane.images import Removal, StoredImage, StoreLimit, plan_removal
 from controlplane.lifecycle.housekeeping.needed import Needed, Needs
@@ -35,7 +35,7 @@ class NodeCleanup:
     """The clean-up of all nodes; ``turn`` is one look, at one replica at a time.
 
     Args:
-        cluster: has the nodes.
+        nodes: have the images.
         needs: knows what is needed.
         limit: of each node.
         clock: the time of day.
@@ -44,14 +44,14 @@ class NodeCleanup:
 
     def __init__(
         self,
-        cluster: Cluster,
+        nodes: NodeStores,
         needs: Needs,
         limit: StoreLimit,
         *,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._cluster = cluster
+        self._nodes = nodes
         self._needs = needs
         self._limit = limit
         self._clock = clock
@@ -65,7 +65,7 @@ class NodeCleanup:
             Problem: what is needed cannot be read, so nothing is removed.
         """
         await asyncio.sleep(random.uniform(*WAIT_S))  # noqa: S311 - no secret
-        stores = await self._cluster.node_stores()
+        stores = await self._nodes.stores()
         # After the nodes were asked: what is needed by then is not removed, whenever it came.
         needed = await self._needs.now()
         turns = asyncio.Semaphore(NODES_AT_ONCE)
@@ -98,7 +98,7 @@ class NodeCleanup:
     async def _remove(self, image: NodeImage, removal: Removal, limit_bytes: int) -> None:
         about = {"node": image.node, "image": removal.digest, "bytes": removal.freed_bytes}
         try:
-            there = await self._cluster.remove_image(image)
+            there = await self._nodes.remove(image)
         except Problem as problem:
             used = problem.code == "conflict"
             self._metrics.image_removed("node", "in_use" if used else "failed")

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from controlplane.cluster import Cluster, CommittedImage
+from controlplane.cluster import Commits, CommittedImage, without_commits
 from controlplane.cluster.documents import Documents
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint, Reference, folder, is_foreign, own_reference, parse
@@ -43,7 +43,7 @@ class CommittedImages:
     """The committed images of all owners.
 
     Args:
-        cluster: keeps them.
+        commits: keeps them; None: there are none.
         store: has the sandboxes that run from them.
         documents: has the pools that start from them.
         quotas: says how many bytes an owner may have.
@@ -54,7 +54,7 @@ class CommittedImages:
 
     def __init__(
         self,
-        cluster: Cluster,
+        commits: Commits | None,
         store: RecoveringStore,
         documents: Documents,
         quotas: Quotas,
@@ -63,7 +63,7 @@ class CommittedImages:
         metrics: Metrics,
         limit_bytes: int,
     ) -> None:
-        self._cluster = cluster
+        self._commits = commits
         self._store = store
         self._documents = documents
         self._quotas = quotas
@@ -78,8 +78,8 @@ class CommittedImages:
         Raises:
             Problem: unsupported: none are made here.
         """
-        place = self._cluster.commits
-        images = await self._cluster.committed_images(f"{place}/{folder(owner)}" if place else "")
+        commits = self._there()
+        place, images = commits.place, await commits.kept.below(f"{commits.place}/{folder(owner)}")
         ordered = sorted(images, key=lambda one: (one.created_at_ms, one.digest))
         return CommittedUse(place, ordered, sum(one.size_bytes for one in ordered), self._limit(owner))
 
@@ -88,12 +88,11 @@ class CommittedImages:
         """What a new layer may have, at most ``max_bytes``; no other commit of the owner gets it until the block ends.
 
         Where there is less than that, it waits for the owner's other commits to end, and then gets what there is.
-        Where the cluster cannot tell what an owner has, there is no limit.
 
         Raises:
             Problem: quota_exceeded: nothing is left.
         """
-        if not self._limit(owner) or not await self._tells(owner):
+        if not self._limit(owner):
             yield max_bytes
             return
 
@@ -138,7 +137,7 @@ class CommittedImages:
 
     async def _removed(self, owner: str, name: str) -> CommittedImage | None:
         use = await self.use(owner)
-        wanted = _own(self._cluster.commits, owner, name)
+        wanted = _own(use.place, owner, name)
         image = next((one for one in use.images if _means(wanted, one)), None)
         if image is None:
             return None
@@ -147,7 +146,7 @@ class CommittedImages:
             raise _needed(image, f"{len(above)} images are built on it, and keep its layer: {names}")
         if users := await self._users(image):
             raise _needed(image, f"it is used by {', '.join(users)}")
-        await self._cluster.remove_committed(image)
+        await self._there().kept.remove(image)
         return image
 
     async def expire(self, now_ms: int) -> None:
@@ -155,14 +154,13 @@ class CommittedImages:
 
         Not at once: a create that was let in at the last moment may not be on record yet.
         """
-        place = self._cluster.commits
-        over = await self._cluster.expired_checkpoints(now_ms - LATE_MS) if place else ()
-        for image in over:
-            one = checkpoint_of(place, image)
+        commits = self._there()
+        for image in await commits.kept.expired(now_ms - LATE_MS):
+            one = checkpoint_of(commits.place, image)
             if one is None or await self._users(image):
                 continue
             try:
-                await self._cluster.remove_committed(image)
+                await commits.kept.remove(image)
             except Problem as problem:
                 self._metrics.image_removed("commit", "in_use" if problem.code == "conflict" else "failed")
                 self._log.warning("an expired checkpoint is not removed", checkpoint=one.id, detail=problem.detail)
@@ -170,15 +168,10 @@ class CommittedImages:
                 self._metrics.image_removed("commit", "removed")
                 self._log.info("a checkpoint has expired", checkpoint=one.id, bytes=image.size_bytes)
 
-    async def _tells(self, owner: str) -> bool:
-        """Whether the cluster tells what an owner has."""
-        try:
-            await self.use(owner)
-        except Problem as problem:
-            if problem.code != "unsupported":
-                raise
-            return False
-        return True
+    def _there(self) -> Commits:
+        if self._commits is None:
+            raise without_commits("there are no images of sandboxes")
+        return self._commits
 
     def _limit(self, owner: str) -> int:
         quota = self._quotas.of(owner)

@@ -1,7 +1,7 @@
 """``Checkpoints``: which image a create means that names one, and which one a sandbox was started from."""
 
 from controlplane.clock import Clock
-from controlplane.cluster import Cluster
+from controlplane.cluster import Commits
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint, parse
 from controlplane.lifecycle.images import Ownership
@@ -12,13 +12,13 @@ class Checkpoints:
     """The checkpoints of all owners.
 
     Args:
-        cluster: keeps them.
+        commits: keeps them; None: there are none.
         ownership: says whose a name is.
         clock: the time of day.
     """
 
-    def __init__(self, cluster: Cluster, ownership: Ownership, clock: Clock) -> None:
-        self._cluster = cluster
+    def __init__(self, commits: Commits | None, ownership: Ownership, clock: Clock) -> None:
+        self._commits = commits
         self._ownership = ownership
         self._clock = clock
 
@@ -30,25 +30,24 @@ class Checkpoints:
                 named as the image of another owner; those of a cluster that does not answer.
         Cost: a call to the cluster for a checkpoint, nothing else.
         """
-        place = self._cluster.commits
-        one = Checkpoint.read(spec.image) or Checkpoint.of(place, parse(spec.image))
+        one = Checkpoint.read(spec.image) or self.below(spec.image)
         if one is None:
             return spec
         self._ownership.check(owner, spec.image)
-        if not place:
+        if self._commits is None:
             raise _unknown(one)
         if one.expires_at_ms <= self._clock.now_ms():
             detail = f"nothing starts from {one.id} any more"
             raise Problem("checkpoint_expired", detail, checkpoint=one.id, expired_at_ms=one.expires_at_ms)
-        name = one.name(place, owner)
-        digest = await self._cluster.committed_digest(name)
+        name = one.name(self._commits.place, owner)
+        digest = await self._commits.kept.digest(name)
         if not digest:
             raise _unknown(one)
         return spec.model_copy(update={"image": f"{name}@{digest}"})
 
     def below(self, image: str) -> Checkpoint | None:
         """The checkpoint that an image of a sandbox is; None: it is another image."""
-        return Checkpoint.of(self._cluster.commits, parse(image))
+        return Checkpoint.of("" if self._commits is None else self._commits.place, parse(image))
 
     def new(self, sandbox_id: str, image: str, ttl_ms: int) -> Checkpoint:
         """One that is to be made of a sandbox.

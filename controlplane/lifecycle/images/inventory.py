@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from controlplane.cluster import Cluster, NodeImage, PrefetchProgress
+from controlplane.cluster import Cluster, NodeImage, NodeImages, PrefetchProgress, without_agents
 from controlplane.errors import Problem
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.lazily import LazyStarts
@@ -82,7 +82,7 @@ class Inventory:
         Raises:
             Problem: unsupported: this cluster cannot tell.
         """
-        found = await self._cluster.images()
+        found = await self._there("the images of nodes are not known").all()
         seen = found if everything else [one for one in (self._seen(owner, one) for one in found) if one.names]
         return sorted(seen, key=lambda one: (one.node, *sorted(one.names)))
 
@@ -104,7 +104,7 @@ class Inventory:
         """
         for name in names:
             self._ownership.check(owner, name)
-        self._cluster.check_prefetch()
+        self._there("no image can be pulled before a sandbox needs it")
         told: asyncio.Queue[ImageProgress | None] = asyncio.Queue(MOST_UNREAD)
         work = asyncio.create_task(self._all(owner, tuple(dict.fromkeys(names)), nodes, told), name="prefetch")
         try:
@@ -142,7 +142,7 @@ class Inventory:
         self._ownership.check(owner, name)
         self._lazily.check_converts()
         if record is not None:
-            self._cluster.check_record()
+            self._check_records()
         if first or record is not None:
             await self._lazily.check_recorded(owner)
         yield ConversionProgress("copying")
@@ -165,6 +165,15 @@ class Inventory:
         async for told in _recorded(recording):
             yield told
         yield recording.outcome()
+
+    def _there(self, what: str) -> NodeImages:
+        if (found := self._cluster.node_images) is None:
+            raise without_agents(what)
+        return found
+
+    def _check_records(self) -> None:
+        if self._cluster.lazy is None or not self._cluster.lazy.records:
+            raise without_agents("no node tells which files a sandbox opens")
 
     def _seen(self, owner: str, image: NodeImage) -> NodeImage:
         return replace(image, names=[name for name in image.names if self._ownership.may_see(owner, name)])
@@ -190,7 +199,8 @@ class Inventory:
         async with places:
             try:
                 pin = await self._named(owner, name)
-                async with aclosing(self._cluster.prefetch(pin.name, nodes, self._images.layers(pin))) as progresses:
+                there = self._there(f"{pin.name} cannot be pulled before a sandbox needs it")
+                async with aclosing(there.prefetch(pin.name, nodes, self._images.layers(pin))) as progresses:
                     async for progress in progresses:
                         self._count(progress)
                         await told.put(ImageProgress(name, progress))

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
+from controlplane.cluster import LazyNodes
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, Recorded, parse
 from controlplane.lifecycle.images.conversion_queue import Conversion
@@ -15,42 +15,32 @@ from controlplane.model import SandboxSpec
 from controlplane.telemetry import FullReason, Metrics
 
 
-class LazyMachines(Protocol):
-    """The part of ``Cluster`` that is asked."""
-
-    def lazily(self, spec: SandboxSpec) -> bool:
-        """Whether a sandbox of it would read its image while that is fetched."""
-        ...
-
-    def lazy_trouble(self) -> str:
-        """Why some nodes do not mount images now that they could mount."""
-        ...
-
-    def broken(self, digest: str) -> str:
-        """Why a sandbox could not read files of a lazily mounted image."""
-        ...
-
-
 class LazyStarts:
     """Chooses whether a start gets the plain or the converted copy of an image that has been copied.
 
     Args:
-        machines: mount images lazily, or do not.
+        nodes: mount images lazily; None: none does.
         private: the private registry; None: nodes pull images from where they are, as they are.
         conversions: has images converted; None where there is no private registry.
         recorder: says whose recorded copy the starts of an owner, or of a pool, get; empty: nobody's.
         metrics: counts starts by what they got.
     """
 
+    def _takes(self, spec: SandboxSpec) -> bool:
+        return self._nodes is not None and self._nodes.takes(spec)
+
+    def _broken(self, digest: str) -> str:
+        return "" if self._nodes is None else self._nodes.broken(digest)
+
     def __init__(
         self,
-        machines: LazyMachines,
+        nodes: LazyNodes | None,
         private: PrivateRegistry | None,
         conversions: Conversions | None,
         recorder: Callable[[str], str],
         metrics: Metrics,
     ) -> None:
-        self._machines = machines
+        self._nodes = nodes
         self._private = private
         self._conversions = conversions
         self._recorder = recorder
@@ -91,7 +81,7 @@ class LazyStarts:
         if self._conversions is None or self._private is None:
             detail = "images are not converted here: that takes an installation with a private registry"
             raise Problem("unsupported", detail, value="registry.enabled")
-        if not self._machines.lazily(SandboxSpec(image=f"{self._private.converted}any", pull="auto")):
+        if not self._takes(SandboxSpec(image=f"{self._private.converted}any", pull="auto")):
             detail = "no conversion would be used: not all nodes mount converted images (lazyPulling.enabled)"
             raise Problem("unsupported", f"{detail} in the chart's values", value="lazyPulling.enabled")
 
@@ -147,14 +137,14 @@ class LazyStarts:
     async def _choice(
         self, conversions: Conversions, private: PrivateRegistry, owner: str, spec: SandboxSpec, pin: Pin
     ) -> Choice:
-        able = self._machines.lazily(spec.model_copy(update={"image": f"{private.converted}any"}))
+        able = self._takes(spec.model_copy(update={"image": f"{private.converted}any"}))
         known = Known("unknown")
         if able and spec.pull != "full":
             known = await self._known(conversions, owner, pin)
-        if known.state == "offered" and spec.pull == "auto" and (why := self._machines.broken(known.digest)):
+        if known.state == "offered" and spec.pull == "auto" and (why := self._broken(known.digest)):
             known = Known("failed", why=f"files in it could not be read {why}")
         choice = choose(spec.pull, known, able=able)
-        if choice.reason == "nodes" and (trouble := self._machines.lazy_trouble()):
+        if choice.reason == "nodes" and (trouble := (self._nodes.trouble if self._nodes is not None else "")):
             return replace(choice, reason="snapshotter", why=trouble)
         return choice
 
@@ -164,13 +154,13 @@ class LazyStarts:
         if not (recorder := self._recorder(owner)):
             return await conversions.known(source)
         own, common = await asyncio.gather(conversions.known(source, recorder), conversions.known(source))
-        if own.state != "offered" or self._machines.broken(own.digest):
+        if own.state != "offered" or self._broken(own.digest):
             return common
         return replace(own, recorded_by=recorder)
 
     def _unconverted(self, spec: SandboxSpec, pin: Pin) -> Pin:
         """An image that is not copied: nodes mount it as it is, or fetch it."""
-        lazily = self._machines.lazily(spec.model_copy(update={"image": pin.name}))
+        lazily = self._takes(spec.model_copy(update={"image": pin.name}))
         if spec.pull == "lazy" and not lazily and self._private is not None:
             raise _no_copy(pin)
         return replace(pin, pulled="lazy" if lazily else "full")

@@ -6,15 +6,6 @@ from controlplane.errors import Problem
 from controlplane.images import is_foreign, parse
 
 
-class Commits(Protocol):
-    """The part of ``Cluster`` that is asked."""
-
-    @property
-    def commits(self) -> str:
-        """Below which images are that were committed."""
-        ...
-
-
 class Names(Protocol):
     """The part of ``Images`` that is asked."""
 
@@ -27,12 +18,12 @@ class Ownership:
     """Judges names of images.
 
     Args:
-        cluster: has what was committed.
+        place: below which images are that were committed; empty: none are.
         names: rewrites names.
     """
 
-    def __init__(self, cluster: Commits, names: Names) -> None:
-        self._cluster = cluster
+    def __init__(self, place: str, names: Names) -> None:
+        self._place = place
         self._names = names
 
     def check(self, owner: str, name: str) -> None:
@@ -41,12 +32,12 @@ class Ownership:
         Raises:
             Problem: permission_denied.
         """
-        if any(is_foreign(self._cluster.commits, owner, parse(one)) for one in (name, self._names.pulled(name))):
+        if any(is_foreign(self._place, owner, parse(one)) for one in (name, self._names.pulled(name))):
             raise Problem("permission_denied", f"{name} is an image that another owner has committed", image=name)
 
     def may_see(self, owner: str, name: str) -> bool:
         """Whether an image's name on a node may be told to an owner; one that nobody can name is not."""
         try:
-            return not is_foreign(self._cluster.commits, owner, parse(name))
+            return not is_foreign(self._place, owner, parse(name))
         except ValueError:
             return False

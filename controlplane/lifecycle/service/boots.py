@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from controlplane.cluster import without_agents
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate
@@ -83,8 +84,10 @@ class Boots:
 
         Raises:
             Problem: quota_exceeded, capacity_unavailable: there is no room for the sandbox; exec_deadline; why it did
-                not start; those of ``Cluster.opened``.
+                not start; those of ``LazyNodes.opened``.
         """
+        if (lazy := self._deps.cluster.lazy) is None:
+            raise without_agents("no node tells which files a sandbox opens")
         ttl_ms = START_WITHIN_MS + wish.within_ms + SPARE_MS
         spec = SandboxSpec(image=image, pull="lazy", start_timeout_ms=START_WITHIN_MS, ttl_ms=ttl_ms)
         failed = ""
@@ -97,7 +100,7 @@ class Boots:
                 nonlocal failed
                 failed = await self._deps.sidecars.ran(sandbox.address or "", token, wish.command, wish.within_ms)
 
-            opened = await self._deps.cluster.opened(sandbox.id, run)
+            opened = await lazy.opened(sandbox.id, run)
         return Run(opened.paths, opened.more, failed)
 
     @asynccontextmanager
@@ -125,8 +128,10 @@ class Boots:
 
     async def _check_mounted(self, sandbox: Sandbox) -> None:
         """Checks that its node has not fetched the image whole, where node agents tell."""
+        if (nodes := self._deps.cluster.node_images) is None:
+            return
         try:
-            found = await self._deps.cluster.images()
+            found = await nodes.all()
         except Problem:
             return
         placed, digest = self._deps.cluster.node_of(sandbox.id), sandbox.spec.image.partition("@")[2]

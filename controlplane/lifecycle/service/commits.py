@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 import structlog
 
-from controlplane.cluster import Cluster, Committed
+from controlplane.cluster import Commits, Committed, without_commits
 from controlplane.errors import Problem
 from controlplane.images import target
 from controlplane.lifecycle.expiry.activity import Activity
@@ -48,7 +48,7 @@ class SandboxCommits:
     """Commits sandboxes for their owners.
 
     Args:
-        cluster: makes the images.
+        commits: makes the images; None: that is not offered here.
         committed: knows how many bytes of them an owner may have.
         checkpoints: makes their names.
         keys: has what was done with a key at any replica.
@@ -60,7 +60,7 @@ class SandboxCommits:
 
     def __init__(
         self,
-        cluster: Cluster,
+        commits: Commits | None,
         committed: CommittedImages,
         checkpoints: Checkpoints,
         keys: CommitKeys,
@@ -70,7 +70,7 @@ class SandboxCommits:
         metrics: Metrics,
         group: asyncio.TaskGroup,
     ) -> None:
-        self._cluster = cluster
+        self._commits = commits
         self._committed = committed
         self._checkpoints = checkpoints
         self._keys = keys
@@ -89,7 +89,7 @@ class SandboxCommits:
         Raises:
             Problem: sandbox_not_found, why it has ended, invalid_argument, conflict: it does not run yet, is being
                 committed, or the key was used for something else; quota_exceeded; upstream_timeout; those of
-                ``Cluster.commit``.
+                ``Commits.commit``.
         """
         if key is None:
             outcome = await self._outcome(owner, wish)
@@ -143,13 +143,14 @@ class SandboxCommits:
         if sandbox.state is not State.RUNNING:
             detail = f"{sandbox.id} is {sandbox.state}: only a sandbox that runs can be made an image"
             raise Problem("conflict", detail, sandbox_id=sandbox.id)
-        # Where nothing is committed, the cluster says what would offer it.
-        name = self._name(owner, sandbox, wish) if self._cluster.commits else wish.name
+        if (commits := self._commits) is None:
+            raise without_commits(f"{sandbox.id} cannot be made an image")
+        name = self._name(commits.place, owner, sandbox, wish)
         squash = self._checkpoints.below(sandbox.spec.image) is not None
         self._activity.touch(sandbox.id)
         try:
             async with asyncio.timeout(wish.within_ms / 1000):
-                return await self._within_quota(owner, sandbox.id, name, wish.max_bytes, squash=squash)
+                return await self._within_quota(commits, owner, sandbox.id, name, wish.max_bytes, squash=squash)
         except TimeoutError as late:
             raise _late(wish) from late
         except Problem as problem:
@@ -157,18 +158,18 @@ class SandboxCommits:
         finally:
             self._activity.touch(sandbox.id)
 
-    def _name(self, owner: str, sandbox: Sandbox, wish: CommitWish) -> str:
+    def _name(self, place: str, owner: str, sandbox: Sandbox, wish: CommitWish) -> str:
         if wish.name:
-            return _target(self._cluster.commits, owner, wish.name)
+            return _target(place, owner, wish.name)
         one = self._checkpoints.new(sandbox.id, sandbox.spec.image, wish.ttl_ms)
-        return one.name(self._cluster.commits, owner)
+        return one.name(place, owner)
 
-    async def _within_quota(self, owner: str, sandbox_id: str, name: str, max_bytes: int, *, squash: bool) -> Committed:
-        if not self._cluster.commits:
-            return await self._cluster.commit(sandbox_id, name, max_bytes)
+    async def _within_quota(
+        self, commits: Commits, owner: str, sandbox_id: str, name: str, max_bytes: int, *, squash: bool
+    ) -> Committed:
         async with self._committed.room(owner, max_bytes) as most:
             try:
-                return await self._cluster.commit(sandbox_id, name, most, squash=squash)
+                return await commits.commit(sandbox_id, name, most, squash=squash)
             except Problem as problem:
                 if problem.code != "payload_too_large" or most == max_bytes:
                     raise

@@ -135,9 +135,9 @@ class Core:
             mirrored=_mirrored(deps, options, copies),
             rights=_rights(deps, options, group),
         )
-        self.ownership = Ownership(deps.cluster, self.images)
+        self.ownership = Ownership(deps.cluster.describe().commits, self.images)
         self.lazily = lazily = LazyStarts(
-            deps.cluster, options.images.private, self._conversions, templates.recorder, deps.metrics
+            deps.cluster.lazy, options.images.private, self._conversions, templates.recorder, deps.metrics
         )
         self.readiness = Readiness(deps, store, ledger, annotations)
         self.starter = Starter(
@@ -220,7 +220,7 @@ class Core:
             refusal=self.starter.room.refusal,
         )
         self.committed = CommittedImages(
-            deps.cluster,
+            deps.cluster.commits,
             store,
             deps.documents,
             self.quotas,
@@ -228,18 +228,12 @@ class Core:
             metrics=deps.metrics,
             limit_bytes=options.commit_bytes,
         )
-        self.checkpoints = Checkpoints(deps.cluster, self.ownership, deps.clock)
+        self.checkpoints = Checkpoints(deps.cluster.commits, self.ownership, deps.clock)
         needs = Needs(store, deps.documents, self.images, options.images.private)
-        self._cleanup = NodeCleanup(
-            deps.cluster,
-            needs,
-            options.node_images,
-            clock=deps.clock,
-            metrics=deps.metrics,
-        )
+        self._cleanup = _node_cleanup(deps, options, needs)
         self._registry_cleanup, self._recorded_cleanup = _registry_cleanups(deps, options, needs, registry_store)
         self.commits = SandboxCommits(
-            deps.cluster,
+            deps.cluster.commits,
             self.committed,
             self.checkpoints,
             CommitKeys(store),
@@ -340,9 +334,9 @@ class Core:
         self._run("quotas", self.quotas.run())
         self._run("create queue", self.create_queue.run())
         self._run("quota use", self.replicas.periodic("quota use", REPORT_EVERY_S, self._report))
-        if self._options.node_images.limited:
+        if self._cleanup is not None:
             self._run("node images", self.replicas.periodic("node images", LOOK_EVERY_S, self._cleanup.turn))
-        if self._deps.cluster.commits:
+        if self._deps.cluster.commits is not None:
             self._run("checkpoints", self.replicas.periodic("checkpoints", EXPIRE_EVERY_S, self._expire))
         if (registry := self._registry_cleanup) is not None:
             self._run("registry", self.replicas.periodic("registry", registry_cleanup.LOOK_EVERY_S, registry.turn))
@@ -512,6 +506,13 @@ def _registry_store(deps: Dependencies, options: Options, store: RecoveringStore
     if options.images.private is not None and deps.recorded is not None:
         external = ExternalCopies(deps.recorded, store, deps.clock)
     return RegistryStore(deps.collector, deps.clock, external)
+
+
+def _node_cleanup(deps: Dependencies, options: Options, needs: Needs) -> NodeCleanup | None:
+    nodes, limit = deps.cluster.node_stores, options.node_images
+    if nodes is None or not limit.limited:
+        return None
+    return NodeCleanup(nodes, needs, limit, clock=deps.clock, metrics=deps.metrics)
 
 
 def _registry_cleanups(

@@ -26,11 +26,11 @@ class Nodes(Protocol):
 
     @property
     def starts_per_node(self) -> int:
-        """See ``Cluster.starts_per_node``."""
+        """See ``Placements.starts_per_node``."""
         ...
 
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        """See ``Cluster.holding``."""
+        """See ``Placements.holding``."""
         ...
 
 

@@ -390,7 +390,8 @@ class RoomQueue:
     def _where(self, start: Waiter) -> tuple[Amounts, Mapping[str, str], Collection[str]]:
         """What it requests, the labels of its nodes, and which nodes it may not come to all the same."""
         spec = start.sandbox.spec
-        off = self._cluster.kept_off(spec, lazily=True) if start.lazily else frozenset[str]()
+        lazy = self._cluster.lazy if start.lazily else None
+        off = frozenset[str]() if lazy is None else lazy.kept_off(spec)
         return start.request, spec.node_selector, off
 
     def _release(self, sandbox_id: str) -> None:

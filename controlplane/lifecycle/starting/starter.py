@@ -189,7 +189,7 @@ class Starter:
     async def _in_turn(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases) -> None:
         ticket, place = self.room.ticket(), self.queue.ticket()
         spec = sandbox.spec.model_copy(update={"image": pin.name})
-        mounts = self._cluster.lazily(spec)
+        mounts = self._cluster.lazy is not None and self._cluster.lazy.takes(spec)
         while True:
             async with self.room.turn(sandbox, ticket, lazily=mounts) as has_room:
                 pause_s = LOOK_AGAIN_S

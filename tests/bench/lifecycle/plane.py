@@ -11,29 +11,21 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import controlplane.__main__ as program
 from controlplane.api import serve
-from controlplane.capacity import NOTHING, Amounts
 from controlplane.cluster.devices import refuse_gpu
+from controlplane.cluster.one_machine import OneMachine
 from controlplane.cluster.protocol import (
-    NO_LAYERS,
     Boot,
     Cluster,
-    Committed,
-    CommittedImage,
     Death,
     Description,
     ImageState,
-    NodeImage,
-    NodeStore,
     Observed,
-    OpenedFiles,
-    Placement,
-    PrefetchProgress,
     Pulling,
     SandboxNode,
     Started,
@@ -46,7 +38,7 @@ from controlplane.telemetry import Metrics
 MOST_MILLICORES = 512_000
 
 
-class PlayedCluster:
+class PlayedCluster(OneMachine):
     """As a cluster of Kubernetes is to the control plane: every call is a message to a server, starts end by push.
 
     It passes `ClusterSuite`.
@@ -88,21 +80,11 @@ class PlayedCluster:
     def starts_at_once(self) -> int:
         return 1024
 
-    starts_per_node = 0
-
-    def placement(self, sandbox_id: str) -> Placement | None:
-        return None
-
-    async def placements(self) -> AsyncIterator[Placement]:
-        await asyncio.Event().wait()
-        yield Placement("", "")
-
-    room = None
-    node_drains = None
+    node_images = None
+    node_stores = None
+    commits = None
+    lazy = None
     names = None
-
-    def request(self, spec: SandboxSpec) -> Amounts:
-        return NOTHING
 
     async def image(self, name: str) -> ImageState:
         return "here"
@@ -110,65 +92,8 @@ class PlayedCluster:
     async def digest(self, name: str) -> str:
         return ""
 
-    commits = ""
-
-    async def images(self) -> Sequence[NodeImage]:
-        return []
-
-    async def node_stores(self) -> Sequence[NodeStore]:
-        return ()
-
-    async def remove_image(self, image: NodeImage) -> bool:
-        raise Problem("unsupported", f"no node has {image.names}", value="a real cluster")
-
-    def check_prefetch(self) -> None:
-        """See ``Cluster.check_prefetch``."""
-
-    async def prefetch(
-        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
-    ) -> AsyncGenerator[PrefetchProgress, None]:
-        yield PrefetchProgress("played", "here")
-
-    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
-        raise Problem("unsupported", "nothing runs here", value="a real cluster")
-
-    async def committed_digest(self, name: str) -> str:
-        raise Problem("unsupported", f"there is no {name}", value="a real cluster")
-
-    def lazily(self, spec: SandboxSpec) -> bool:
-        return False
-
-    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        return ()
-
-    def kept_off(self, spec: SandboxSpec, *, lazily: bool) -> frozenset[str]:
-        return frozenset()
-
-    def lazy_trouble(self) -> str:
-        return ""
-
-    def check_record(self) -> None:
-        """See ``Cluster.check_record``."""
-
-    async def opened(self, sandbox_id: str, during: Callable[[], Awaitable[None]]) -> OpenedFiles:
-        """See ``Cluster.opened``."""
-        await during()
-        return OpenedFiles()
-
-    def broken(self, digest: str) -> str:
-        return ""
-
     async def undo_start(self, sandbox_id: str) -> None:
         await self._ask("stop", id=sandbox_id)
-
-    async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
-        raise Problem("unsupported", f"nothing is below {folder}", value="a real cluster")
-
-    async def expired_checkpoints(self, before_ms: int) -> Sequence[CommittedImage]:
-        raise Problem("unsupported", "nothing is made here", value="a real cluster")
-
-    async def remove_committed(self, image: CommittedImage) -> None:
-        raise Problem("unsupported", f"there is no {image.name}", value="a real cluster")
 
     def architectures(self) -> frozenset[str]:
         return frozenset()

@@ -130,14 +130,14 @@ async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) -> None:
     kept = KeptImages(PrivateRegistry(HOST), registry.push)
-    assert list(await kept.list(f"{HOST}/commits/alice")) == []
+    assert list(await kept.below(f"{HOST}/commits/alice")) == []
     first = await registry.image("commits/alice/repo", [b"base", b"first"], "v1")
     moved = await registry.image("commits/alice/repo", [b"base", b"moved"], "v2")
     second = await registry.image("commits/alice/other", [b"base", b"first", b"second!"], "latest", "same")
     current = await registry.image("commits/alice/repo", [b"base", b"current"], "v2")
     for other in ("commits/alice-b/repo", "commits/alicia/repo", "commits/a/repo", "mirror/commits/alice/repo"):
         await registry.image(other, [b"base", b"theirs"], "v1")
-    found = {one.digest: one for one in await kept.list(f"{HOST}/commits/alice")}
+    found = {one.digest: one for one in await kept.below(f"{HOST}/commits/alice")}
     assert set(found) == {first, moved, second, current}
     assert {one.created_at_ms for one in found.values()} == {CREATED_MS}
     assert [found[one].tags for one in (first, moved, current, second)] == [("v1",), (), ("v2",), ("latest", "same")]
@@ -145,7 +145,7 @@ async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) 
     assert (found[second].size_bytes, found[second].built_on, found[first].built_on) == (7, (first,), ())
     await kept.remove(found[first])
     await kept.remove(found[first])
-    left = {one.digest: one for one in await kept.list(f"{HOST}/commits/alice")}
+    left = {one.digest: one for one in await kept.below(f"{HOST}/commits/alice")}
     assert set(left) == {moved, second, current}
     assert left[second].built_on == ()
 
@@ -200,13 +200,13 @@ async def test_what_was_listed_once_costs_no_requests_but_for_tags_that_move(
     folder = f"{HOST}/commits/alice"
     await registry.image("commits/alice/checkpoints", [b"base", b"first"], checkpoint(2_000, "a"))
     await registry.image("commits/alice/repo", [b"base", b"second"], "v1")
-    listed = await kept.list(folder)
+    listed = await kept.below(folder)
     tags = ["GET commits/alice/checkpoints/tags/list", "GET commits/alice/repo/tags/list"]
     asked.clear()
-    assert await kept.list(folder) == listed
+    assert await kept.below(folder) == listed
     assert asked == ["GET _catalog", *tags, "HEAD commits/alice/repo/manifests/v1"]
     moved = await registry.image("commits/alice/repo", [b"base", b"third"], "v1")
-    assert [one.tags for one in await kept.list(folder) if one.digest == moved] == [("v1",)]
+    assert [one.tags for one in await kept.below(folder) if one.digest == moved] == [("v1",)]
 
 
 async def test_a_checkpoint_whose_tag_was_put_elsewhere_goes_all_the_same(registry: Registry) -> None:
@@ -319,14 +319,14 @@ async def test_a_registry_that_is_away_or_refuses_is_named(registry: Registry, t
     (tmp_path / "account").write_text("user:wrong")
     kept = KeptImages(PrivateRegistry(HOST), registry.push)
     with pytest.raises(Problem, match="localhost") as refused:
-        await kept.list(f"{HOST}/commits/alice")
+        await kept.below(f"{HOST}/commits/alice")
     assert refused.value.code == "upstream_timeout"
     # The callers of the API read it, so the account is not in it.
     for secret in ("Authorization", "wrong", aiohttp.encode_basic_auth("user", "wrong")):
         assert secret not in refused.value.detail
     away = PushSettings("localhost:1", tmp_path / "account", None)
     with pytest.raises(Problem) as failed:
-        await KeptImages(PrivateRegistry(HOST), away).list(f"{HOST}/commits/alice")
+        await KeptImages(PrivateRegistry(HOST), away).below(f"{HOST}/commits/alice")
     assert failed.value.code == "upstream_timeout"
 
 
@@ -335,14 +335,14 @@ async def test_a_token_is_asked_for_once_for_each_repository_and_for_what_is_rem
         kept = KeptImages(PrivateRegistry(HOST), registry.push)
         pushed = {await registry.image(f"commits/alice/{name}", [b"base", name.encode()], "v1") for name in "ab"}
         for _ in range(2):
-            found = await kept.list(f"{HOST}/commits/alice")
+            found = await kept.below(f"{HOST}/commits/alice")
             assert {one.digest for one in found} == pushed
         await kept.remove(found[0])
         listing, *rest = registry.tokens
         assert listing == "registry:catalog:*"
         assert sorted(rest[:2]) == ["repository:commits/alice/a:pull", "repository:commits/alice/b:pull"]
         assert rest[2:] == [f"repository:{found[0].name.partition('/')[2]}:delete"]
-        assert [one.digest for one in await kept.list(f"{HOST}/commits/alice")] == [found[1].digest]
+        assert [one.digest for one in await kept.below(f"{HOST}/commits/alice")] == [found[1].digest]
 
 
 async def test_a_token_that_ends_soon_is_not_shown_again(tmp_path: Path) -> None:
@@ -363,5 +363,5 @@ async def test_a_token_is_not_asked_for_without_tls(tmp_path: Path, realm: str) 
     }
     async with served(tmp_path, auth, lambda _: "") as registry:
         with pytest.raises(Problem, match="no address with TLS") as refused:
-            await KeptImages(PrivateRegistry(HOST), registry.push).list(f"{HOST}/commits/alice")
+            await KeptImages(PrivateRegistry(HOST), registry.push).below(f"{HOST}/commits/alice")
         assert refused.value.code == "upstream_timeout"

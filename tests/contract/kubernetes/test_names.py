@@ -38,7 +38,7 @@ async def started(api: FakeKubernetes, cluster: KubernetesCluster, numbers: rang
         await cluster.start(f"sb-{number}", SPEC, BOOT)
         await api.patch_status(f"sb-{number}", podIP=f"10.0.{number // 250}.{number % 250}")
         cluster.pushed(f"sb-{number}", f"http://10.0.{number // 250}.{number % 250}:7070")
-    await eventually(lambda: f"sb-{numbers[-1]}" in cluster._names._addresses)
+    await eventually(lambda: f"sb-{numbers[-1]}" in cluster.names._addresses)
 
 
 def changes(api: FakeKubernetes) -> list[str]:
@@ -103,7 +103,7 @@ async def test_names_of_what_has_ended_go(api: FakeKubernetes, named: Kubernetes
     await named.names.turn()
     await named.stop("sb-0")
     await api.patch_status("sb-1", phase="Failed")
-    await eventually(lambda: len(named._names._addresses) == 3)
+    await eventually(lambda: len(named.names._addresses) == 3)
     await named.names.turn()
     assert sorted(served(api)) == ["sb-2", "sb-3", "sb-4"]
 
@@ -116,7 +116,7 @@ async def test_another_replica_goes_on_where_this_one_stopped(
     async with opener() as other:
         await named.stop("sb-0")
         await started(api, other, range(5, 7))
-        await eventually(lambda: "sb-0" not in other._names._addresses)
+        await eventually(lambda: "sb-0" not in other.names._addresses)
         await other.names.turn()
         assert sorted(served(api)) == [f"sb-{n}" for n in range(1, 7)]
         # The first one takes itself for the one whose turn it is: it is refused, and looks again.
@@ -125,7 +125,7 @@ async def test_another_replica_goes_on_where_this_one_stopped(
             await named.names.turn()
         monkeypatch.setattr(writer, "LOOK_FOR_SERVICES_S", 0.0)
         await named.names.turn()
-        assert served(api) == named._names._addresses
+        assert served(api) == named.names._addresses
 
 
 async def test_a_server_that_fails_loses_no_name(api: FakeKubernetes, named: KubernetesCluster) -> None:

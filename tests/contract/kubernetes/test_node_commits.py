@@ -21,7 +21,7 @@ from controlplane.wire import node_pb2
 from tests.support.authority import Authority
 
 DIGEST = f"sha256:{'1' * 64}"
-POD = "/api/v1/namespaces/s/pods/sb-1"
+PODS = "/api/v1/namespaces/s/pods"
 TARGET = "127.0.0.1:5443/commits/alice/repo:v1"
 
 
@@ -33,7 +33,7 @@ class Api:
         self.refusal: Refused | None = None
 
     async def get(self, path: str) -> dict[str, Any]:
-        assert path == POD
+        assert path == f"{PODS}/sb-1"
         if self.refusal is not None:
             raise self.refusal
         return {"spec": {"containers": [{"name": "sidecar", "image": "s"}, {"name": "target", "image": self.image}]}}
@@ -67,17 +67,25 @@ def agents() -> Agents:
     return Agents()
 
 
-def commits(api: Api, agents: Agents, push: PushSettings) -> NodeCommits:
+def commits(api: Api, agents: Agents, push: PushSettings, node: str = "n1") -> NodeCommits:
     registry = PrivateRegistry("127.0.0.1:5443")
     assert push.commits is not None
-    return NodeCommits(cast("KubernetesClient", api), cast("NodeAgents", agents), registry, push, push.commits)
+    return NodeCommits(
+        cast("KubernetesClient", api),
+        cast("NodeAgents", agents),
+        registry,
+        push,
+        push.commits,
+        pods=PODS,
+        node_of=lambda _: node,
+    )
 
 
 @pytest.mark.parametrize("base", ["mirror/docker.io/library/python", "estargz/r/python", "commits/alice/first"])
 async def test_the_agent_is_told_the_registry_for_this_call(agents: Agents, push: PushSettings, base: str) -> None:
     offered = commits(Api(f"127.0.0.1:5443/{base}@{DIGEST}"), agents, push)
     assert offered.place == "127.0.0.1:5443/commits"
-    made = await offered.commit(POD, "n1", TARGET, 1000)
+    made = await offered.commit("sb-1", TARGET, 1000)
     assert made == Committed(TARGET, DIGEST, 7, ("/a: a device",))
     ((node, asked),) = agents.asked
     assert (node, asked.sandbox_id, asked.container, asked.max_bytes) == ("n1", "sb-1", "target", 1000)
@@ -99,22 +107,22 @@ async def test_the_place_of_commits_may_have_an_authority_of_its_own(
     for other in (push, replace(push, authority_file=None)):
         place = CommitSettings("127.0.0.1:5445", tmp_path / "keys", tmp_path / "commits.crt")
         there = replace(other, commits=place)
-        await commits(api, agents, there).commit(POD, "n1", TARGET, 1)
+        await commits(api, agents, there).commit("sb-1", TARGET, 1)
         assert agents.asked[-1][1].registry.authority == "OWN PEM"
-    await commits(api, agents, replace(push, authority_file=None)).commit(POD, "n1", TARGET, 1)
+    await commits(api, agents, replace(push, authority_file=None)).commit("sb-1", TARGET, 1)
     assert agents.asked[-1][1].registry.authority == ""
 
 
 async def test_further_ones_that_are_skipped_are_counted(agents: Agents, push: PushSettings) -> None:
     agents.made = node_pb2.Committed(digest=DIGEST, skipped=["/a: a device"], skipped_more=3)
-    made = await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit(POD, "n1", TARGET, 1)
+    made = await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit("sb-1", TARGET, 1)
     assert list(made.skipped) == ["/a: a device", "and 3 more"]
 
 
 @pytest.mark.parametrize("image", [f"docker.io/library/python@{DIGEST}", "127.0.0.1:5443/mirror/python:1"])
 async def test_what_is_not_of_the_registry_is_refused(agents: Agents, push: PushSettings, image: str) -> None:
     with pytest.raises(Problem) as refused:
-        await commits(Api(image), agents, push).commit(POD, "n1", TARGET, 1)
+        await commits(Api(image), agents, push).commit("sb-1", TARGET, 1)
     assert (refused.value.code, agents.asked) == ("unsupported", [])
     assert refused.value.details["value"]
 
@@ -124,17 +132,17 @@ async def test_one_that_is_gone_is_lost(agents: Agents, push: PushSettings) -> N
     for node, status in (("", 0), ("n1", 404)):
         api.refusal = Refused(Refusal(status, "NotFound", "pods not found"), "read a pod") if status else None
         with pytest.raises(Problem) as refused:
-            await commits(api, agents, push).commit(POD, node, TARGET, 1)
+            await commits(api, agents, push, node).commit("sb-1", TARGET, 1)
         assert refused.value.code == "sandbox_lost"
     api.refusal = Refused(Refusal(500, "Internal", "no"), "read a pod")
     with pytest.raises(Refused):
-        await commits(api, agents, push).commit(POD, "n1", TARGET, 1)
+        await commits(api, agents, push).commit("sb-1", TARGET, 1)
 
 
 async def test_an_agent_that_says_nothing_has_failed(agents: Agents, push: PushSettings) -> None:
     agents.made = None
     with pytest.raises(Problem) as failed:
-        await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit(POD, "n1", TARGET, 1)
+        await commits(Api(f"127.0.0.1:5443/mirror/p@{DIGEST}"), agents, push).commit("sb-1", TARGET, 1)
     assert failed.value.code == "internal"
 
 
@@ -150,7 +158,7 @@ async def test_an_agent_that_does_not_understand_a_commit_is_to_be_asked_again(p
 
     offered = commits(Api(f"127.0.0.1:5443/mirror/a@{DIGEST}"), Other(), push)
     with pytest.raises(Problem, match="credentials are needed.*different versions while an upgrade") as caught:
-        await offered.commit(POD, "n1", TARGET, 1000)
+        await offered.commit("sb-1", TARGET, 1000)
     assert (caught.value.code, caught.value.entry.retry, caught.value.retry_after_ms) == (
         "upstream_timeout",
         "later",

@@ -17,6 +17,7 @@ import structlog
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.archive import Archive, archive
 from controlplane.cluster.engine.commit.changes import Changes, Inspection, changes_of
+from controlplane.cluster.engine.commit.kept import KeptImages
 from controlplane.cluster.engine.commit.names import kept_name
 from controlplane.cluster.engine.commit.room import Room, Rooms
 from controlplane.cluster.engine.containers import SIDECAR, TARGET, name
@@ -52,10 +53,17 @@ _CODES: Final[Mapping[str, Code]] = {
 
 
 class Commits:
-    """Commits sandboxes of one engine."""
+    """Commits sandboxes of one engine; see ``cluster.protocol.Commits``.
 
-    def __init__(self, client: EngineClient) -> None:
+    Args:
+        client: of the engine.
+        place: see ``Commits.place``.
+    """
+
+    def __init__(self, client: EngineClient, place: str) -> None:
         self._client = client
+        self.place = place
+        self.kept = KeptImages(client)
         self._under_way: set[str] = set()
         self._standing: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
@@ -71,7 +79,7 @@ class Commits:
             await asyncio.wait(tasks)
 
     async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
-        """See ``Cluster.commit``."""
+        """See ``Commits.commit``; at most two at once, further ones wait."""
         with self._alone(sandbox_id), _scarce(sandbox_id):
             async with self._places:
                 seen = await self._running(sandbox_id)

@@ -25,7 +25,7 @@ class KeptImages:
         self._log = structlog.get_logger("commits")
 
     async def below(self, folder: str) -> Sequence[CommittedImage]:
-        """See ``Cluster.committed_images``. Cost: a call, and one for each image that was not asked for before."""
+        """See ``KeptImages.below``. Cost: a call, and one for each image that was not asked for before."""
         every = await listed(self._client)
         there = {str(one["Id"]) for one in every}
         self._layers = {digest: known for digest, known in self._layers.items() if digest in there}
@@ -37,14 +37,14 @@ class KeptImages:
         return [_image(folder, one, _built_on(layers[str(one["Id"])], by_layers)) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
-        """See ``Cluster.expired_checkpoints``. Cost: as ``below``."""
+        """See ``KeptImages.expired``. Cost: as ``below``."""
         # Also those of installations that are gone: their time is over whoever has made them.
         every = await self.below(COMMITS)
         known = ((one, Checkpoint.among(_place(one.name), one.name, one.tags)) for one in every)
         return [image for image, one in known if one is not None and one.expires_at_ms <= before_ms]
 
     async def digest(self, name: str) -> str:
-        """See ``Cluster.committed_digest``."""
+        """See ``KeptImages.digest``."""
         try:
             seen: Told = await self._client.call("GET", f"images/{name}/json")
         except Missing:
@@ -52,7 +52,7 @@ class KeptImages:
         return str(seen["Id"]) if name in (seen.get("RepoTags") or ()) else ""
 
     async def remove(self, image: CommittedImage) -> None:
-        """See ``Cluster.remove_committed``."""
+        """See ``KeptImages.remove``."""
         try:
             seen: Told = await self._client.call("GET", f"images/{image.digest}/json")
         except Missing:

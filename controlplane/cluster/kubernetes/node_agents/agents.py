@@ -188,7 +188,7 @@ class NodeAgents:
         """Makes an image of a sandbox of a node; the last progress says which.
 
         Raises:
-            Problem: those of ``Cluster.commit``; upstream_timeout: the agent has gone, or the registry is away.
+            Problem: those of ``Commits.commit``; upstream_timeout: the agent has gone, or the registry is away.
         """
         stub = await self._stub(node)
         call = stub.Commit(request, timeout=COMMIT_TIMEOUT_S)
@@ -205,7 +205,7 @@ class NodeAgents:
         A recording that is lost cancels it at once.
 
         Raises:
-            Problem: those of ``Cluster.opened``.
+            Problem: those of ``LazyNodes.opened``.
         """
         stub = await self._stub(node)
         call = stub.Record(timeout=RECORD_TIMEOUT_S)

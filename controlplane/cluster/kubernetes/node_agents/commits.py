@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from http import HTTPStatus
 from typing import Final
@@ -34,6 +34,8 @@ class NodeCommits:
         registry: the private registry, by the name that images have.
         push: the address and the account with which what was made is listed and removed.
         commits: where agents put what they make.
+        pods: the path of the sandboxes' pods at the API server.
+        node_of: the node of a sandbox; empty: not known.
 
     Attributes:
         kept: what was made.
@@ -46,33 +48,30 @@ class NodeCommits:
         registry: PrivateRegistry,
         push: PushSettings,
         commits: CommitSettings,
+        *,
+        pods: str,
+        node_of: Callable[[str], str],
     ) -> None:
         self._client = client
         self._agents = agents
         self._registry = registry
         self._commits = commits
         self._authority_file = commits.authority_file or push.authority_file
+        self._pods = pods
+        self._node_of = node_of
         self.kept = KeptImages(registry, push)
 
     @property
     def place(self) -> str:
-        """See ``Cluster.commits``."""
+        """See ``Commits.place``."""
         return self._registry.commits
 
-    async def commit(self, pod: str, node: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
-        """See ``Cluster.commit``.
-
-        Args:
-            pod: the path of the sandbox's pod at the API server.
-            node: the pod's; empty: not known.
-            target: the name of the image.
-            max_bytes: of the layer.
-            squash: see ``Cluster.commit``.
-        """
-        sandbox_id = pod.rpartition("/")[2]
+    async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Committed:
+        """See ``Commits.commit``; the agent of the sandbox's node does it."""
+        node = self._node_of(sandbox_id)
         if not node:
             raise Problem("sandbox_lost", f"{sandbox_id} cannot be made an image: it is on no node")
-        base = self._own(sandbox_id, await self._image(pod))
+        base = self._own(sandbox_id, await self._image(sandbox_id))
         reference = parse(target)
         request = node_pb2.CommitRequest(
             sandbox_id=sandbox_id,
@@ -92,13 +91,13 @@ class NodeCommits:
                         return Committed(target, made.digest, made.size_bytes, _skipped(made))
         raise Problem("internal", f"the agent of node {node} did not say what it has made of {sandbox_id}")
 
-    async def _image(self, pod: str) -> str:
+    async def _image(self, sandbox_id: str) -> str:
         try:
-            found: Json = await self._client.get(pod)
+            found: Json = await self._client.get(f"{self._pods}/{sandbox_id}")
         except Refused as refused:
             if refused.refusal.status != HTTPStatus.NOT_FOUND:
                 raise
-            detail = f"{pod.rpartition('/')[2]} cannot be made an image: {refused.detail}"
+            detail = f"{sandbox_id} cannot be made an image: {refused.detail}"
             raise Problem("sandbox_lost", detail) from refused
         return next(str(one["image"]) for one in found["spec"]["containers"] if one["name"] == TARGET)
 

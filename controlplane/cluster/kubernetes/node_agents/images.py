@@ -1,14 +1,14 @@
 """``NodeImages``: the images of all nodes for sandboxes, and pulls to each of them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.protocol import NodeImage, NodeStore, PrefetchProgress
+from controlplane.cluster.protocol import NO_LAYERS, NodeImage, NodeStore, PrefetchProgress
 from controlplane.errors import Problem
 from controlplane.images import Credentials, Keyring, Reference, parse
 from controlplane.wire import node_pb2
@@ -19,25 +19,52 @@ ASKED_AT_ONCE: Final = 32
 PULLING_AT_ONCE: Final = 256
 
 
+class Near(Protocol):
+    """The part of ``NearNodes`` that is used."""
+
+    def chosen(self, image: str, count: int | None, layers: Mapping[str, int]) -> Sequence[str]:
+        """The nodes that an image is to be pulled to."""
+        ...
+
+    def noted(
+        self, image: str, pulls: AsyncGenerator[PrefetchProgress, None]
+    ) -> AsyncGenerator[PrefetchProgress, None]:
+        """The progress of a prefetch, of which it is noted where the image is."""
+        ...
+
+
 class NodeImages:
-    """What the nodes have, told as ``Cluster`` tells it.
+    """What the nodes have; see ``cluster.protocol.NodeImages`` and ``NodeStores``.
 
     Args:
         agents: of the nodes.
-        keyring: the credentials with which nodes pull.
+        keyring: the credentials with which nodes pull: those of the sandboxes' pull secrets, as for their pods.
+        nodes: that sandboxes may run on and that are Ready, now.
+        near: chooses nodes for images, and is told what they have.
+        handler: by which runtime's handler nodes are to have an image, by its name.
+        needed: the name of an image that is never told as one to remove: each sandbox needs it.
     """
 
-    def __init__(self, agents: NodeAgents, keyring: Callable[[], Awaitable[Keyring]]) -> None:
+    def __init__(
+        self,
+        agents: NodeAgents,
+        keyring: Callable[[], Awaitable[Keyring]],
+        nodes: Callable[[], Sequence[str]],
+        near: Near,
+        *,
+        handler: Callable[[str], str],
+        needed: str,
+    ) -> None:
         self._agents = agents
         self._keyring = keyring
+        self._nodes = nodes
+        self._near = near
+        self._handler = handler
+        self._needed = parse(needed)
         self._log = structlog.get_logger("images")
 
-    async def all(self, nodes: Iterable[str]) -> Sequence[NodeImage]:
-        """See ``Cluster.images``, without what the nodes' runtimes need; a node that does not answer is logged.
-
-        Raises:
-            Problem: no node answers; that of one of them.
-        """
+    async def all(self) -> Sequence[NodeImage]:
+        """See ``NodeImages.all``, without what the nodes' runtimes need; a node that does not answer is logged."""
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def of(node: str) -> Sequence[NodeImage] | Problem:
@@ -50,21 +77,15 @@ class NodeImages:
                     )
                     return problem
 
-        answers = await asyncio.gather(*(of(node) for node in nodes))
+        answers = await asyncio.gather(*(of(node) for node in self._nodes()))
         problems = [one for one in answers if isinstance(one, Problem)]
         if problems and len(problems) == len(answers):
             raise problems[0]
         return [image for one in answers if not isinstance(one, Problem) for image in one]
 
-    async def stores(self, nodes: Iterable[str], kept: str) -> Sequence[NodeStore]:
-        """See ``Cluster.node_stores``; a node that does not answer is logged and left out.
-
-        Args:
-            nodes: their names.
-            kept: the name of an image that is never told: each sandbox needs it.
-        """
+    async def stores(self) -> Sequence[NodeStore]:
+        """See ``NodeStores.stores``; a node that does not answer is logged."""
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
-        needed = parse(kept)
 
         async def of(node: str) -> NodeStore | None:
             async with turns:
@@ -74,16 +95,21 @@ class NodeImages:
                 except Problem as problem:
                     self._log.warning("node not looked at", node=node, code=problem.code, detail=problem.detail)
                     return None
-            return NodeStore(node, [one for one in found if not _has(one, needed)], disk_bytes)
+            return NodeStore(node, [one for one in found if not _has(one, self._needed)], disk_bytes)
 
-        return [one for one in await asyncio.gather(*(of(node) for node in nodes)) if one is not None]
+        return [one for one in await asyncio.gather(*(of(node) for node in self._nodes())) if one is not None]
 
     async def remove(self, image: NodeImage) -> bool:
-        """See ``Cluster.remove_image``."""
+        """See ``NodeStores.remove``."""
         return await self._agents.remove(image.node, image.names[0], brought=True)
 
-    async def prefetch(self, name: str, nodes: Sequence[str], handler: str) -> AsyncGenerator[PrefetchProgress, None]:
-        """See ``Cluster.prefetch``."""
+    def prefetch(
+        self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS
+    ) -> AsyncGenerator[PrefetchProgress, None]:
+        """See ``NodeImages.prefetch``."""
+        return self._near.noted(name, self._pulled(name, self._near.chosen(name, nodes, layers), self._handler(name)))
+
+    async def _pulled(self, name: str, nodes: Sequence[str], handler: str) -> AsyncGenerator[PrefetchProgress, None]:
         try:
             credentials = (await self._keyring()).find(parse(name))
         except ValueError as error:

@@ -59,8 +59,8 @@ class KeptImages:
         self._contents: Remembered[_Content] = Remembered(MOST_REMEMBERED)
         self._checkpoints: Remembered[str] = Remembered(MOST_REMEMBERED)
 
-    async def list(self, folder: str) -> Sequence[CommittedImage]:
-        """See ``Cluster.committed_images``.
+    async def below(self, folder: str) -> Sequence[CommittedImage]:
+        """See ``KeptImages.below``.
 
         Cost: a request for a thousand repositories, for each repository, and for each tag that may move; two for each
         image that is new.
@@ -77,7 +77,7 @@ class KeptImages:
         return [replace(one.image, built_on=_below(one, by_layer)) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
-        """See ``Cluster.expired_checkpoints``.
+        """See ``KeptImages.expired``.
 
         Cost: a request for a thousand repositories, and for each one of checkpoints; what is not over costs none.
 
@@ -98,7 +98,7 @@ class KeptImages:
         return [one.image for one in found if one is not None]
 
     async def digest(self, name: str) -> str:
-        """See ``Cluster.committed_digest``.
+        """See ``KeptImages.digest``.
 
         Raises:
             Problem: upstream_timeout: the registry does not answer.
@@ -108,7 +108,7 @@ class KeptImages:
             return await asked.digest(reference.repository, reference.tag)
 
     async def remove(self, image: CommittedImage) -> None:
-        """See ``Cluster.remove_committed``; the registry's garbage collection frees what only it had.
+        """See ``KeptImages.remove``; the registry's garbage collection frees what only it had.
 
         Raises:
             Problem: upstream_timeout: the registry does not answer, or does not remove it.

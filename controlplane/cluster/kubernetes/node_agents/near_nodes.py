@@ -6,7 +6,8 @@ from contextlib import aclosing
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import Json
 from controlplane.cluster.kubernetes.api_server.watch import Mirror
-from controlplane.cluster.kubernetes.node_agents import CatalogueUpkeep, NodeAgents
+from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
+from controlplane.cluster.kubernetes.node_agents.catalogue import CatalogueUpkeep
 from controlplane.cluster.kubernetes.nodes.nodes import Node
 from controlplane.cluster.kubernetes.nodes.preference import NodePreference
 from controlplane.cluster.protocol import PrefetchProgress
@@ -54,7 +55,7 @@ class NearNodes:
         return self._preference.wishes(sandbox_id, spec, layers, self._nodes(), lazily=lazily)
 
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        """See ``Cluster.holding``; none where there are no agents."""
+        """See ``Placements.holding``; none where there are no agents."""
         return () if self._agents is None else self._preference.holding(spec, layers, self._nodes())
 
     def chosen(self, image: str, count: int | None, layers: Mapping[str, int]) -> Sequence[str]:
@@ -62,7 +63,7 @@ class NearNodes:
 
         Args:
             image: its name, as nodes pull it.
-            count: see ``Cluster.prefetch``.
+            count: see ``NodeImages.prefetch``.
             layers: that it has, with their bytes; empty: not known.
         """
         if count is None:

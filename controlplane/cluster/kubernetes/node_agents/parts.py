@@ -1,51 +1,47 @@
 """What a cluster does by the agents of its nodes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
-from controlplane.cluster.kubernetes.node_agents.images import NodeImages
 from controlplane.cluster.kubernetes.node_agents.lazy_nodes import LazyNodes
 from controlplane.cluster.kubernetes.node_agents.pull_secrets import PullSecrets
-from controlplane.images import Keyring, PrivateRegistry
-from controlplane.settings import NodeAgentSettings, RegistrySettings
+from controlplane.images import Keyring
+from controlplane.settings import NodeAgentSettings
 
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """None: it is not offered.
+    """What is there before the cluster's watches are.
 
     Attributes:
-        lazy: what is known of lazy pulling on the nodes; without agents nothing is.
+        keyring: the credentials with which nodes pull: those of the pull secrets that all sandboxes have.
+        lazy: what is known of lazy pulling on the nodes.
     """
 
-    agents: NodeAgents | None = None
-    images: NodeImages | None = None
-    commits: NodeCommits | None = None
-    lazy: LazyNodes = field(default_factory=LazyNodes)
+    agents: NodeAgents
+    keyring: Callable[[], Awaitable[Keyring]]
+    lazy: LazyNodes
 
 
 @asynccontextmanager
 async def node_parts(
     client: KubernetesClient,
     settings: NodeAgentSettings | None,
-    registry: RegistrySettings | None,
     namespace: str,
     pull_secrets: Sequence[str],
     *,
     lazily: bool = False,
-) -> AsyncIterator[NodeParts]:
+) -> AsyncIterator[NodeParts | None]:
     """Follows where the agents are while the block runs.
 
     Args:
         client: of the cluster.
-        settings: None: there are no agents, so that nothing is offered.
-        registry: the private registry; None, or one that takes no commits: no images are made of sandboxes.
+        settings: None: there are no agents.
         namespace: that of the pull secrets.
         pull_secrets: those that all sandboxes have.
         lazily: nodes mount images lazily, and are asked whether they do.
@@ -54,7 +50,7 @@ async def node_parts(
         Problem: internal, if the API server does not answer or refuses.
     """
     if settings is None:
-        yield NodeParts()
+        yield None
         return
     secrets = PullSecrets(client, namespace, pull_secrets, {}, SystemClock())
 
@@ -62,14 +58,11 @@ async def node_parts(
         return await secrets.of("")
 
     async with NodeAgents.open(client, settings) as agents:
-        commits = None
-        if registry is not None and (push := registry.push) is not None and push.commits is not None:
-            commits = NodeCommits(client, agents, PrivateRegistry(registry.host), push, push.commits)
         lazy = LazyNodes()
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(lazy.follow(agents), name="lazy pulling of nodes") if lazily else None
             try:
-                yield NodeParts(agents, NodeImages(agents, of_all_pods), commits, lazy)
+                yield NodeParts(agents, of_all_pods, lazy)
             finally:
                 if looking is not None:
                     looking.cancel()

@@ -72,7 +72,7 @@ def check_nodes(fleet: Fleet, nodes: Sequence[Node]) -> None:
 
 
 def check_kernel(kernel: str, required: str) -> None:
-    """See ``Cluster.check_kernel``.
+    """See ``Sandboxes.check_kernel``.
 
     Args:
         kernel: ``/proc/version``, as read by a command in the sandbox.

@@ -90,7 +90,7 @@ class Pods:
         return sandbox_id in self._doubted
 
     async def deaths(self) -> AsyncIterator[Death]:
-        """See ``Cluster.watch``: first all known deaths, then new ones."""
+        """See ``Sandboxes.watch``: first all known deaths, then new ones."""
         listener = Listener(list(self._dead.values()))
         self._listeners.add(listener)
         try:
@@ -100,7 +100,7 @@ class Pods:
             self._listeners.discard(listener)
 
     def placement(self, sandbox_id: str) -> Placement | None:
-        """See ``Cluster.placement``."""
+        """See ``Placements.placement``."""
         pod = self._pods.get(sandbox_id) or {}
         if node := _node(pod):
             why = turned_away(pod)
@@ -109,7 +109,7 @@ class Pods:
         return None if why is None else Placement(sandbox_id, "", why)
 
     async def placements(self) -> AsyncIterator[Placement]:
-        """See ``Cluster.placements``: first all known placements, then changes."""
+        """See ``Placements.placements``: first all known placements, then changes."""
         known = (self.placement(name) for name in self._pods)
         listener = Listener([one for one in known if one is not None], newest=True)
         self._placements.add(listener)

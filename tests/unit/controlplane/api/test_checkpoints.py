@@ -99,10 +99,10 @@ async def test_it_goes_after_its_time_and_its_last_sandbox() -> None:
 async def test_a_cluster_that_does_not_remove_one_is_asked_again() -> None:
     async with world() as plane:
         made = (await checkpoint(plane, (await create(plane)).json["id"], ttl_ms=1_000)).json
-        plane.cluster.unremovable.add(made["digest"])
+        plane.cluster.commits.kept.unremovable.add(made["digest"])
         await asyncio.sleep(600)
         assert len(await listed(plane)) == 1
-        plane.cluster.unremovable.clear()
+        plane.cluster.commits.kept.unremovable.clear()
         await asyncio.sleep(120)
         assert await listed(plane) == []
 
@@ -122,7 +122,9 @@ async def test_what_it_is_asked_for_is_checked(body: dict[str, Any]) -> None:
 
 
 async def test_where_nothing_is_committed_there_are_none() -> None:
-    async with world(FakeCluster(commits="")) as plane:
+    cluster = FakeCluster()
+    vars(cluster)["commits"] = None
+    async with world(cluster) as plane:
         assert (await create(plane, "cp-0123456789abcdef-1-9999999999-abcdefgh")).code == "checkpoint_not_found"
 
 
@@ -133,7 +135,7 @@ async def test_a_key_makes_one_at_whatever_replica() -> None:
         world(cluster, sidecars, store=core.view("b")) as b,
     ):
         sandbox_id = (await create(b)).json["id"]
-        cluster.commit_s = 100.0
+        cluster.commits.commit_s = 100.0
         both = await asyncio.gather(checkpoint(a, sandbox_id, again="k"), checkpoint(b, sandbox_id, again="k"))
         assert both[0].status == 200
         assert both[0].json == both[1].json == (await checkpoint(b, sandbox_id, again="k")).json
@@ -151,7 +153,7 @@ async def test_a_key_whose_commit_has_failed_is_free_at_the_other_replica() -> N
         world(cluster, sidecars, store=core.view("b")) as b,
     ):
         sandbox_id = (await create(b)).json["id"]
-        cluster.next_commit_error = Problem("capacity_unavailable", "no room")
+        cluster.commits.next_error = Problem("capacity_unavailable", "no room")
         assert (await checkpoint(a, sandbox_id, again="k")).code == "capacity_unavailable"
         assert (await checkpoint(b, sandbox_id, again="k")).status == 200
 
@@ -176,7 +178,7 @@ async def test_the_bytes_of_an_owner_hold_across_replicas() -> None:
     ):
         ids = [(await create(b)).json["id"] for _ in range(6)]
         for one in ids:
-            cluster.changed_bytes[one] = 3_000
+            cluster.commits.changed_bytes[one] = 3_000
         answers = await asyncio.gather(
             *((a, b)[n % 2].api("POST", f"/v1/sandboxes/{one}/checkpoint", body={}) for n, one in enumerate(ids))
         )

@@ -1,17 +1,13 @@
 """What an owner may commit, and how that is removed again."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from controlplane.cluster import CommittedImage
-from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.model import GROUP
 from tests.support.asgi import Answer
-from tests.support.fake_cluster import FakeCluster
 from tests.support.world import OTHER_KEY, OWNER, World, world
 
 COMMITS = "localhost/rollbox/commits"
@@ -25,7 +21,7 @@ async def commit(plane: World, sandbox_id: str, name: str, **more: Any) -> Answe
 async def sandbox(plane: World, changed_bytes: int = 1024, image: str = "python:3.12") -> str:
     answer = await plane.api("POST", "/v1/sandboxes", body={"image": image})
     sandbox_id: str = answer.json["id"]
-    plane.cluster.changed_bytes[sandbox_id] = changed_bytes
+    plane.cluster.commits.changed_bytes[sandbox_id] = changed_bytes
     return sandbox_id
 
 
@@ -52,7 +48,7 @@ async def test_a_commit_beyond_the_quota_is_refused_with_what_is_used() -> None:
         assert "rollbox image remove" in refused.json["detail"]
         assert (await commit(plane, await sandbox(plane, 1_000), "b")).status == 200
         # Nothing is left at all: it is refused before anything is read.
-        plane.cluster.commit_s = 1e6
+        plane.cluster.commits.commit_s = 1e6
         refused = await commit(plane, one, "c")
         assert refused.code == "quota_exceeded"
         told = await listed(plane)
@@ -80,7 +76,7 @@ async def test_commits_at_once_stay_within_the_quota_together() -> None:
             await remove(plane, image["image"])
     async with world(options=Options(commit_bytes=LIMIT)) as plane:
         ids = [await sandbox(plane, 3_000) for _ in range(3)]
-        plane.cluster.commit_s = 5
+        plane.cluster.commits.commit_s = 5
         began_ms = plane.deps.clock.now_ms()
         answers = await asyncio.gather(*(commit(plane, one, f"i{n}", max_bytes=3_300) for n, one in enumerate(ids)))
         assert [one.status for one in answers] == [200, 200, 200]
@@ -89,10 +85,10 @@ async def test_commits_at_once_stay_within_the_quota_together() -> None:
 
 async def test_one_that_is_cancelled_gives_its_share_back() -> None:
     async with world(options=Options(commit_bytes=LIMIT)) as plane:
-        plane.cluster.commit_s = 1e6
+        plane.cluster.commits.commit_s = 1e6
         late = await commit(plane, await sandbox(plane), "a", timeout_ms=2_000)
         assert late.code == "upstream_timeout"
-        plane.cluster.commit_s = 0.1
+        plane.cluster.commits.commit_s = 0.1
         assert (await commit(plane, await sandbox(plane, LIMIT), "a")).status == 200
 
 
@@ -102,17 +98,6 @@ async def test_an_owners_quota_holds_in_place_of_the_installations() -> None:
             told = await plane.api("PATCH", f"/v1/quotas/{OWNER}", body={"commit_bytes": limit})
             assert told.json["limits"]["commit_bytes"] == limit
             assert (await commit(plane, await sandbox(plane, 11_000), "a")).status == status
-
-
-async def test_a_cluster_that_cannot_tell_what_it_has_commits_without_a_limit() -> None:
-    class Silent(FakeCluster):
-        async def committed_images(self, folder: str) -> Sequence[CommittedImage]:
-            raise Problem("unsupported", f"what is below {folder} is not known", value="something")
-
-    async with world(Silent(), options=Options(commit_bytes=LIMIT)) as plane:
-        assert (await commit(plane, await sandbox(plane, LIMIT + 1), "a")).status == 200
-        answer = await plane.api("GET", "/v1/images/commits")
-        assert (answer.status, answer.code) == (422, "unsupported")
 
 
 async def test_without_a_limit_nothing_is_counted() -> None:
@@ -128,7 +113,7 @@ async def test_an_image_goes_by_each_of_its_names(plane: World, form: str) -> No
     name = form.format(place=f"{COMMITS}/alice", image=made["image"], digest=made["digest"])
     gone = await remove(plane, name)
     assert gone.json == {"name": name, "removed": True, "digest": made["digest"], "freed_bytes": 1024}
-    assert (plane.cluster.committed, plane.cluster.kept) == ({}, {})
+    assert (plane.cluster.commits.kept.committed, plane.cluster.commits.kept.images) == ({}, {})
     again = await remove(plane, name)
     assert (again.status, again.json["removed"]) == (200, False)
 
@@ -142,7 +127,7 @@ async def test_one_that_has_lost_its_name_counts_and_goes_by_its_digest(plane: W
     lost = told["images"][0]["image"]
     assert lost == f"{COMMITS}/alice/repo@{first['digest']}"
     assert (await remove(plane, lost)).json["removed"]
-    assert list(plane.cluster.kept) == [second["digest"]]
+    assert list(plane.cluster.commits.kept.images) == [second["digest"]]
 
 
 async def test_nobody_removes_another_ones(plane: World) -> None:
@@ -151,7 +136,7 @@ async def test_nobody_removes_another_ones(plane: World) -> None:
     assert (refused.status, refused.code) == (403, "permission_denied")
     assert not (await remove(plane, "repo", OTHER_KEY)).json["removed"]
     theirs = (await plane.api("GET", "/v1/images/commits", key=OTHER_KEY)).json
-    assert (theirs["images"], len(plane.cluster.kept)) == ([], 1)
+    assert (theirs["images"], len(plane.cluster.commits.kept.images)) == ([], 1)
 
 
 @pytest.mark.parametrize("name", ["UPPER", "repo@sha256:0", "a//b"])
@@ -197,6 +182,6 @@ async def test_one_that_others_are_built_on_goes_after_them(plane: World) -> Non
 
 async def test_what_the_cluster_sees_in_use_stays(plane: World) -> None:
     made = (await commit(plane, await sandbox(plane), "repo")).json
-    plane.cluster.unremovable.add(made["digest"])
+    plane.cluster.commits.kept.unremovable.add(made["digest"])
     assert (await remove(plane, "repo")).code == "conflict"
-    assert len(plane.cluster.kept) == 1
+    assert len(plane.cluster.commits.kept.images) == 1

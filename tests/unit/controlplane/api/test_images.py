@@ -37,7 +37,7 @@ async def sandbox_id(plane: World) -> str:
 async def test_a_commit_is_an_image_that_its_owner_can_start(plane: World, sandbox_id: str) -> None:
     made = await commit(plane, sandbox_id, "repo:v1")
     assert made.status == 200, made
-    digest = plane.cluster.committed[f"{COMMITS}/alice/repo:v1"]
+    digest = plane.cluster.commits.kept.committed[f"{COMMITS}/alice/repo:v1"]
     assert made.json == {
         "image": f"{COMMITS}/alice/repo:v1@{digest}",
         "digest": digest,
@@ -57,17 +57,17 @@ async def test_nobody_else_starts_it_pulls_it_or_asks_about_it(plane: World, nam
     assert [one["code"] for one in told.json["blockers"]] == ["permission_denied"]
     group = await plane.api("PUT", "/v1/groups/g", body={"sandbox": {"image": name}, "count": 1}, key=OTHER_KEY)
     assert group.code == "permission_denied"
-    assert (plane.cluster.started, plane.cluster.prefetched) == ([], [])
+    assert (plane.cluster.started, plane.cluster.node_images.prefetched) == ([], [])
 
 
 async def test_nobody_else_overwrites_it(plane: World, sandbox_id: str) -> None:
     await commit(plane, sandbox_id, "repo")
-    mine = dict(plane.cluster.committed)
+    mine = dict(plane.cluster.commits.kept.committed)
     theirs = (await plane.create("bob", SPEC)).sandbox.id
     for name in ("repo", f"{COMMITS}/alice/repo"):
         made = await plane.api("POST", f"/v1/sandboxes/{theirs}/commit", body={"name": name}, key=OTHER_KEY)
         assert made.json["image"].startswith(f"{COMMITS}/bob/")
-    assert mine.items() <= plane.cluster.committed.items()
+    assert mine.items() <= plane.cluster.commits.kept.committed.items()
     refused = await plane.api("POST", f"/v1/sandboxes/{sandbox_id}/commit", body={"name": "a"}, key=OTHER_KEY)
     assert refused.code == "sandbox_not_found"
 
@@ -115,7 +115,7 @@ async def test_only_a_sandbox_that_runs_is_committed(plane: World, sandbox_id: s
     await plane.service.delete(OWNER, sandbox_id)
     ended = await commit(plane, sandbox_id)
     assert (ended.status, ended.code) == (410, "deleted")
-    assert plane.cluster.committed == {}
+    assert plane.cluster.commits.kept.committed == {}
 
 
 async def test_one_that_starts_is_not_committed_yet(plane: World) -> None:
@@ -129,21 +129,21 @@ async def test_a_sandbox_that_ends_meanwhile_says_why_it_has_ended(plane: World,
     await asyncio.sleep(0.1)
     plane.cluster.kill(Death(sandbox_id, "oom_killed", "the kernel killed it"))
     await asyncio.sleep(0.1)
-    plane.cluster.next_commit_error = Problem("sandbox_lost", "its files are gone")
+    plane.cluster.commits.next_error = Problem("sandbox_lost", "its files are gone")
     assert (await committing).code == "oom_killed"
 
 
 async def test_too_much_is_refused(plane: World, sandbox_id: str) -> None:
-    plane.cluster.changed_bytes[sandbox_id] = 5000
+    plane.cluster.commits.changed_bytes[sandbox_id] = 5000
     refused = await commit(plane, sandbox_id, max_bytes=4999)
     assert (refused.status, refused.code) == (413, "payload_too_large")
     assert (await commit(plane, sandbox_id, max_bytes=5000)).status == 200
 
 
 async def test_the_callers_deadline_holds(plane: World, sandbox_id: str) -> None:
-    plane.cluster.commit_s = 50
+    plane.cluster.commits.commit_s = 50
     late = await commit(plane, sandbox_id, timeout_ms=2000)
-    assert (late.status, late.code, plane.cluster.committed) == (504, "upstream_timeout", {})
+    assert (late.status, late.code, plane.cluster.commits.kept.committed) == (504, "upstream_timeout", {})
 
 
 async def test_one_sandbox_is_committed_once_at_a_time(plane: World, sandbox_id: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_repetition_joins_the_commit_and_later_gets_its_answer(plane: Wo
 
 
 async def test_what_has_failed_is_tried_again_by_its_repetition(plane: World, sandbox_id: str) -> None:
-    plane.cluster.next_commit_error = Problem("capacity_unavailable", "no room")
+    plane.cluster.commits.next_error = Problem("capacity_unavailable", "no room")
     assert (await commit(plane, sandbox_id, idem="k")).code == "capacity_unavailable"
     assert (await commit(plane, sandbox_id, idem="k")).status == 200
 
@@ -170,7 +170,7 @@ async def test_what_has_failed_is_tried_again_by_its_repetition(plane: World, sa
 async def test_a_failure_that_nobody_foresaw_fails_one_commit_alone(
     plane: World, sandbox_id: str, key: str | None
 ) -> None:
-    plane.cluster.next_commit_error = OSError("something")
+    plane.cluster.commits.next_error = OSError("something")
     more = {} if key is None else {"idem": key}
     failed = await commit(plane, sandbox_id, **more)
     assert (failed.status, failed.code) == (500, "internal")
@@ -189,7 +189,7 @@ async def test_a_caller_who_hangs_up_ends_a_commit_without_a_key(
     gone.set()
     await asyncio.wait([calling])
     await asyncio.sleep(1)
-    assert bool(plane.cluster.committed) == (key is not None)
+    assert bool(plane.cluster.commits.kept.committed) == (key is not None)
 
 
 async def prefetch(plane: World, *images: str, key: str | None = None) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ async def prefetch(plane: World, *images: str, key: str | None = None) -> list[d
 
 async def test_a_prefetch_tells_each_node_and_ends_with_a_sum(plane: World) -> None:
     lines = await prefetch(plane, "a:1", "b:1", "a:1")
-    assert sorted(plane.cluster.prefetched) == ["a:1", "b:1"]
+    assert sorted(plane.cluster.node_images.prefetched) == ["a:1", "b:1"]
     assert lines[-1] == {"summary": {"here": 4, "failed": 0}}
     of_a = [one for one in lines[:-1] if one["image"] == "a:1"]
     assert of_a[0] == {"image": "a:1", "node": "n1", "state": "pulling", "done_bytes": 512, "total_bytes": 1024}
@@ -209,7 +209,7 @@ async def test_a_prefetch_tells_each_node_and_ends_with_a_sum(plane: World) -> N
 
 async def test_an_image_that_fails_stops_no_other_one(plane: World) -> None:
     plane.cluster.missing_images.add("gone:1")
-    plane.cluster.unpulled["a:1"] = Problem("image_pull_failed", "a:1: no room", image="a:1")
+    plane.cluster.node_images.unpulled["a:1"] = Problem("image_pull_failed", "a:1: no room", image="a:1")
     lines = await prefetch(plane, "gone:1", "a:1", "b:1")
     failed = {(one["image"], one.get("node", "")): one["problem"] for one in lines if one.get("state") == "failed"}
     assert {at: problem["code"] for at, problem in failed.items()} == {
@@ -268,11 +268,9 @@ async def test_an_image_whose_name_is_never_known_fails(plane: World) -> None:
 
 
 async def test_where_nothing_is_pulled_ahead_nothing_is_copied_either() -> None:
-    class Plain(FakeCluster):
-        def check_prefetch(self) -> None:
-            raise Problem("unsupported", "no node agents", value="nodeAgent.enabled")
-
-    async with world(Plain()) as plain:
+    cluster = FakeCluster()
+    vars(cluster)["node_images"] = None
+    async with world(cluster) as plain:
         asked: list[str] = []
         plain.service.inventory._images.named = asked.append  # type: ignore[assignment, method-assign]
         refused = await plain.api("POST", "/v1/images/prefetch", body={"images": ["a:1", "b:1"]})
@@ -282,12 +280,9 @@ async def test_where_nothing_is_pulled_ahead_nothing_is_copied_either() -> None:
 @pytest.fixture
 async def without() -> AsyncIterator[World]:
     """A control plane whose cluster commits nothing."""
-
-    class Plain(FakeCluster):
-        async def commit(self, sandbox_id: str, target: str, max_bytes: int, *, squash: bool = False) -> Any:
-            raise Problem("unsupported", "no node agents", value="nodeAgent.enabled")
-
-    async with world(Plain(commits="")) as one:
+    cluster = FakeCluster()
+    vars(cluster)["commits"] = None
+    async with world(cluster) as one:
         yield one
 
 
@@ -295,7 +290,7 @@ async def test_a_cluster_that_commits_nothing_says_what_would(without: World) ->
     sandbox = (await without.create(OWNER, SPEC)).sandbox
     refused = await commit(without, sandbox.id, "../any")
     assert (refused.status, refused.code) == (422, "unsupported")
-    assert refused.json["details"]["value"] == "nodeAgent.enabled"
+    assert refused.json["details"]["value"] == "nodeAgent.enabled and registry.enabled"
     assert (await create(without, f"{COMMITS}/bob/repo")).status == 201
 
 

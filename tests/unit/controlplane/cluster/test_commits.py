@@ -83,7 +83,7 @@ async def test_a_machine_that_has_run_out_of_something_has_no_capacity(
     def scarce(*_: Any, **__: Any) -> Callable[[], None]:
         raise OSError(number, "there is none")
 
-    commits = Commits(engine)
+    commits = Commits(engine, "localhost/c")
     with monkeypatch.context() as patch:
         patch.setattr(*place, scarce)
         with pytest.raises(Problem, match="there is none") as caught:
@@ -96,7 +96,7 @@ async def test_a_machine_that_has_run_out_of_something_has_no_capacity(
 
 async def test_a_sandbox_that_is_not_let_go_on_is_let_so_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_answer", written)
-    commits, engine.refuses = Commits(engine), 12
+    commits, engine.refuses = Commits(engine, "localhost/c"), 12
     await commit(commits)
     assert engine.paused
     with pytest.raises(Problem) as caught:
@@ -112,7 +112,7 @@ async def test_nothing_is_tried_again_for_one_that_is_gone_or_when_all_ends(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     monkeypatch.setattr(program, "_answer", written)
-    commits, engine.refuses = Commits(engine), 1 << 20
+    commits, engine.refuses = Commits(engine, "localhost/c"), 1 << 20
     await commit(commits)
     assert len(asyncio.all_tasks()) == 2
     if gone:
@@ -128,7 +128,7 @@ async def test_a_commit_leaves_room_to_sandboxes(engine: Engine, monkeypatch: py
     # A layer of this sandbox has some KiB; on one disk three copies of it come to be.
     for free, refused in ((room.KEEP_FREE_BYTES, True), (room.KEEP_FREE_BYTES + 300, True), (1 << 40, False)):
         monkeypatch.setattr(room, "free_bytes", lambda _, free=free: free)
-        commits = Commits(engine)
+        commits = Commits(engine, "localhost/c")
         if not refused:
             await commit(commits)
             continue

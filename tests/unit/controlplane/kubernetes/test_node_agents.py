@@ -98,16 +98,32 @@ async def keyring() -> Keyring:
     return KEYS
 
 
-def images_of(agents: NodeAgents) -> NodeImages:
-    return NodeImages(agents, keyring)
+class Near:
+    """Chooses all nodes, and notes nothing."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self._nodes = nodes
+
+    def chosen(self, image: str, count: int | None, layers: Mapping[str, int]) -> Sequence[str]:
+        return self._nodes
+
+    async def noted(
+        self, image: str, pulls: AsyncGenerator[PrefetchProgress, None]
+    ) -> AsyncGenerator[PrefetchProgress, None]:
+        async with aclosing(pulls) as told:
+            async for one in told:
+                yield one
+
+
+def images_of(agents: NodeAgents, *nodes: str) -> NodeImages:
+    return NodeImages(agents, keyring, lambda: nodes, Near(nodes), handler=lambda _: "runsc", needed="hub/sidecar:1")
 
 
 async def test_images_are_told_as_the_nodes_have_them() -> None:
     whole = node_pb2.Image(names=["hub/a:1"], digests=["hub/a@sha256:d1"], size_bytes=7, lazy=True, last_used_ms=9)
     bare = node_pb2.Image(digests=["hub/b@sha256:d2"])
-    found = await images_of(
-        Played({"n1": [whole, node_pb2.Image(names=["pause"], pinned=True)], "n2": AWAY, "n3": [bare]})
-    ).all(["n1", "n2", "n3"])
+    agents = Played({"n1": [whole, node_pb2.Image(names=["pause"], pinned=True)], "n2": AWAY, "n3": [bare]})
+    found = await images_of(agents, "n1", "n2", "n3").all()
     assert [(one.node, one.names, one.digest) for one in found] == [
         ("n1", ("hub/a:1",), "sha256:d1"),
         ("n3", ("hub/b@sha256:d2",), "sha256:d2"),
@@ -121,7 +137,7 @@ async def test_what_a_clean_up_is_told_and_what_it_may_remove() -> None:
     sidecar = node_pb2.Image(names=["hub/sidecar:1"], digests=["hub/sidecar@sha256:d3"], brought_ms=3)
     pause = node_pb2.Image(names=["pause"], pinned=True)
     agents = Played({"n1": [ours, other, sidecar, pause], "n2": AWAY, "n3": []})
-    first, last = await images_of(agents).stores(["n1", "n2", "n3"], "hub/sidecar:1")
+    first, last = await images_of(agents, "n1", "n2", "n3").stores()
     assert (first.node, first.disk_bytes, last.node, last.disk_bytes) == ("n1", 1000, "n3", None)
     told = [(one.names[0], one.brought_ms, one.containers) for one in first.images]
     assert told == [("hub/a:1", 3, 2), ("hub/b:1", None, 0)]
@@ -132,8 +148,8 @@ async def test_what_a_clean_up_is_told_and_what_it_may_remove() -> None:
 
 async def test_no_answer_at_all_is_a_problem_and_no_node_is_none() -> None:
     with pytest.raises(Problem, match="away"):
-        await images_of(Played({"n1": AWAY, "n2": AWAY})).all(["n1", "n2"])
-    assert await images_of(Played()).all([]) == []
+        await images_of(Played({"n1": AWAY, "n2": AWAY}), "n1", "n2").all()
+    assert await images_of(Played()).all() == []
 
 
 def step(done: int, *, here: bool = False, total: int | None = None) -> node_pb2.PrefetchProgress:
@@ -144,7 +160,7 @@ def step(done: int, *, here: bool = False, total: int | None = None) -> node_pb2
 async def test_a_prefetch_ends_when_every_node_is_done() -> None:
     agents = Played(pulls={"n1": [step(1), step(5, here=True, total=5)], "n2": [step(1), AWAY], "n3": [AWAY]})
     last: dict[str, PrefetchProgress] = {}
-    async for one in images_of(agents).prefetch("hub.test/a:1", ["n1", "n2", "n3"], "runsc"):
+    async for one in images_of(agents, "n1", "n2", "n3").prefetch("hub.test/a:1"):
         last[one.node] = one
     assert last["n1"] == PrefetchProgress("n1", "here", 5, 5)
     assert {last[node].state for node in ("n2", "n3")} == {"failed"}
@@ -154,7 +170,7 @@ async def test_a_prefetch_ends_when_every_node_is_done() -> None:
 
 async def test_one_who_leaves_a_prefetch_ends_its_calls() -> None:
     agents = Played(pulls={"n1": [step(1), asyncio.Event()], "n2": [step(2, here=True)]})
-    async with aclosing(images_of(agents).prefetch("hub.test/a:1", ["n1", "n2"], "runsc")) as told:
+    async with aclosing(images_of(agents, "n1", "n2").prefetch("hub.test/a:1")) as told:
         async for one in told:
             if one.node == "n1":
                 break
@@ -163,10 +179,10 @@ async def test_one_who_leaves_a_prefetch_ends_its_calls() -> None:
 
 async def test_what_is_no_name_is_refused_before_any_node_is_asked() -> None:
     with pytest.raises(Problem) as caught:
-        async for _ in images_of(Played()).prefetch("A B", ["n1"], "runsc"):
+        async for _ in images_of(Played(), "n1").prefetch("A B"):
             pass
     assert caught.value.code == "image_not_found"
 
 
 async def test_without_nodes_a_prefetch_is_done() -> None:
-    assert [one async for one in images_of(Played()).prefetch("hub.test/a:1", [], "runsc")] == []
+    assert [one async for one in images_of(Played()).prefetch("hub.test/a:1")] == []

@@ -22,6 +22,7 @@ from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 from controlplane.telemetry import Metrics
 from tests.support.fake_cluster import FakeCluster, room_for
+from tests.support.fake_node_images import FakeLazyNodes
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import OWNER, SPEC, World, world
 
@@ -146,7 +147,7 @@ async def test_a_herd_that_waits_for_its_slots_keeps_room_from_nobody() -> None:
 
 
 async def test_a_lazy_start_waits_for_a_node_that_mounts_images_lazily() -> None:
-    cluster = FakeCluster(room=room_for(0, able=1, other=5), lazy_images="lazy/", not_lazy=("other",))
+    cluster = FakeCluster(room=room_for(0, able=1, other=5), lazy=FakeLazyNodes("lazy/", ("other",)))
     async with world(cluster, options=MANY) as plane:
         lazily = SandboxSpec(image="lazy/a")
         first = await plane.create(OWNER, lazily)

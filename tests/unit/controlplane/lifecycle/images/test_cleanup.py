@@ -37,12 +37,12 @@ def cluster(*images: NodeImage) -> FakeCluster:
     """Nodes of 1000 bytes, of which images may have the half; what is left is 400 at most."""
     made = FakeCluster()
     for one in images:
-        made.stores.setdefault(one.node, {})[one.names[0]] = one
+        made.node_stores.images.setdefault(one.node, {})[one.names[0]] = one
     return made
 
 
 def left(plane: World, node: str = "n1") -> list[str]:
-    return sorted(one.names[0].rpartition("/")[2] for one in plane.cluster.stores[node].values())
+    return sorted(one.names[0].rpartition("/")[2] for one in plane.cluster.node_stores.images[node].values())
 
 
 def counted(plane: World) -> dict[str, float]:
@@ -90,8 +90,8 @@ async def test_what_a_sandbox_a_pool_or_a_container_needs_stays() -> None:
         image("young:1", "e", brought_ms=10**15),
         image("idle:1", "f"),
     )
-    held = made.stores["n1"]["docker.io/library/contained:1"]
-    made.stores["n1"][held.names[0]] = replace(held, containers=1)
+    held = made.node_stores.images["n1"]["docker.io/library/contained:1"]
+    made.node_stores.images["n1"][held.names[0]] = replace(held, containers=1)
     async with world(made, options=Options(node_images=LIMIT)) as plane:
         await plane.create(OWNER, SandboxSpec(image="running:1"))
         await plane.create(OWNER, SandboxSpec(image=f"bydigest@{digest('b')}"))
@@ -130,7 +130,7 @@ async def test_a_sandbox_that_is_created_during_the_removals_keeps_its_image(mon
     images = [image(f"i{n:02}:1", f"{n:x}", size_bytes=100) for n in range(16)]
     made = cluster(*images)
     async with world(made, options=Options(node_images=LIMIT)) as plane:
-        real, removals = made.remove_image, 0
+        real, removals = made.node_stores.remove, 0
 
         async def remove(one: NodeImage) -> bool:
             nonlocal removals
@@ -139,7 +139,7 @@ async def test_a_sandbox_that_is_created_during_the_removals_keeps_its_image(mon
                 await plane.request(OWNER, SandboxSpec(image=f"i05@{digest('5')}"))
             return await real(one)
 
-        monkeypatch.setattr(made, "remove_image", remove)
+        monkeypatch.setattr(made.node_stores, "remove", remove)
         await asyncio.sleep(A_LOOK_S)
         assert "i05:1" in left(plane)
         assert counted(plane)['rollbox_image_removals_total{outcome="in_use",store="node"}'] == 1
@@ -152,7 +152,7 @@ async def test_the_end_of_a_sandbox_lets_its_image_go() -> None:
         await asyncio.sleep(A_LOOK_S)
         assert left(plane) == ["running:1"]
         await plane.service.delete(OWNER, sandbox.id, wait_s=5)
-        plane.cluster.stores["n1"]["x"] = image("young:1", "c", brought_ms=10**15, size_bytes=400)
+        plane.cluster.node_stores.images["n1"]["x"] = image("young:1", "c", brought_ms=10**15, size_bytes=400)
         await asyncio.sleep(NEXT_S)
         assert left(plane) == ["young:1"]
 
@@ -160,7 +160,7 @@ async def test_the_end_of_a_sandbox_lets_its_image_go() -> None:
 async def test_a_node_that_says_that_an_image_is_in_use_is_believed() -> None:
     images = [image("i0:1", "a"), image("i1:1", "b"), image("i2:1", "c")]
     made = cluster(*images)
-    made.unremovable.add("docker.io/library/i0:1")
+    made.node_stores.unremovable.add("docker.io/library/i0:1")
     async with world(made, options=Options(node_images=LIMIT)) as plane:
         await asyncio.sleep(A_LOOK_S)
         assert left(plane) == ["i0:1", "i1:1", "i2:1"]
@@ -171,7 +171,7 @@ async def test_a_node_that_says_that_an_image_is_in_use_is_believed() -> None:
 @pytest.mark.parametrize("disk_bytes", [None, 1 << 40])
 async def test_a_share_of_a_disk_that_is_not_known_or_large_removes_nothing(disk_bytes: int | None) -> None:
     made = cluster(*(image(f"i{n}:1", str(n)) for n in range(9)))
-    made.disk_bytes = disk_bytes
+    made.node_stores.disk_bytes = disk_bytes
     async with world(made, options=Options(node_images=LIMIT)) as plane:
         await asyncio.sleep(A_LOOK_S)
         assert len(left(plane)) == 9

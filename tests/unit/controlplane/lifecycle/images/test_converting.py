@@ -12,6 +12,7 @@ from controlplane.lifecycle import Options
 from tests.support.asgi import Answer
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.fake_mirror import FakeMirror
+from tests.support.fake_node_images import FakeLazyNodes
 from tests.support.fake_registry import FakeRegistry, digest
 from tests.support.world import World, world
 from tests.unit.controlplane.lifecycle.images.test_lazily import CONVERTED, KEY, LAZY, created, plane
@@ -58,7 +59,7 @@ async def test_what_nobody_would_use_is_refused_and_says_what_is_missing() -> No
         assert (refused.status, refused.code) == (422, "unsupported")
         assert "lazyPulling.enabled" in str(refused.json)
     options = Options(images=ImageOptions("auto"))
-    async with world(FakeCluster(lazy_images="x/"), options=options, registry=FakeRegistry()) as running:
+    async with world(FakeCluster(lazy=FakeLazyNodes("x/")), options=options, registry=FakeRegistry()) as running:
         refused = await asked(running, "python:3")
         assert refused.code == "unsupported"
         assert "registry.enabled" in str(refused.json)

@@ -19,6 +19,7 @@ from controlplane.model.spec import Pull
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.fake_collector import FakeCollector
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
+from tests.support.fake_node_images import FakeLazyNodes
 from tests.support.fake_registry import FakeRegistry, digest
 from tests.support.world import OWNER, World, world
 
@@ -42,7 +43,7 @@ async def plane(
 ) -> AsyncIterator[World]:
     images = ImageOptions("auto", private=PRIVATE, recorded_bytes=recorded_bytes)
     options = Options(starts_in_flight=starts, images=images)
-    cluster = FakeCluster(lazy_images=PRIVATE.converted if lazy else "", arches=frozenset(arches))
+    cluster = FakeCluster(lazy=FakeLazyNodes(PRIVATE.converted if lazy else ""), arches=frozenset(arches))
     async with world(
         cluster,
         sidecars,
@@ -372,7 +373,7 @@ async def test_what_could_not_be_read_in_a_sandbox_is_not_started_from_by_itself
     mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
     async with plane(mirror) as running:
         assert (await created(running))[1] == LAZY
-        running.cluster.unreadable[CONVERTED] = "on node n1: a chunk has another digest"
+        running.cluster.lazy.unreadable[CONVERTED] = "on node n1: a chunk has another digest"
         sandbox, image = await created(running)
         assert image == PLAIN
         assert "could not be read on node n1: a chunk has another digest" in sandbox.image_pulled_why
@@ -385,12 +386,12 @@ async def test_nodes_that_mount_nothing_now_are_told() -> None:
     mirror = FakeMirror()
     mirror.lazy[KEY] = Converted(CONVERTED, booted=True)
     async with plane(mirror) as running:
-        running.cluster.lazy_images, running.cluster.trouble = (
+        running.cluster.lazy.images, running.cluster.lazy.trouble = (
             "",
             "1 nodes mount no images now, n1 among them: it hangs",
         )
         sandbox, image = await created(running)
-        assert (image, sandbox.image_pulled_why) == (PLAIN, running.cluster.trouble)
+        assert (image, sandbox.image_pulled_why) == (PLAIN, running.cluster.lazy.trouble)
         assert sample(running, "rollbox_image_pulls_total", how="full", reason="snapshotter") == 1
 
 
@@ -413,13 +414,13 @@ async def test_a_sandbox_that_does_not_start_says_nothing_about_the_image() -> N
 async def test_what_its_node_has_fetched_whole_is_not_offered_and_tried_again() -> None:
     mirror = FakeMirror()
     async with plane(mirror) as running:
-        running.cluster.fetched_whole.add(CONVERTED)
+        running.cluster.node_images.fetched_whole.add(CONVERTED)
         await created(running)
         await asyncio.sleep(60)
         sandbox, image = await created(running)
         assert image == PLAIN
         assert "node n1 has fetched it whole" in sandbox.image_pulled_why
-        running.cluster.fetched_whole.clear()
+        running.cluster.node_images.fetched_whole.clear()
         await asyncio.sleep(FAILED_MS / 1000)
         await created(running)
         await asyncio.sleep(60)
@@ -472,7 +473,7 @@ async def test_a_prefetch_gets_what_starts_would_get() -> None:
         for name in (PLAIN, LAZY):
             answer = await running.api("POST", "/v1/images/prefetch", body={"images": ["python:3"]})
             assert answer.status == 200, answer
-            assert running.cluster.prefetched[-1] == name
+            assert running.cluster.node_images.prefetched[-1] == name
             # It is pulled for starts; that it is converted is for a start to ask for.
             assert mirror.conversions == []
             mirror.lazy[KEY] = Converted(CONVERTED, booted=True)

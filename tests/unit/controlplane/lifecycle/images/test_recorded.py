@@ -274,7 +274,7 @@ async def lines(plane: World, **wish: Any) -> list[dict[str, Any]]:
 async def test_what_a_command_opens_comes_first_for_its_owner() -> None:
     mirror, sidecars = FakeMirror(), FakeSidecars(run_s=60)
     async with plane(mirror, sidecars=sidecars) as running:
-        running.cluster.opens = tuple(FIRST)
+        running.cluster.lazy.opens = tuple(FIRST)
         told = await lines(running)
         states = list(dict.fromkeys(one["state"] for one in told))
         assert states == ["copying", "converting", "recording", "offered"] or states[-2:] == ["recording", "offered"]
@@ -284,7 +284,7 @@ async def test_what_a_command_opens_comes_first_for_its_owner() -> None:
         assert (await created(running))[1] == named(ran)
         assert await other(running) == LAZY
         # The sandbox of the command was its owner's, from the copy of all owners, and is gone.
-        (sandbox_id,) = running.cluster.recorded
+        (sandbox_id,) = running.cluster.lazy.recorded
         record = (await running.api("GET", f"/v1/sandboxes/{sandbox_id}")).json
         assert (record["image"], record["owner"], record["end"]["cause"]) == (LAZY, OWNER, "deleted")
         assert sandbox_id not in running.cluster.held
@@ -293,7 +293,7 @@ async def test_what_a_command_opens_comes_first_for_its_owner() -> None:
 async def test_a_command_that_fails_is_told_and_what_it_opened_comes_first_all_the_same() -> None:
     mirror = FakeMirror()
     async with plane(mirror, sidecars=FakeSidecars(run_fails="it exited with 1")) as running:
-        running.cluster.opens = ("/a",)
+        running.cluster.lazy.opens = ("/a",)
         last = (await lines(running))[-1]
         assert (last["state"], last["run_failed"], last["ran"]) == ("offered", "it exited with 1", recorded("/a"))
 
@@ -308,18 +308,18 @@ async def test_one_that_opens_nothing_changes_nothing() -> None:
 async def test_one_that_is_not_over_in_time_changes_nothing_and_its_sandbox_ends() -> None:
     mirror = FakeMirror()
     async with plane(mirror, sidecars=FakeSidecars(run_s=60)) as running:
-        running.cluster.opens = ("/a",)
+        running.cluster.lazy.opens = ("/a",)
         last = (await lines(running, record_timeout_ms=30_000))[-1]
         assert (last["state"], last["problem"]["code"]) == ("failed", "exec_deadline")
         assert mirror.lists == []
         await asyncio.sleep(1)
-        assert running.cluster.recorded[0] not in running.cluster.held
+        assert running.cluster.lazy.recorded[0] not in running.cluster.held
 
 
 async def test_equal_recordings_join_and_outlive_a_caller_that_leaves() -> None:
     mirror, sidecars = FakeMirror(), FakeSidecars(run_s=60)
     async with plane(mirror, sidecars=sidecars) as running:
-        running.cluster.opens = ("/a",)
+        running.cluster.lazy.opens = ("/a",)
         gone = asyncio.Event()
         body = {"image": "python:3", "record": "pytest -q"}
         calling = asyncio.create_task(running.api("POST", "/v1/images/convert", body=body, hang_up=gone))
@@ -333,7 +333,7 @@ async def test_equal_recordings_join_and_outlive_a_caller_that_leaves() -> None:
 
 async def test_so_many_of_an_owner_are_recorded_at_once() -> None:
     async with plane(FakeMirror(), sidecars=FakeSidecars(run_s=60)) as running:
-        running.cluster.opens = ("/a",)
+        running.cluster.lazy.opens = ("/a",)
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(lines(running, record=f"run {one}")) for one in range(MOST_OF_OWNER + 1)]
         ends = [one.result()[-1] for one in calls]
@@ -345,11 +345,7 @@ async def test_so_many_of_an_owner_are_recorded_at_once() -> None:
 async def test_without_node_agents_recording_is_refused_before_anything_is_done() -> None:
     mirror = FakeMirror()
     async with plane(mirror) as running:
-
-        def refuse() -> None:
-            raise Problem("unsupported", "no node agents", value="nodeAgent.enabled")
-
-        running.cluster.check_record = refuse  # type: ignore[method-assign]
+        running.cluster.lazy.records = False
         refused = await running.api("POST", "/v1/images/convert", body={"image": "python:3", "record": "true"})
         assert (refused.status, refused.code) == (422, "unsupported")
         assert mirror.conversions == []

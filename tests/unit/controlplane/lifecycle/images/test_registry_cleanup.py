@@ -296,7 +296,7 @@ async def test_an_image_of_owners_with_own_credentials_is_never_pulled_by_nodes_
 async def test_else_the_create_fails_with_a_code_of_its_own(past_full: bool, pull: str) -> None:
     collector, mirror = filled()
     cluster = FakeCluster()
-    cluster.lazy_images = PRIVATE.converted
+    cluster.lazy.images = PRIVATE.converted
     async with plane(collector, mirror, past_full=past_full, cluster=cluster) as running:
         spec = SandboxSpec.model_validate({"image": "python:3", "pull": pull})
         with pytest.raises(Problem) as caught:

@@ -15,7 +15,9 @@ from controlplane.model import SandboxSpec, State
 from controlplane.registry import RegistryProblem
 from controlplane.store import Store
 from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_commits import FakeCommits
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
+from tests.support.fake_node_images import FakeLazyNodes
 from tests.support.fake_registry import FakeRegistry, digest
 from tests.support.shared_store import SharedMemory
 from tests.support.virtual_time import VirtualClock
@@ -146,7 +148,9 @@ async def unread(
 async def test_an_owners_missing_secret_stops_no_conversion_and_no_others_create() -> None:
     registry, mirror = FakeRegistry(), FakeMirror()
     mirror.there["commits/bob/tools", "1"] = Found(digest("tools"), "")
-    cluster = FakeCluster(commits="registry.internal:5000/commits", lazy_images="registry.internal:5000/estargz/")
+    cluster = FakeCluster(
+        commits=FakeCommits("registry.internal:5000/commits"), lazy=FakeLazyNodes("registry.internal:5000/estargz/")
+    )
     async with unread(registry, mirror, cluster) as running:
         await running.create("bob", PUBLIC)
         await running.create("bob", SandboxSpec(image="registry.internal:5000/commits/bob/tools:1"))
