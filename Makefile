@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/rollbox
-PYTHON ?= python3
+export PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS := build/docs-env
@@ -16,13 +16,13 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup ## set up, then grade HumanEval in isolated sandboxes; report in build/demo
+demo: ready ## set up what it needs, then grade HumanEval in isolated sandboxes; report in build/demo
 	$(BIN)/python -m tests.support.demo
 
 test: setup ## set up, then all tests but those on a cluster: unit, contract, Rust, Go, local
@@ -174,12 +174,15 @@ structure: venv ## print packages, floors, circles, callbacks and the way of thr
 contract: venv ## regenerate all files that are generated from the contract
 	$(BIN)/python contract/generate.py
 
-setup: build engine redis nginx registry prometheus image ## toolchain, builds, engine, Redis and runtime image
+ready: ## what `rollbox up` and the demo need: programs (quickly compiled), Python packages, engine, runtime image
+	@setup/ready.sh
+
+setup: build engine redis nginx registry prometheus image ## what all tests without a cluster need: optimised builds, engine, Redis, nginx, registry, Prometheus, runtime image
 
 venv: $(VENV)/.installed ## create the virtual environment, with Python packages pinned by hash
 
 $(VENV)/.installed: requirements/dev.txt
-	@echo "== Python packages"
+	@echo "== Python packages of the tests too; usually two minutes, the first time"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
 	touch $@

@@ -13,11 +13,7 @@ rust_target=$rust_home/target
 export PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 
-# Prints one line per file: digest and path.
-list_sources() {
-  (cd "$1" && find gateway-rs sidecar contract \( -path gateway-rs/target -o -path sidecar/target -o -path gateway-rs/fuzz/target -o -name __pycache__ \) \
-    -prune -o \( -type f -o -type l \) -print0 | xargs -0 -r sha256sum | LC_ALL=C sort)
-}
+source "$(dirname "${BASH_SOURCE[0]}")/listed.sh"
 
 same_sources() {
   [ "$(list_sources .)" = "$(list_sources "$rust_sources" 2>/dev/null)" ]
@@ -36,19 +32,18 @@ copy_sources() {
   find "$rust_sources" -type f -exec chmod a-w {} +
 }
 
-# The lock is shared by builds and tests of the same sources; a checkout with other sources waits for them.
-lock_sources() {
-  flock --timeout 2 "$1" 9 || {
-    echo "   waiting for a build or a test of another checkout" >&2
-    flock "$1" 9
-  }
-}
-
+# The lock is shared by builds and tests of the same sources; a checkout with other sources waits for them. Each wait for
+# the exclusive lock, which gives up the shared one, ends soon to look again: what it waits for may be of this checkout,
+# and build what this one wanted to copy.
 mkdir -p "$rust_sources" "$rust_target"
 exec 9> "$rust_home/lock"
-lock_sources --shared
+flock --shared 9
+waits=0
 until same_sources; do
-  lock_sources --exclusive
-  copy_sources
-  lock_sources --shared
+  if flock --exclusive --timeout 2 9; then
+    copy_sources
+  elif [ $((waits += 1)) = 2 ]; then
+    echo "   waiting for a build or a test of another checkout" >&2
+  fi
+  flock --shared 9
 done

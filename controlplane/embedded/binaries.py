@@ -34,7 +34,7 @@ def required(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     found = find(name, environ)
     if found is None or not found.is_file():
         where = f"beside {sys.executable} or in PATH" if found is None else f"at {found}"
-        raise TroubleError(f"there is no rollbox-{name} {where}", "Run `make build`, or install the wheels again.")
+        raise TroubleError(f"there is no rollbox-{name} {where}", "Run `make ready`, or install the wheels again.")
     return found
 
 

@@ -43,7 +43,7 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Finding]:
         found = binaries.find(name, environ)
         ok = found is not None and found.is_file()
         yield finding(
-            f"rollbox-{name}", ok, str(found or "not found"), "Run `make build`, or install the wheels again."
+            f"rollbox-{name}", ok, str(found or "not found"), "Run `make ready`, or install the wheels again."
         )
     try:
         yield Finding("rollbox-gateway", True, " ".join(binaries.gateway_command(environ)))

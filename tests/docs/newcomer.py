@@ -2,7 +2,7 @@
 
     python3 -m tests.docs.newcomer    # in a checkout; on a machine with nothing but the base system it builds all
 
-It starts with `make setup` by the system's Python (`--built`: without), goes on with the one that this has made and its
+It starts with `make ready` by the system's Python (`--built`: without), goes on with the one that this has made and its
 own `rollbox up`, and stops that at the end. The log goes to build/tutorial.log.
 """
 
@@ -60,7 +60,7 @@ async def set_up() -> None:
     LOG.parent.mkdir(exist_ok=True)
     LOG.unlink(missing_ok=True)
     first = next(one for one in blocks(PAGE) if one.kind == "shell")
-    await timed(first.begins, ["make", "--no-print-directory", "setup"], dict(os.environ))
+    await timed(first.begins, ["make", "--no-print-directory", "ready"], dict(os.environ))
 
 
 async def tutorial() -> None:

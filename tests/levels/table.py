@@ -132,6 +132,7 @@ UNIT = (
     "unit/test_import_circles.py",
     "unit/test_rust_sources.py",
     "unit/test_image_build.py",
+    "unit/test_ready.py",
     "unit/test_egress_table.py",
     "unit/test_fuzz_crate.py",
     "unit/test_fuzz_corpora.py",

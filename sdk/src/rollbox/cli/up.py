@@ -36,7 +36,7 @@ def up(
     """Start rollbox on this machine and serve until Ctrl-C; prints the address, the key and the isolation in force."""
     if importlib.util.find_spec(_MODULE) is None:
         detail = f"`rollbox up` needs the Python package {_MODULE}, which is not installed beside this one"
-        hint = "Run it in a checkout after `make setup`, or set ROLLBOX_URL and ROLLBOX_API_KEY for one elsewhere."
+        hint = "Run it in a checkout after `make ready`, or set ROLLBOX_URL and ROLLBOX_API_KEY for one elsewhere."
         output.fail(Unsupported(detail, hint=hint), as_json=json)
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
