@@ -121,7 +121,6 @@ PURE = (
     "unit/chaos",
     "unit/scale",
     "unit/test_cluster_parts.py",
-    "unit/test_docstrings.py",
     "unit/test_lint.py",
     "unit/test_versions.py",
 )

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import tarfile
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 import pytest
-from cryptography import x509
 
 from tests.cluster import (
     baseline,
-    certificates,
     foreign,
-    images,
-    janitor,
     layout,
     leftovers,
     network,
@@ -25,7 +19,7 @@ from tests.cluster import (
     undo,
     up,
 )
-from tests.cluster.processes import NotReadyError, Program
+from tests.cluster.processes import Program
 
 SLEEP = (sys.executable, "-c", "import time; print('began', flush=True); time.sleep(60)")
 
@@ -60,58 +54,6 @@ def test_a_record_of_another_process_with_the_same_pid_counts_as_not_running(fol
     record.write_text(json.dumps({**noted, "born": "1"}))
     assert processes.running("sleeper") is None
     record.write_text(json.dumps(noted))
-
-
-def test_a_program_that_ends_is_reported_with_the_end_of_its_log(folder: Path) -> None:
-    # Not before it is on record as a process that lives.
-    recorded = f"os.path.exists({str(folder / 'records/brief.json')!r})"
-    words = f"import os, time\nwhile not {recorded}: time.sleep(0.01)\nprint('no such flag')"
-    program = Program("brief", (sys.executable, "-c", words), lambda: False, hint="Look at its flags.")
-    processes.start(program)
-    with pytest.raises(NotReadyError, match=r"no such flag(.|\n)*brief ended(.|\n)*Look at its flags"):
-        processes.wait_ready(program)
-
-
-def test_a_program_that_is_never_ready_is_given_up(folder: Path) -> None:
-    program = Program("sleeper", SLEEP, lambda: False, deadline=0.2)
-    processes.start(program)
-    with pytest.raises(NotReadyError, match="not ready after"):
-        processes.wait_ready(program)
-
-
-def test_a_log_above_its_limit_is_moved_aside(tmp_path: Path) -> None:
-    log = tmp_path / "x.log"
-    log.write_bytes(b"a" * 100)
-    janitor.bound(log, limit=100)
-    assert log.stat().st_size == 100
-    janitor.bound(log, limit=99)
-    assert log.stat().st_size == 0
-    assert (tmp_path / "x.log.1").stat().st_size == 100
-
-
-def test_certificates_are_made_anew_when_the_address_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((certificates, "PKI"), (certificates, "ETC")):
-        monkeypatch.setattr(module, name, tmp_path / name)
-    monkeypatch.setattr(certificates, "KUBECONFIG", tmp_path / "kubeconfig")
-    seen = []
-    for address in ("192.0.2.7", "192.0.2.7", "192.0.2.8"):
-        monkeypatch.setattr(certificates, "node_ip", lambda address=address: address)
-        certificates.issue()
-        seen.append((tmp_path / "PKI/apiserver.crt").read_bytes())
-    assert seen[0] == seen[1] != seen[2]
-    served = x509.load_pem_x509_certificate(seen[2]).extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    assert {str(a) for a in served.value.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.97.0.1", "192.0.2.8"}
-    assert (tmp_path / "PKI/ca.key").stat().st_mode & 0o777 == 0o600
-    assert json.loads((tmp_path / "kubeconfig").read_text())["users"][0]["name"] == "admin"
-
-
-def test_a_layer_is_the_same_each_time_and_holds_files_and_links(tmp_path: Path) -> None:
-    (tmp_path / "tool").write_text("x")
-    layer = images._layer({"bin/tool": tmp_path / "tool"}, {"bin/sh": "tool"})
-    assert layer == images._layer({"bin/tool": tmp_path / "tool"}, {"bin/sh": "tool"})
-    with tarfile.open(fileobj=BytesIO(layer)) as tar:
-        assert tar.getmember("bin/tool").mode == 0o755
-        assert tar.getmember("bin/sh").linkname == "tool"
 
 
 def test_only_rules_outside_the_clusters_chains_are_removed_one_by_one() -> None:

@@ -76,12 +76,6 @@ def test_exec_exits_as_a_shell_would(apart: FakeGateway, given: dict[str, Any], 
     assert json.loads(told.stdout)["end"] == given.get("end", "exited")
 
 
-def test_exec_passes_stdin_on(apart: FakeGateway) -> None:
-    result = rollbox("exec", made(apart), "--stdin", "-", "--", "cat", stdin=b"a\xff\nb")
-    assert result.stdout_bytes == b"a\xff\nb"
-    assert rollbox("exec", "sb-1", "--stdin", "file", "--", "cat").exit_code == 2
-
-
 def test_exec_tells_lost_output_on_stderr(apart: FakeGateway) -> None:
     sandbox_id = made(apart)
     apart.results["x"] = {"stdout": "end", "stdout_truncated": True, "stdout_total_bytes": 100}
@@ -108,23 +102,6 @@ def test_exec_keeps_what_it_is_told_to(apart: FakeGateway) -> None:
         assert rollbox("exec", sandbox_id, *wrong, "--", "x").exit_code == 2
     refused = rollbox("exec", "-t", sandbox_id, "--keep", "head", "--", "x")
     assert "--tty cannot go together" in refused.stderr
-
-
-def test_ports_are_exposed_and_taken_back(apart: FakeGateway) -> None:
-    sandbox_id = made(apart)
-    path, host = f"{apart.url}/v1/sandboxes/{sandbox_id}/ports/8000/http/", f"8000-{sandbox_id}.ports.example.com"
-    private = rollbox("expose", sandbox_id, "8000")
-    assert private.stdout.split()[0] == path
-    assert host in private.stdout.split()[1]
-    assert "private" in private.stderr
-    told = json.loads(rollbox("expose", sandbox_id, "8000", "--public", "--json").stdout)
-    assert (told["port"], told["url"], told["public"], told["headers"]) == (8000, path, True, {})
-    assert apart.sandboxes[sandbox_id]["public_ports"] == [8000]
-    assert rollbox("unexpose", sandbox_id, "8000").exit_code == 0
-    told = json.loads(rollbox("unexpose", sandbox_id, "8000", "--json").stdout)
-    assert (told["public"], list(told["headers"])) == (False, ["X-Rollbox-Token"])
-    assert apart.sandboxes[sandbox_id]["public_ports"] == []
-    assert rollbox("expose", sandbox_id, "70000").exit_code == 2
 
 
 def test_ps_lists_and_filters(apart: FakeGateway) -> None:
@@ -205,6 +182,8 @@ def test_errors_are_json_too(apart: FakeGateway) -> None:
         ("create", "python", "--label", "novalue"),
         ("create",),
         ("exec", "sb-1"),
+        ("exec", "sb-1", "--stdin", "file", "--", "cat"),
+        ("kill", "sb-1", "e-1", "-s", "NONE"),
         ("nonsense",),
     ],
 )

@@ -34,17 +34,6 @@ def test_a_file_goes_both_ways(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"data"
 
 
-def test_a_directory_goes_both_ways(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "tree" / "empty").mkdir(parents=True)
-    (tmp_path / "tree" / "f").write_bytes(b"up")
-    assert rollbox("cp", "-r", str(tmp_path / "tree"), "sb-1:/made").exit_code == 0
-    assert (root / "made" / "empty").is_dir()
-    told = rollbox("cp", "-r", "sb-1:/made", str(tmp_path / "down"), "--json")
-    report = json.loads(told.stdout)
-    assert (report["size_bytes"], report["skipped"]) == (2, {})
-    assert (tmp_path / "down" / "f").read_bytes() == b"up"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,6 +1,5 @@
 """Processes on the command line: streamed output and input, a terminal, attach and kill."""
 
-import json
 import os
 import pty
 import signal
@@ -40,17 +39,6 @@ def test_output_comes_while_input_goes(apart: FakeGateway) -> None:
             assert process.stdout.readline() == line
         process.stdin.close()
         assert process.wait(LIMIT_S) == 0
-
-
-def test_a_file_as_input_goes_whole(apart: FakeGateway, tmp_path: Path) -> None:
-    data = os.urandom(300_000)
-    (tmp_path / "in").write_bytes(data)
-    with (tmp_path / "in").open("rb") as file:
-        started = command("exec", "-i", made(apart), "--", "cat")
-        done = subprocess.run(
-            started, env=environment(apart), stdin=file, capture_output=True, timeout=LIMIT_S, check=True
-        )
-    assert done.stdout == data
 
 
 def test_a_reader_that_leaves_ends_the_command(apart: FakeGateway) -> None:
@@ -121,20 +109,3 @@ def test_a_terminal_where_there_is_none_is_refused(apart: FakeGateway) -> None:
     assert result.exit_code == 2
     assert "-i alone" in result.stderr
     assert rollbox("exec", "-t", "--json", "sb-1", "--", "sh").exit_code == 2
-
-
-def test_processes_are_listed_attached_to_and_killed(apart: FakeGateway) -> None:
-    sandbox_id = made(apart)
-    apart.results["x"] = {"stdout": "said", "stderr": "told", "exit_code": 3}
-    assert rollbox("exec", sandbox_id, "--", "x").exit_code == 3
-    (exec_id,) = apart.processes.execs
-    assert exec_id in rollbox("processes", sandbox_id).stdout
-    assert json.loads(rollbox("processes", sandbox_id, "--json").stdout)[0]["exit_code"] == 3
-    again = rollbox("attach", sandbox_id, exec_id)
-    assert (again.exit_code, again.stdout, again.stderr) == (3, "said", "told")
-    assert rollbox("attach", sandbox_id, exec_id, "--offset", "2").stdout == "id"
-    assert rollbox("kill", sandbox_id, exec_id, "-s", "TERM").exit_code == 0
-    assert apart.processes.execs[exec_id].signals == [(15, False)]
-    assert rollbox("kill", sandbox_id, exec_id).exit_code == 0
-    assert rollbox("kill", sandbox_id, exec_id, "-s", "NONE").exit_code == 2
-    assert rollbox("attach", sandbox_id, "nobody").exit_code == 2

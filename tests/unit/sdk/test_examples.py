@@ -85,58 +85,6 @@ def test_anything_else_is_not_as_expected(humaneval: Any, change: str) -> None:
     assert not told.as_expected()
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        (
-            "processes",
-            [
-                "line 1",
-                "line 2",
-                "line 3",
-                "0",
-                "to cat and back",
-                "ready",
-                "asked to end 5",
-                "started",
-                "cancelled",
-                "4 on record, 0 running",
-            ],
-        ),
-        ("shell", ["1 ['/tmp', 'rollbox'] trouble", "deadline rollbox is still here"]),
-        (
-            "files",
-            [
-                "it was there from the start",
-                "hello",
-                "['/tmp/notes/hello.txt']",
-                "b'ello'",
-                "file 6 False",
-                "['/tmp/notes/old', '/tmp/notes/old/copy.txt', '/tmp/notes/old/hello.txt']",
-                "[]",
-                "2 {} ['empty', 'run.sh']",
-                "watching",
-                "changed: /tmp/tree/new.txt",
-                "sent 5 MiB, progress in steps: True",
-            ],
-        ),
-    ],
-)
-def test_the_examples_of_the_surface_say_what_they_show(
-    apart: FakeGateway, tmp_path: Path, name: str, lines: list[str]
-) -> None:
-    apart.real_execs = True
-    apart.files.root = tmp_path
-    apart.files.changes.put_nowait({"change": "written", "path": "/tmp/tree/new.txt"})
-    environment = {**os.environ, "PYTHONPATH": str(Path(rollbox.__file__).parents[1])}
-    started = [sys.executable, str(EXAMPLES / f"{name}.py"), "python"]
-    done = subprocess.run(started, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()
-    assert [line for line in said if line in lines] == lines
-    assert {box["state"] for box in apart.sandboxes.values()} == {"ended"}
-
-
 def test_the_example_of_two_phases_switches_between_them(apart: FakeGateway) -> None:
     fetch = "import urllib.request as u; print(u.urlopen('https://pypi.org/simple/toposort/', timeout=20).status)"
     apart.results[f"python3 -c {fetch}"] = {"stdout": "200\n"}

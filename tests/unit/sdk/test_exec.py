@@ -1,7 +1,6 @@
 """Execs and the failures of a gateway: retries, deadlines, tokens, broken and malformed answers."""
 
 import asyncio
-import os
 
 import pytest
 from yarl import URL
@@ -9,7 +8,6 @@ from yarl import URL
 from rollbox import Client, RetryPolicy, Sandbox, SandboxError
 from rollbox.errors import (
     Deleted,
-    ExecFailed,
     InvalidArgument,
     SandboxLost,
     StreamInterrupted,
@@ -128,14 +126,6 @@ async def test_nobody_listening_is_told_with_the_address() -> None:
     assert "rollbox up" in str(caught.value)
 
 
-async def test_the_same_exec_id_runs_once(client: Client, fake: FakeGateway) -> None:
-    sandbox = await client.create("python")
-    first = await sandbox.exec("date", exec_id="e1")
-    second = await sandbox.exec("date", exec_id="e1")
-    assert (first.replayed, second.replayed) == (False, True)
-    assert fake.runs == ["e1"]
-
-
 async def test_an_expired_token_is_renewed_once_for_all_calls(client: Client, fake: FakeGateway) -> None:
     sandbox = await client.create("python")
     fake.expire_tokens()
@@ -159,25 +149,6 @@ async def test_a_refused_key_is_told_when_the_token_expired(client: Client, fake
     fake.fail("token", Fault("unauthenticated"))
     with pytest.raises(Unauthenticated):
         await sandbox.exec("true")
-
-
-async def test_check_raises_and_carries_the_result(client: Client, fake: FakeGateway) -> None:
-    sandbox = await client.create("python")
-    fake.results["exit 3"] = {"exit_code": 3, "stderr": "no"}
-    assert (await sandbox.exec("exit 3")).exit_code == 3
-    with pytest.raises(ExecFailed) as caught:
-        await sandbox.exec("exit 3", check=True)
-    assert caught.value.result is not None
-    assert caught.value.result.exit_code == 3
-    assert not caught.value.is_infra
-
-
-async def test_megabytes_go_both_ways(client: Client) -> None:
-    sandbox = await client.create("python")
-    data = os.urandom(3 * 2**20)
-    assert (await sandbox.exec("cat", stdin=data)).stdout_bytes == data
-    text = "é" * 2**20
-    assert (await sandbox.exec("cat", stdin=text)).stdout == text
 
 
 async def test_a_sandbox_that_ended_says_why(client: Client, fake: FakeGateway) -> None:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import os
-import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollbox import Client, Sandbox, sync
+from rollbox import Client, Sandbox
 from rollbox.errors import InvalidArgument, OomKilled, StreamInterrupted
 from rollbox.process import streamed_stdin
 from rollbox.request import WHOLE_STDIN_BYTES
-from tests.support.eventually import LIMIT_S, eventually
+from tests.support.eventually import eventually
 from tests.support.fake_processes import FakeExec, Script
 from tests.support.gateway_fake import FakeGateway, Fault
-from tests.unit.sdk.test_cli import made
-from tests.unit.sdk.test_cli_processes import command, environment
 
 LARGE = os.urandom(3 * 2**20)
 
@@ -143,23 +138,6 @@ async def test_a_writer_that_gives_up_ends_what_waits_for_it(
             await sandbox.exec("x", stdin=LARGE, exec_id=code)
         fake.processes.problems.clear()
         assert killed(fake, code)
-
-
-def test_without_await(apart: FakeGateway) -> None:
-    apart.processes.scripts["x"] = Script(hold=True)
-    with sync.Sandbox.create("python", lease=None) as sandbox:
-        assert sandbox.exec("x", stdin=io.BytesIO(LARGE), exec_id="e1").ok
-    assert bytes(apart.processes.execs["e1"].stdin) == LARGE
-
-
-def test_on_the_command_line(apart: FakeGateway, tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(LARGE)
-    with (tmp_path / "in").open("rb") as file:
-        started = command("exec", "-i", "--json", made(apart), "--", "sh", "-c", "wc -c")
-        done = subprocess.run(
-            started, env=environment(apart), stdin=file, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    assert json.loads(done.stdout)["stdout"].strip() == str(len(LARGE)), done.stderr
 
 
 def killed(fake: FakeGateway, exec_id: str) -> bool:

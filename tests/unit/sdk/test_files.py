@@ -15,7 +15,6 @@ import pytest
 from rollbox import Client, FileInfo, Files
 from rollbox.errors import (
     Conflict,
-    FileNotFound,
     Internal,
     InvalidArgument,
     NoSpace,
@@ -32,30 +31,6 @@ async def files(client: Client, fake: FakeGateway, tmp_path: Path) -> Files:
     fake.files.root = tmp_path / "root"
     fake.files.root.mkdir()
     return (await client.create("python")).files
-
-
-@pytest.mark.parametrize("size", [0, 1, 3_000_000])
-async def test_bytes_go_both_ways(files: Files, size: int) -> None:
-    data = os.urandom(size)
-    info = await files.write("/a/b", data, mode=0o640)
-    assert (info.path, info.kind, info.size_bytes, info.mode) == ("/a/b", "file", size, 0o640)
-    assert await files.read("/a/b") == data
-    assert await files.read("/a/b", offset=1, length=5) == data[1:6]
-
-
-async def test_text_files_and_iterators_are_written(files: Files, tmp_path: Path) -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"1"
-        yield b"2"
-
-    await files.write("/t", "é")
-    assert await files.read_text("/t") == "é"
-    await files.write("/t", parts())
-    assert await files.read("/t") == b"12"
-    (tmp_path / "local").write_bytes(b"local")
-    with (tmp_path / "local").open("rb") as file:
-        await files.write("/t", file)
-    assert await files.read("/t") == b"local"
 
 
 async def test_a_source_that_fails_is_raised_and_the_old_file_stays(files: Files) -> None:
@@ -136,26 +111,6 @@ async def test_paths_that_are_none_are_refused_before_anything_is_sent(
     with pytest.raises(InvalidArgument):
         await files.read(path)
     assert len(fake.requests) == sent
-
-
-async def test_directories_are_made_listed_moved_and_removed(files: Files) -> None:
-    await files.mkdir("/d/e")
-    for number in range(5):
-        await files.write(f"/d/{number}", b"")
-    assert [info.path for info in await files.list("/d")] == ["/d/0", "/d/1", "/d/2", "/d/3", "/d/4", "/d/e"]
-    listing = await files.list("/d", limit=2)
-    assert (len(listing), listing.truncated) == (2, True)
-    await files.move("/d/0", "/d/e/0")
-    await files.copy("/d/1", "/d/e/1")
-    with pytest.raises(Conflict):
-        await files.move("/d/2", "/d/1")
-    assert len(await files.list("/d", recursive=True)) == 7
-    assert await files.remove("/d", recursive=True) == 1
-    assert await files.remove("/d", missing_ok=True) == 0
-    with pytest.raises(FileNotFound):
-        await files.remove("/d")
-    with pytest.raises(InvalidArgument):
-        await files.list("/", limit=100_001)
 
 
 async def test_a_lost_answer_to_a_move_is_not_repeated(files: Files, fake: FakeGateway) -> None:

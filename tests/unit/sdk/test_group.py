@@ -9,10 +9,8 @@ import pytest
 from rollbox import Client, SandboxGroup, aclose, shared, sync
 from rollbox.errors import (
     CapacityUnavailable,
-    Deleted,
     Internal,
     InvalidArgument,
-    NotFound,
     StartTimeout,
     UpstreamTimeout,
 )
@@ -90,20 +88,6 @@ async def test_a_call_that_gives_up_deletes_what_it_may_have_made(client: Client
     assert states(fake) == {"ended"}
 
 
-async def test_a_restarted_trainer_finds_its_group_again(client: Client, fake: FakeGateway) -> None:
-    async with await SandboxGroup.create("python", n=3, name="prompt-7", client=client) as group:
-        assert await group.detach() == "prompt-7"
-    fake.end("sb-2")
-    async with await SandboxGroup.connect("prompt-7", attach=True, client=client) as again:
-        assert all(fake.sandboxes[str(sandbox.id)]["lease"] for sandbox in again)
-        assert [(sample, sandbox.id) for sample, sandbox in again.items()] == [(0, "sb-1"), (2, "sb-3")]
-        assert isinstance(again.failed[1], Deleted)
-        assert (await again[2].exec("true")).ok
-    assert states(fake) == {"ended"}
-    with pytest.raises(NotFound, match="nobody"):
-        await SandboxGroup.connect("nobody", client=client)
-
-
 async def test_what_was_attached_can_be_detached_again(client: Client, fake: FakeGateway) -> None:
     await (await SandboxGroup.create("python", n=2, name="g", client=client)).detach()
     async with await SandboxGroup.connect("g", attach=True, client=client) as group:
@@ -121,12 +105,6 @@ async def test_one_that_cannot_be_attached_keeps_neither_the_others_nor_the_shar
         await SandboxGroup.connect("g", attach=True)
     assert sum(box["lease"] is not None for box in fake.sandboxes.values()) == 2
     assert asyncio.get_running_loop() not in shared._by_loop
-
-
-async def test_the_same_name_gives_the_same_sandboxes(client: Client, fake: FakeGateway) -> None:
-    one = await SandboxGroup.create("python", n=2, name="g", client=client)
-    two = await SandboxGroup.create("python", n=2, name="g", client=client)
-    assert [sandbox.id for sandbox in one] == [sandbox.id for sandbox in two]
 
 
 async def test_a_lazy_group_starts_what_is_used_and_no_more(client: Client, fake: FakeGateway) -> None:

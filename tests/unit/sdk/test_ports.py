@@ -92,23 +92,6 @@ async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandb
     assert nobody.value.sandbox_id == sandbox.id
 
 
-async def test_bytes_pass_both_ways_and_each_way_ends_by_itself(sandbox: Sandbox) -> None:
-    data = bytes(range(256)) * 2**14
-    async with server(echo) as port, await sandbox.ports.connect_tcp(port) as stream:
-
-        async def send() -> None:
-            await stream.write(data)
-            await stream.write_eof()
-
-        sending = asyncio.create_task(send())
-        came = b""
-        while piece := await stream.read():
-            came += piece
-        await sending
-        assert came == data
-        assert await stream.read() == b""
-
-
 async def test_reads_give_at_most_what_was_asked_for(sandbox: Sandbox) -> None:
     async with server(echo) as port, await sandbox.ports.connect_tcp(port) as stream:
         await stream.write(b"abcde")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbox import Client, Gap, Process
-from rollbox.errors import Conflict, ExecNotFound, Internal, InvalidArgument, SandboxLost, StreamInterrupted
+from rollbox.errors import Conflict, Internal, InvalidArgument, SandboxLost, StreamInterrupted
 from rollbox.process import frames
 from rollbox.process.streams import UNREAD_BYTES
 from tests.support.fake_processes import STDOUT, FakeExec, Script
@@ -21,15 +21,6 @@ from tests.unit.sdk.conftest import Clock
 async def spawned(client: Client, fake: FakeGateway, script: Script) -> Process:
     fake.processes.scripts["x"] = script
     return await (await client.create("python")).spawn("x", exec_id="e1")
-
-
-async def test_outputs_and_end_come_apart(client: Client, fake: FakeGateway) -> None:
-    async with await spawned(client, fake, Script(b"out", b"err", 7)) as process:
-        assert await process.read_both() == (b"out", b"err")
-        result = await process.wait()
-    assert (result.end, result.exit_code, result.stdout_total_bytes) == ("exited", 7, 3)
-    assert len(fake.processes.attaches) == 1
-    assert fake.count("DELETE", "/execs") == 0
 
 
 @given(
@@ -224,24 +215,6 @@ async def test_a_cancelled_spawn_kills(client: Client, fake: FakeGateway) -> Non
     with pytest.raises(asyncio.CancelledError):
         await spawning
     assert (fake.processes.execs["e1"].result or {})["end"] == "cancelled"
-
-
-async def test_attach_comes_back_from_an_offset_and_tells_the_end_again(client: Client, fake: FakeGateway) -> None:
-    process = await spawned(client, fake, Script(b"0123456789", b"err", 3))
-    await process.wait()
-    sandbox = await client.connect("sb-1")
-    again = await sandbox.processes.attach("e1", stdout_offset=4, stderr_offset=3)
-    assert await again.read_both() == (b"456789", b"")
-    assert (await again.wait()).exit_code == 3
-    assert [item.exec_id for item in await sandbox.processes.list()] == ["e1"]
-
-
-async def test_attach_to_nobody_is_told_at_once(client: Client) -> None:
-    sandbox = await client.create("python")
-    with pytest.raises(ExecNotFound):
-        await sandbox.processes.attach("nobody")
-    with pytest.raises(InvalidArgument):
-        await sandbox.processes.attach("e", stdout_offset=-1)
 
 
 async def test_an_expired_token_is_renewed_for_an_attach(client: Client, fake: FakeGateway) -> None:

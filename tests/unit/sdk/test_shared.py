@@ -81,13 +81,3 @@ def test_a_client_on_a_second_loop_is_refused(apart: FakeGateway) -> None:
         with asyncio.Runner() as second, pytest.raises(InvalidArgument, match="second event loop"):
             second.run(client.info())
         first.run(client.aclose())
-
-
-async def test_two_thousand_sandboxes_on_one_loop_are_dull(fake: FakeGateway) -> None:
-    sandboxes = [await Sandbox.create("python") for _ in range(3)]
-    many = [sandboxes[n % 3] for n in range(2000)]
-    results = await asyncio.gather(*(sandbox.exec("true") for sandbox in many))
-    assert sum(result.ok for result in results) == 2000
-    assert len({result.exec_id for result in results}) == 2000
-    for sandbox in sandboxes:
-        await sandbox.delete()

@@ -4,40 +4,13 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
 from rollbox import sync
-from rollbox.errors import ExecFailed, SandboxNotFound
 from tests.support.eventually import LIMIT_S
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
-
-
-def test_create_exec_delete(apart: FakeGateway) -> None:
-    with sync.Sandbox.create("python", labels={"run": "r"}) as sandbox:
-        assert sandbox.exec("cat", stdin="hi").stdout == "hi"
-        assert sandbox.labels == {"run": "r"}
-        assert sandbox.extend(5).id == sandbox.id
-        assert [box.id for box in sync.Sandbox.list({"run": "r"})] == [sandbox.id]
-    assert apart.sandboxes[sandbox.id]["state"] == "ended"
-    assert "ended" in repr(sandbox)
-
-
-def test_errors_come_through(apart: FakeGateway) -> None:
-    apart.results["exit 3"] = {"exit_code": 3}
-    with sync.Sandbox.create("python") as sandbox, pytest.raises(ExecFailed):
-        sandbox.exec("exit 3", check=True)
-    with pytest.raises(SandboxNotFound):
-        sync.Sandbox.connect("nobody")
-
-
-def test_an_exit_stack_holds_many(apart: FakeGateway) -> None:
-    with ExitStack() as stack:
-        sandboxes = [stack.enter_context(sync.Sandbox.create("python")) for _ in range(5)]
-        assert all(sandbox.exec("true").ok for sandbox in sandboxes)
-    assert sync.Sandbox.list() == []
 
 
 def test_many_threads_share_one_loop(apart: FakeGateway) -> None:

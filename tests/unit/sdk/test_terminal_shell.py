@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from rollbox import Client, TerminalShell
 from rollbox import terminal_shell as module
-from rollbox.errors import Conflict, ExecFailed, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument
 from tests.support.eventually import LIMIT_S, eventually
 from tests.support.gateway_fake import FakeGateway
 
@@ -32,15 +31,6 @@ async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureReques
         yield made
 
 
-async def test_it_keeps_state_and_tells_codes_and_has_a_terminal(shell: TerminalShell) -> None:
-    await shell.run("cd /usr && export A=1; B=2; f() { echo f; }")
-    result = await shell.run("pwd; echo $A $B; f; echo err >&2; stty size; test -t 0 && (exit 4)")
-    assert (result.exit_code, result.stdout) == (4, "/usr\n1 2\nf\nerr\n30 90\n")
-    assert (await shell.run("echo $?")).stdout == "4\n"
-    with pytest.raises(ExecFailed):
-        await shell.run("false", check=True)
-
-
 async def test_commands_of_many_lines_and_any_length_are_one_command(shell: TerminalShell) -> None:
     text = "it's \u00e4 'long' \\ \"line\" $HOME `x` !! " * 200
     result = await shell.run(f"if true; then\n  cat <<'end'\n{text}\nend\nfi\necho second")
@@ -51,15 +41,6 @@ async def test_the_prompt_is_the_shells_own(shell: TerminalShell) -> None:
     assert (await shell.run('PS1="(venv) $PS1"; false')).exit_code == 1
     assert (await shell.run("PS1=x; echo on")).stdout == "on\n"
     assert (await shell.run("echo still")).stdout == "still\n"
-
-
-async def test_a_console_of_another_language_is_talked_to(shell: TerminalShell) -> None:
-    await shell.send(f"{sys.executable} -q\n")
-    await shell.expect(">>> ")
-    await shell.send("print(6 * 7)\n")
-    assert "42" in await shell.expect(r"42\n")
-    await shell.send("exit()\n")
-    assert (await shell.run("echo back")).stdout == "back\n"
 
 
 async def test_a_pager_is_left_by_its_key(shell: TerminalShell) -> None:
