@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
-	"rollbox.dev/node/internal/install/apply"
+	"rollbox.dev/node/internal/installed"
 	"rollbox.dev/node/internal/limits"
 	"rollbox.dev/node/internal/wire"
 )
@@ -63,9 +63,8 @@ func (s *service) installed(told *wire.Health) {
 	if s.settings.Installed == "" {
 		return
 	}
-	store := &apply.Store{Folder: s.settings.Installed}
-	found, err := store.Status()
-	if store.Unfinished() || found != nil && found.State == apply.Installing {
+	found, err := installed.Read(s.settings.Installed)
+	if installed.Unfinished(s.settings.Installed) || found != nil && found.State == installed.AtWork {
 		told.Troubles = append(told.Troubles, "the installer is at work, or was stopped in the middle")
 	}
 	switch {
@@ -75,7 +74,7 @@ func (s *service) installed(told *wire.Health) {
 		told.Troubles = append(told.Troubles, "the installer has not finished yet")
 	default:
 		told.Installer, told.InstallerDetail, told.Programs = string(found.State), found.Detail, found.Versions
-		if len(found.Versions) == 0 && found.State != apply.Installing {
+		if len(found.Versions) == 0 && found.State != installed.AtWork {
 			told.Troubles = append(told.Troubles, fmt.Sprintf("the installer has %s: %s", found.State, found.Detail))
 		}
 	}

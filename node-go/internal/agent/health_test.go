@@ -9,11 +9,11 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/broken"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/images"
-	"rollbox.dev/node/internal/install/apply"
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/internal/installed"
 	"rollbox.dev/node/internal/wire"
 )
 
@@ -96,23 +96,23 @@ func TestAFullFileSystemIsATrouble(t *testing.T) {
 
 func TestWhatTheInstallerHasDoneIsTold(t *testing.T) {
 	for _, one := range []struct {
-		status  *apply.Status
+		status  *installed.Status
 		trouble string
 	}{
 		{nil, "has not finished yet"},
-		{&apply.Status{State: apply.Refused, Detail: "no"}, "refused: no"},
-		{&apply.Status{State: apply.Installing, Versions: map[string]string{"runsc": "1"}}, "at work"},
-		{&apply.Status{State: apply.Installed, Versions: map[string]string{"runsc": "1"}}, ""},
+		{&installed.Status{State: installed.Refused, Detail: "no"}, "refused: no"},
+		{&installed.Status{State: installed.AtWork, Versions: map[string]string{"runsc": "1"}}, "at work"},
+		{&installed.Status{State: installed.Done, Versions: map[string]string{"runsc": "1"}}, ""},
 		// An upgrade that was refused or undone leaves a node that works.
-		{&apply.Status{State: apply.Refused, Detail: "no", Versions: map[string]string{"runsc": "1"}}, ""},
+		{&installed.Status{State: installed.Refused, Detail: "no", Versions: map[string]string{"runsc": "1"}}, ""},
 	} {
-		store := &apply.Store{Folder: t.TempDir()}
+		folder := t.TempDir()
 		if one.status != nil {
-			if err := store.Tell(one.status); err != nil {
+			if err := installed.Tell(folder, one.status); err != nil {
 				t.Fatal(err)
 			}
 		}
-		told := healthOf(t, &played.Containerd{Handlers: []string{"runsc"}}, Settings{Handlers: []string{"runsc"}, Installed: store.Folder})
+		told := healthOf(t, &played.Containerd{Handlers: []string{"runsc"}}, Settings{Handlers: []string{"runsc"}, Installed: folder})
 		said := strings.Join(told.GetTroubles(), "\n")
 		if one.trouble == "" && said != "" || !strings.Contains(said, one.trouble) {
 			t.Errorf("%+v: %q", one.status, said)

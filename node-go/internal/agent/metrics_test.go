@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"rollbox.dev/node/doubles/played"
+	"rollbox.dev/node/doubles/telemetrytest"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/images"
-	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/telemetry"
-	"rollbox.dev/node/internal/telemetry/telemetrytest"
 	"rollbox.dev/node/internal/wire"
 )
 

@@ -14,7 +14,7 @@ import (
 	"rollbox.dev/node/internal/commit"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/images"
-	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 	"rollbox.dev/node/internal/kernel"
 	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
@@ -79,7 +79,7 @@ func (s *service) Describe(ctx context.Context, _ *wire.DescribeRequest) (*wire.
 	}
 	told.ImagesFreeBytes, told.ImagesSizeBytes = room(s.settings.Images)
 	told.Health = s.health(ctx)
-	told.HandlerVersion = told.Health.GetPrograms()[plan.Runsc]
+	told.HandlerVersion = told.Health.GetPrograms()[installed.Runsc]
 	return told, nil
 }
 

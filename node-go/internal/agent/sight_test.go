@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/doubles/played"
 )
 
 const asOutsider = "ROLLBOX_TEST_SOCKET"

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/wire"
 )

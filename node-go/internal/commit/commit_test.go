@@ -26,10 +26,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/doubles/gatetest"
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/gate"
-	"rollbox.dev/node/internal/gate/gatetest"
-	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/runsc"

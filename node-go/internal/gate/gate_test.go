@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollbox.dev/node/internal/gate/gatetest"
+	"rollbox.dev/node/doubles/gatetest"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/problem"
 )
 

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
-	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/problem"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/doubles/played"
 )
 
 // bounded is an installer of a node whose kernel has few numbers for threads, and the file that says so.

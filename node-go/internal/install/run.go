@@ -17,6 +17,7 @@ import (
 	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/node"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 )
 
 const endsIn = 30 * time.Second
@@ -125,17 +126,17 @@ func (i *installer) do(ctx context.Context, work Work, steps plan.Plan, out io.W
 	if work.Uninstall {
 		return errors.Join(i.giveLimitsBack(work), i.applier.Store.Forget())
 	}
-	return i.tell(&apply.Status{State: apply.Installed})
+	return i.tell(&installed.Status{State: installed.Done})
 }
 
 // quiet keeps sandboxes from a node that is about to be changed: its agent says so, the operator sets the taint, and what
 // has begun to start until then is seen. One that is run by hand does not wait.
 func (i *installer) quiet(ctx context.Context, work Work) error {
-	before, err := i.applier.Store.Status()
+	before, err := installed.Read(i.applier.Store.Folder)
 	if err != nil {
 		return err
 	}
-	if err := i.tell(&apply.Status{State: apply.Installing}); err != nil {
+	if err := i.tell(&installed.Status{State: installed.AtWork}); err != nil {
 		return err
 	}
 	if work.Stay && before != nil && len(before.Versions) > 0 {

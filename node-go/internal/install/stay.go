@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 )
 
 const (
@@ -81,7 +82,7 @@ func (i *installer) next(after error) time.Duration {
 
 // heldBack is the time until which a plan waits that has failed.
 func (i *installer) heldBack(steps plan.Plan) time.Time {
-	before, err := i.applier.Store.Status()
+	before, err := installed.Read(i.applier.Store.Folder)
 	if err != nil || before == nil || len(steps) == 0 || before.Plan != steps.Digest() {
 		return time.Time{}
 	}
@@ -90,7 +91,7 @@ func (i *installer) heldBack(steps plan.Plan) time.Time {
 
 // failures is how often in a row a plan has failed so far.
 func (i *installer) failures(digest string) int {
-	before, err := i.applier.Store.Status()
+	before, err := installed.Read(i.applier.Store.Folder)
 	if err != nil || before == nil || before.Plan != digest {
 		return 0
 	}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
-	"rollbox.dev/node/internal/install/apply"
 	"rollbox.dev/node/internal/install/plan"
-	"rollbox.dev/node/internal/played"
+	"rollbox.dev/node/internal/installed"
 )
 
 // on is an installer of a node whose containerd is played; its programs are not what the manifest says, so no plan succeeds.
@@ -41,9 +41,9 @@ func on(t *testing.T, socket string) *installer {
 	return newInstaller(settings, runtime, slog.New(slog.DiscardHandler))
 }
 
-func status(t *testing.T, i *installer) *apply.Status {
+func status(t *testing.T, i *installer) *installed.Status {
 	t.Helper()
-	found, err := i.applier.Store.Status()
+	found, err := installed.Read(i.applier.Store.Folder)
 	if err != nil || found == nil {
 		t.Fatalf("%v, %v", found, err)
 	}
@@ -68,7 +68,7 @@ func TestAPlanThatHasFailedWaitsUntilSomebodyAsks(t *testing.T) {
 	if err := i.once(t.Context(), staying, &strings.Builder{}); !errors.As(err, &failed) {
 		t.Fatalf("%v", err)
 	}
-	if told := status(t, i); told.State != apply.Failed || told.Failures != 1 || told.Plan != failed.digest {
+	if told := status(t, i); told.State != installed.Failed || told.Failures != 1 || told.Plan != failed.digest {
 		t.Errorf("%+v", told)
 	}
 	var waits *waitsError
@@ -98,7 +98,7 @@ func TestAFailureThatIsNoRefusalIsTold(t *testing.T) {
 	if err := i.once(t.Context(), Work{Stay: true}, &strings.Builder{}); err == nil {
 		t.Fatal("it has not failed")
 	}
-	if told := status(t, i); told.State != apply.Failed || told.Plan != "" || !strings.Contains(told.Detail, "does not answer") {
+	if told := status(t, i); told.State != installed.Failed || told.Plan != "" || !strings.Contains(told.Detail, "does not answer") {
 		t.Errorf("%+v", told)
 	}
 }
@@ -110,7 +110,7 @@ func TestOneThatIsToldToEndHasNotFailed(t *testing.T) {
 	if err := i.once(ctx, Work{Stay: true}, &strings.Builder{}); err == nil {
 		t.Fatal("it has not failed")
 	}
-	if found, err := i.applier.Store.Status(); found != nil || err != nil {
+	if found, err := installed.Read(i.applier.Store.Folder); found != nil || err != nil {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

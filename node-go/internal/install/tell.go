@@ -9,6 +9,7 @@ import (
 
 	"rollbox.dev/node/internal/install/apply"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 )
 
 // planError is a plan that has failed, by its digest, so often in a row.
@@ -38,13 +39,13 @@ func (i *installer) tellOf(ctx context.Context, err error) error {
 	var refused *plan.Refusal
 	var failed *planError
 	var waits *waitsError
-	status := &apply.Status{State: apply.Failed, Detail: err.Error()}
+	status := &installed.Status{State: installed.Failed, Detail: err.Error()}
 	switch {
 	case errors.As(err, &waits), ctx.Err() != nil && !errors.As(err, &failed):
 		return nil
 	case errors.As(err, &refused) && !halfDone(err):
 		// Also of a plan that was undone, since a sandbox has started meanwhile: it is not the plan that has failed.
-		status.State, status.Code, status.Detail = apply.Refused, refused.Code, refused.Detail
+		status.State, status.Code, status.Detail = installed.Refused, refused.Code, refused.Detail
 	case errors.As(err, &failed) && ctx.Err() == nil:
 		status.Plan, status.Failures, status.FailedAt = failed.digest, failed.failures, time.Now().UTC()
 	}
@@ -57,12 +58,12 @@ func halfDone(err error) bool {
 }
 
 // tell writes a status that says something new. Of anything but an install what the node has is what it had.
-func (i *installer) tell(status *apply.Status) error {
-	before, err := i.applier.Store.Status()
+func (i *installer) tell(status *installed.Status) error {
+	before, err := installed.Read(i.applier.Store.Folder)
 	if err != nil {
 		return err
 	}
-	if status.State == apply.Installed {
+	if status.State == installed.Done {
 		status.Versions, status.Lazy = apply.VersionsOf(i.settings.Wanted.Payload), i.settings.Wanted.Lazy != nil
 	} else if before != nil {
 		status.Versions, status.Lazy = before.Versions, before.Lazy
@@ -77,5 +78,5 @@ func (i *installer) tell(status *apply.Status) error {
 		}
 	}
 	status.At = time.Now().UTC()
-	return i.applier.Store.Tell(status)
+	return installed.Tell(i.applier.Store.Folder, status)
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
-	"rollbox.dev/node/internal/played"
 	"rollbox.dev/node/internal/pods"
 	"rollbox.dev/node/internal/problem"
 	"rollbox.dev/node/internal/process"

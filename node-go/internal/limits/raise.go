@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/files"
 )
 
 // Raised is a setting that was changed: what somebody else had set last, and what was written since.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollbox.dev/node/doubles/telemetrytest"
 	"rollbox.dev/node/internal/gate"
 	"rollbox.dev/node/internal/problem"
-	"rollbox.dev/node/internal/telemetry/telemetrytest"
 	"rollbox.dev/node/internal/wire"
 )
 

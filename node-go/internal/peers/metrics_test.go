@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollbox.dev/node/internal/telemetry/telemetrytest"
+	"rollbox.dev/node/doubles/telemetrytest"
 )
 
 func TestWhatIsToldIsWhatTheTableSays(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"rollbox.dev/node/internal/mtls/mtlstest"
+	"rollbox.dev/node/doubles/mtlstest"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/layer"
-	"rollbox.dev/node/internal/played"
 )
 
 const pod = "5f2c9d0e"

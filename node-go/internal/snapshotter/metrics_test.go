@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"rollbox.dev/node/internal/telemetry/telemetrytest"
+	"rollbox.dev/node/doubles/telemetrytest"
 )
 
 func TestMetricsOfLayersAreSummed(t *testing.T) {

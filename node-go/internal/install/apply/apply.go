@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
 )

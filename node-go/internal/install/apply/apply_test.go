@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
-	"rollbox.dev/node/internal/install/files"
 	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 )
 
 const first = "# mine\nversion = 3\nroot = '/data'\n"
@@ -360,11 +361,11 @@ func TestNothingIsUndoneUnderSandboxes(t *testing.T) {
 	}
 	n.live = []string{"sandboxes/sb-1"}
 	var refused *plan.Refusal
-	if _, err := n.Recover(t.Context()); !errors.As(err, &refused) || refused.Code != plan.LiveSandboxes || !n.Store.Unfinished() {
+	if _, err := n.Recover(t.Context()); !errors.As(err, &refused) || refused.Code != plan.LiveSandboxes || !installed.Unfinished(n.Store.Folder) {
 		t.Errorf("%v", err)
 	}
 	n.live = nil
-	if _, err := n.Recover(t.Context()); err != nil || n.Store.Unfinished() {
+	if _, err := n.Recover(t.Context()); err != nil || installed.Unfinished(n.Store.Folder) {
 		t.Errorf("%v", err)
 	}
 }

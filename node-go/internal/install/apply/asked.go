@@ -3,7 +3,8 @@ package apply
 import (
 	"os"
 
-	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/files"
+	"rollbox.dev/node/internal/installed"
 )
 
 // Ask has an installer that stays look at once, and try what has failed before.
@@ -20,13 +21,13 @@ func (s *Store) Heed() (bool, error) {
 	if !s.Asked() {
 		return false, nil
 	}
-	found, err := s.Status()
+	found, err := installed.Read(s.Folder)
 	if err != nil {
 		return false, err
 	}
 	if found != nil {
 		found.Plan, found.Failures = "", 0
-		if err := s.Tell(found); err != nil {
+		if err := installed.Tell(s.Folder, found); err != nil {
 			return false, err
 		}
 	}

@@ -13,9 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
-	"rollbox.dev/node/internal/install/files"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/installed"
 )
 
 // journal is what is needed to undo one run. It is on the disk before the first change, and removed after the last.
@@ -45,8 +46,8 @@ type entry struct {
 type Store struct{ Folder string }
 
 func (s *Store) recordFile() string  { return filepath.Join(s.Folder, "record.json") }
-func (s *Store) journalFile() string { return filepath.Join(s.Folder, "journal.json") }
-func (s *Store) statusFile() string  { return filepath.Join(s.Folder, "status.json") }
+func (s *Store) journalFile() string { return installed.Journal(s.Folder) }
+func (s *Store) statusFile() string  { return installed.File(s.Folder) }
 func (s *Store) askedFile() string   { return filepath.Join(s.Folder, "asked.json") }
 func (s *Store) undoFolder() string  { return filepath.Join(s.Folder, "undo") }
 func (s *Store) originals() string   { return filepath.Join(s.Folder, "originals") }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/plan"
 )
 

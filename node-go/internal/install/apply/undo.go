@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"rollbox.dev/node/internal/install/files"
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/plan"
 )
 

@@ -19,8 +19,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"rollbox.dev/node/internal/containerd"
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
-	"rollbox.dev/node/internal/install/files"
 	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
 )

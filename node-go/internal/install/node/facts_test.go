@@ -11,10 +11,10 @@ import (
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/api/types/task"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
-	"rollbox.dev/node/internal/played"
 )
 
 func at(t *testing.T, runtime *played.Containerd, texts map[string]string) (*Node, string) {

@@ -13,9 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/install/plan"
-	"rollbox.dev/node/internal/played"
 )
 
 // servesOn has this program serve gRPC on a socket, as a process of the snapshotter does.

@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"io/fs"
 	"regexp"
 	"strconv"
 
+	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
 )
 
@@ -37,10 +37,7 @@ type Facts struct {
 }
 
 // File is one file: its mode and the digest of its content.
-type File struct {
-	Mode   fs.FileMode `json:"mode"`
-	Digest string      `json:"digest"`
-}
+type File = files.File
 
 // Digest of a content, in hexadecimal.
 func Digest(content []byte) string {

@@ -53,7 +53,7 @@ func (n *node) put(path string, mode uint32, text, digest string) {
 		digest = Digest([]byte(text))
 	}
 	n.texts[path] = text
-	n.facts.Present[path] = File{modeBits(mode), digest}
+	n.facts.Present[path] = File{Mode: modeBits(mode), Digest: digest}
 }
 
 // look reads containerd's settings anew.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rollbox.dev/node/internal/install/config"
+	"rollbox.dev/node/internal/installed"
 )
 
 // Wanted is what a node is to have.
@@ -46,7 +47,7 @@ type Lazy struct {
 
 // Names of programs and services.
 const (
-	Runsc       = "runsc"
+	Runsc       = installed.Runsc
 	Shim        = "containerd-shim-runsc-v1"
 	Snapshotter = "rollbox-snapshotter"
 	Checker     = "rollbox-node"

@@ -13,12 +13,16 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"rollbox.dev/node/internal/install/plan"
 )
 
+// File is one file: its mode and the digest of its content.
+type File struct {
+	Mode   fs.FileMode `json:"mode"`
+	Digest string      `json:"digest"`
+}
+
 // Look returns the mode and the digest of a file; nil: there is none.
-func Look(path string) (*plan.File, error) {
+func Look(path string) (*File, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -38,7 +42,7 @@ func Look(path string) (*plan.File, error) {
 	if _, err := io.Copy(sum, file); err != nil {
 		return nil, err
 	}
-	return &plan.File{Mode: about.Mode().Perm(), Digest: hex.EncodeToString(sum.Sum(nil))}, nil
+	return &File{Mode: about.Mode().Perm(), Digest: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // Write puts a content in the place of a file, whose folder and, if it is there, owner it keeps. The content has to have
@@ -131,7 +135,7 @@ func Missing(path string) (folders []string) {
 }
 
 // Copy is Write of what another file has.
-func Copy(from, to string, about plan.File) error {
+func Copy(from, to string, about File) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return err
@@ -147,7 +151,8 @@ func Put(path string, value any) error {
 		return err
 	}
 	text = append(text, '\n')
-	return Write(path, 0o644, plan.Digest(text), bytes.NewReader(text))
+	sum := sha256.Sum256(text)
+	return Write(path, 0o644, hex.EncodeToString(sum[:]), bytes.NewReader(text))
 }
 
 // Get reads what Put has written; false: there is none.
