@@ -63,11 +63,15 @@ class LiveReplicas:
         if not self._store.shared:
             self._board.set_live(here)
             return
-        try:
-            before = await self._store.note(NOTE)
+        held: _Held = {}
+
+        def told(before: str) -> str | None:
+            nonlocal held
             held = self._held(before)
-            if held != _read(before) or here:
-                await self._store.write_note(NOTE, _text(held), HOLDS_MS, before=before)
+            return _text(held) if held != _read(before) or here else None
+
+        try:
+            await self._store.change_note(NOTE, told, HOLDS_MS)
         except Problem as away:
             self._log.warning("not known which egress replicas there are elsewhere", detail=away.detail)
             return

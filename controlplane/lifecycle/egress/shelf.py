@@ -92,12 +92,7 @@ class Shelf:
 
     async def _written(self, policy: Compiled) -> bool:
         # Other replicas write the same text, and it makes no difference which of them has.
-        name = _name(policy.digest)
-        for _ in range(TRIES):
-            there = await self._store.note(name)
-            if await self._store.write_note(name, policy.text, KEPT_MS, before=there):
-                return True
-        return False
+        return await self._store.change_note(_name(policy.digest), lambda _: policy.text, KEPT_MS, tries=TRIES)
 
 
 def _name(digest: str) -> str:

@@ -38,9 +38,7 @@ class SilenceNotes:
         kept = dict(sorted(since_ms.items(), key=lambda one: one[1])[:MOST])
         text = json.dumps({"at_ms": self._clock.now_ms(), "since_ms": kept}) if kept else ""
         try:
-            before = await self._store.note(_NAME)
-            if text or before:
-                await self._store.write_note(_NAME, text, GAP_MS, before=before)
+            await self._store.change_note(_NAME, lambda before: text if text or before else None, GAP_MS)
         except Problem as problem:
             self._log.warning("lists do not tell which sandboxes are silent", detail=problem.detail)
         self._read_at_ms = 0

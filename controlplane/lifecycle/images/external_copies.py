@@ -128,11 +128,11 @@ class ExternalCopies:
             detail = f"{repository}@{digest} was not removed within {REMOVED_WITHIN_S:.0f} s"
             raise Problem("upstream_timeout", detail) from error
         finally:
-            now = await self._store.note(_name(repository, digest))
-            if (known := _Note.read(now)) is not None and known.state == "going":
-                # Also where it failed: what was asked for may have been done, so a use asks the registry.
-                gone = _Note(used_ms, self._clock.now_ms(), "gone")
-                await self._write(_name(repository, digest), gone, now, kept_ms)
+            # Also where it failed: what was asked for may have been done, so a use asks the registry.
+            gone = _Note(used_ms, self._clock.now_ms(), "gone").text()
+            await self._store.change_note(
+                _name(repository, digest), lambda now: gone if _is_going(_Note.read(now)) else None, kept_ms
+            )
         return there
 
     async def _over(self, repository: str, digest: str) -> str:
@@ -140,23 +140,31 @@ class ExternalCopies:
         until_ms = self._clock.now_ms() + GOING_MS
         while True:
             text = await self._store.note(_name(repository, digest))
-            known = _Note.read(text)
-            if known is None or known.state != "going" or self._clock.now_ms() >= until_ms:
+            if not _is_going(_Note.read(text)) or self._clock.now_ms() >= until_ms:
                 return text
             await asyncio.sleep(LOOKS_EVERY_S)
 
     async def _seen(self, image: RegistryImage) -> int:
         """When a copy was used last; it is seen now."""
-        text = await self._store.note(_name(image.repository, image.digest))
-        known, now_ms = _Note.read(text), self._clock.now_ms()
-        used_ms = now_ms if known is None else known.used_ms
-        if known is None or now_ms - known.written_ms > RENEWED_MS:
-            # Another one that writes just now has a use of now.
-            await self._write(_name(image.repository, image.digest), _Note(used_ms, now_ms), text)
+        now_ms = used_ms = self._clock.now_ms()
+
+        def seen(text: str) -> str | None:
+            nonlocal used_ms
+            known = _Note.read(text)
+            used_ms = now_ms if known is None else known.used_ms
+            renewed = known is None or now_ms - known.written_ms > RENEWED_MS
+            return _Note(used_ms, now_ms).text() if renewed else None
+
+        # Another one that writes just now has a use of now.
+        await self._store.change_note(_name(image.repository, image.digest), seen, KEPT_MS)
         return used_ms
 
     async def _write(self, name: str, note: _Note, before: str, kept_ms: int = KEPT_MS) -> bool:
         return await self._store.write_note(name, note.text(), kept_ms, before=before)
+
+
+def _is_going(note: _Note | None) -> bool:
+    return note is not None and note.state == "going"
 
 
 def _name(repository: str, digest: str) -> str:

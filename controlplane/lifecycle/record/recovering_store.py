@@ -183,6 +183,27 @@ class RecoveringStore:
         """See ``Store.write_note``."""
         return await self._asked(lambda: self._store.write_note(name, text, ttl_ms, before=before))
 
+    async def change_note(self, name: str, change: Callable[[str], str | None], ttl_ms: int, *, tries: int = 1) -> bool:
+        """Reads a note and writes what becomes of it, anew if another one has written it in between.
+
+        Args:
+            name: of the note.
+            change: from the text that is there to the one that is to be there (empty: none); None: it stays as it is.
+            ttl_ms: as for ``write_note``.
+            tries: how often at most.
+
+        Returns:
+            Whether that is what is there now.
+
+        Cost: two calls to the store for each try; one, where it stays.
+        """
+        for _ in range(tries):
+            before = await self.note(name)
+            text = change(before)
+            if text is None or await self.write_note(name, text, ttl_ms, before=before):
+                return True
+        return False
+
     async def append(self, name: str, lines: Sequence[str], most: int, ttl_ms: int) -> None:
         """See ``Store.append``."""
         await self._asked(lambda: self._store.append(name, lines, most, ttl_ms))

@@ -249,5 +249,4 @@ class Scaler:
 
     async def _leave(self, report: ScalerReport) -> None:
         """Leaves the report for all replicas."""
-        before = await self._store.note(NOTE)
-        await self._store.write_note(NOTE, report.text(), NOTE_MS, before=before)
+        await self._store.change_note(NOTE, lambda _: report.text(), NOTE_MS)

@@ -105,14 +105,16 @@ class Lines:
         own = self._own()
         if not own and not self._told:
             return
-        for _ in range(TRIES):
-            before, now_ms = await self._store.note(NOTE), self._clock.now_ms()
+
+        def told(before: str) -> str:
+            now_ms = self._clock.now_ms()
             all_told = dict(_read(before, now_ms, self._replica))
             if own:
                 all_told[self._replica] = {"at_ms": now_ms, "owners": own}
-            if await self._store.write_note(NOTE, json.dumps(all_told) if all_told else "", HOLDS_MS, before=before):
-                self._told = bool(own)
-                return
+            return json.dumps(all_told) if all_told else ""
+
+        if await self._store.change_note(NOTE, told, HOLDS_MS, tries=TRIES):
+            self._told = bool(own)
 
     def _own(self) -> dict[str, Any]:
         told: dict[str, Any] = {}
