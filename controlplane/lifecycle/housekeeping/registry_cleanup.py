@@ -7,7 +7,6 @@ while the registry has room (``images.recorded``).
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
@@ -185,13 +184,13 @@ class RegistryCleanup:
         return needed.why(NodeImage("", (name,), image.digest, 0), image.sources)
 
     async def _collect(self, *, urgent: bool) -> None:
-        began_s = time.monotonic()
+        began_s = asyncio.get_running_loop().time()
         try:
             done = await self._collector.collect(urgent=urgent)
         except Problem:
             self._metrics.registry_not_collected()
             raise
-        self._metrics.registry_collected(done.freed_bytes, done.blobs, time.monotonic() - began_s)
+        self._metrics.registry_collected(done.freed_bytes, done.blobs, asyncio.get_running_loop().time() - began_s)
         if done.freed_blobs or done.ended_uploads or done.kept_blobs:
             about: Mapping[str, int] = {"uploads": done.ended_uploads, "kept": done.kept_blobs}
             self._log.info("registry collected", bytes=done.freed_bytes, blobs=done.freed_blobs, **about)

@@ -5,7 +5,6 @@ Token flow: https://distribution.github.io/distribution/spec/auth/token/.
 
 import asyncio
 import ssl
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ MAX_TOKEN_BYTES: Final = 256 * 1024
 # How long before its end a token is not used any more.
 MARGIN_S: Final = 10.0
 
-# Tokens, each with the monotonic time (s) at which it ends, by what they are for.
+# Tokens, each with the loop's time (s) at which it ends, by what they are for.
 Tokens = Remembered[tuple[str, float]]
 
 
@@ -47,7 +46,7 @@ class RegistryAccount:
     def known(self, method: str, path: str) -> str:
         """The value to begin with: a token that holds, or name and password."""
         token, until_s = self._tokens.get(_wish(method, path)) or ("", 0.0)
-        return token if time.monotonic() < until_s else self._basic
+        return token if asyncio.get_running_loop().time() < until_s else self._basic
 
     async def answer(self, method: str, path: str, headers: Iterable[str]) -> str:
         """The value that answers a refusal; name and password, if the registry offers no tokens.
@@ -68,7 +67,7 @@ class RegistryAccount:
         if realm.scheme != "https" or not realm.host:
             raise ValueError(f"its tokens are to be asked for at {str(realm)[:100]!r}, which is no address with TLS")
         query = {name: bearer.parameters[name] for name in ("service", "scope") if name in bearer.parameters}
-        began_s = time.monotonic()
+        began_s = asyncio.get_running_loop().time()
         token, lifetime_s = await self._given(realm.update_query(query))
         self._tokens.put(_wish(method, path), (f"Bearer {token}", began_s + lifetime_s - MARGIN_S))
         return f"Bearer {token}"
