@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -88,6 +88,9 @@ doctor-cluster: venv build engine prometheus ## rollbox doctor on the real clust
 
 coverage: setup ## line and branch coverage of `make test` in both languages; tables in build/coverage
 	$(BIN)/python -m tests.coverage
+
+measures: venv ## the tests of the tools that measure: records, figures, simulated clusters and weeks
+	$(BIN)/python -m tests.levels measures
 
 bench: setup ## benchmarks on the engine; records in build/bench, and a table
 	$(BIN)/python -m tests.bench

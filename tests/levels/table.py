@@ -117,9 +117,10 @@ def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: f
 # No process, no socket, no real time.
 PURE = (
     "unit/controlplane",
-    "unit/bench",
+    # What the pages say of the figures.
+    "bench/checks/test_figures_page.py",
+    "bench/checks/test_gvisor_page.py",
     "unit/chaos",
-    "unit/scale",
     "unit/test_cluster_parts.py",
     "unit/test_lint.py",
     "unit/test_versions.py",
@@ -314,6 +315,8 @@ LEVELS = (
         why_not=lambda: why_no_engine() or why_no_chromium(),
     ),
     _cluster_level("frameworks-cluster", Pytest(FRAMEWORKS), budget_s=900, fresh_s=2700, images=IMAGES),
+    # The tools that measure: no part of the product, so a gate of their own.
+    Level("measures", (Pytest(("bench/checks", "scale/checks"), workers=2),), budget_s=60, fresh_s=60),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.
     Level("scale", (Plain(_python("-m", "tests.scale")),), budget_s=900, fresh_s=2400, why_not=_why_no_namespace),
 )

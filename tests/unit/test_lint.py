@@ -73,7 +73,7 @@ def test_what_does_not_is_let_pass(source: str) -> None:
 def test_where_time_is_measured_or_virtual_only_names_and_ports_count(folder: str) -> None:
     source = "asyncio.timeout(1)\nassert loop.time() - began < 1\nserver.bind(('', 80))\n"
     assert told(source, f"{folder}/a.py") == [3]
-    assert told(source, "tests/unit/bench/a.py") == [1, 2, 3]
+    assert told(source, "tests/unit/sdk/a.py") == [1, 2, 3]
 
 
 def test_an_excuse_is_on_the_line_or_alone_above_it() -> None:

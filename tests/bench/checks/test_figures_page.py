@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.bench.checks.written import differences
 from tests.bench.declared import all_declared
 from tests.bench.figures import BEGIN, END, PAGE, README, headlines, in_readme, page
-from tests.unit.bench.written import differences
 
 
 def figure(pattern: str, number: int) -> dict[str, Any]:
