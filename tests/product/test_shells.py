@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rollbox import Sandbox
+from rollbox import Sandbox, Shell, TerminalShell, shell_session
 from rollbox import shell as shell_module
 from rollbox.errors import Conflict, ExecFailed, InvalidArgument
 from tests.support.waiting import succeeds, until
+
+
+async def made_shell(sandbox: Sandbox, *, terminal: bool) -> Shell | TerminalShell:
+    """A shell of another user, on a terminal or not."""
+    if terminal:
+        return await sandbox.shell(terminal=True, user="nobody", cwd="/tmp")
+    return await sandbox.shell(user="nobody", cwd="/tmp")
 
 
 @pytest.mark.core
@@ -83,7 +90,7 @@ async def test_a_timeout_kills_what_the_command_has_detached(shared: Sandbox, de
 
 
 async def test_a_shell_that_cannot_answer_any_more_is_told_so(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", 0.1)
+    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", 0.1)
     async with await shared.shell() as shell:
         assert (await shell.run("sleep 0.5; echo waited for")).stdout == "waited for\n"
         with pytest.raises(Conflict, match="no longer answers"):
@@ -91,6 +98,39 @@ async def test_a_shell_that_cannot_answer_any_more_is_told_so(shared: Sandbox, m
         assert shell.ended
         with pytest.raises(Conflict, match="no longer answers"):
             await shell.run("true")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_a_shell_that_stops_itself_goes_on(
+    shared: Sandbox, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(shell_session, "LOOK_AFTER_S", 0.1)
+    async with await made_shell(shared, terminal=terminal) as shell:
+        assert (await shell.run("kill -STOP $$; echo on")).stdout == "on\n"
+
+
+async def test_an_interrupt_at_any_moment_leaves_nothing_of_the_line(shared: Sandbox) -> None:
+    async with await shared.shell(terminal=True, user="nobody", cwd="/tmp") as shell:
+        await shell.run("X=kept; setsid sleep 7221 &")
+        for line in ("sleep 7220; echo n''o\n", "true\n", "echo 'a\n") * 3:
+            await shell.send(line)
+            assert "no\n" not in await shell.interrupt()
+            assert (await shell.run("echo $X")).stdout == "kept\n"
+        left = await shared.exec("pgrep -fx 'sleep 7220' | wc -l; pgrep -fx 'sleep 7221' | wc -l")
+        assert left.stdout.split() == ["0", "1"]
+    await until(lambda: succeeds(shared, "! pgrep -f 'sleep 722[1]'"))
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("command", ["exec 2>&-", "echo '", "cd() { echo no >&2; }", "trap '' URG; false", "set -x"])
+async def test_after_such_a_command_the_shell_answers_and_abandons_the_next(
+    shared: Sandbox, command: str, terminal: bool
+) -> None:
+    async with await made_shell(shared, terminal=terminal) as shell:
+        await shell.run(command)
+        assert (await shell.run("(exit 4)")).exit_code == 4
+        assert (await shell.run("sleep 7230; touch went-on", timeout=3)).timed_out
+        assert (await shell.run("echo on; test ! -e went-on")).ok
 
 
 async def test_a_command_has_input_directory_and_variables_of_its_own(shared: Sandbox) -> None:

@@ -16,17 +16,18 @@ from rollbox.request import Directory, Stdin, Variables
 from rollbox.result import ShellResult
 from rollbox.shell_dialects import Dialect, Line, Mark
 from rollbox.shell_reader import MarkedReader
-from rollbox.shell_session import CleanupRunner, CommandRunner, ShellSession
+from rollbox.shell_session import (
+    AGAIN_S,
+    LOOK_AFTER_S,
+    RETURN_LIMIT_S,
+    START_LIMIT_S,
+    CleanupRunner,
+    CommandRunner,
+    ShellSession,
+    spawned,
+)
 
 DEFAULT_OUTPUT_BYTES = 2**22
-# How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
-_RETURN_LIMIT_S = 5.0
-# The shell is interrupted again at this interval: an interrupt does not reach a line that it had not read yet.
-_AGAIN_S = 1.0
-# How long the first start may take: a gateway may restart meanwhile, and a dead connection is detected after 15 s.
-_START_LIMIT_S = 60.0
-# A command that runs for so long makes the client look whether the shell still waits for it.
-_LOOK_AFTER_S = 10.0
 # How often that time is given while output comes: over a slow network it takes long, and another process may go on.
 _LAST_OUTPUT_TIMES = 24
 # The name of a variable in any shell.
@@ -91,28 +92,10 @@ class Shell(ShellSession):
             InvalidArgument: the image has neither, or an argument is invalid.
         """
         cap = request.count("max_output_bytes", max_output_bytes)
-        prompt = secrets.token_hex(16)
-        for dialect in (shell_dialects.BASH, shell_dialects.posix(prompt)):
-            try:
-                process = await sandbox.spawn(dialect.argv, cwd=cwd, env={**(env or {}), **dialect.env}, user=user)
-            except InvalidArgument as error:
-                if dialect is shell_dialects.BASH and error.details.get("reason") == "command_not_found":
-                    continue
-                if error.details.get("reason") == "command_not_found":
-                    error.hint = "The image has neither bash nor sh: run programs with exec and a list of arguments."
-                raise
-            shell = cls(sandbox, run_cleanup, process, dialect, user=user, max_output_bytes=cap)
-            try:
-                await shell._write(dialect.setup)
-                await shell._make_ready(_START_LIMIT_S, None)
-                shell._take_output(None)
-            except BaseException:
-                await shell.aclose()
-                raise
-            # Between its commands nothing of it counts as one of a run.
-            process._connection.on_end()  # noqa: SLF001 - nobody else needs it
-            return shell
-        raise AssertionError("unreachable: the second dialect returns or raises")
+        dialects = (shell_dialects.BASH, shell_dialects.posix(secrets.token_hex(16)))
+        process, dialect = await spawned(sandbox, dialects, cwd=cwd, env=env, user=user)
+        shell = cls(sandbox, run_cleanup, process, dialect, user=user, max_output_bytes=cap)
+        return await shell._begin(shell._set_up())
 
     async def run(
         self,
@@ -176,6 +159,11 @@ class Shell(ShellSession):
             raise InvalidArgument(detail, details={"reason": "cwd_not_found"}, sandbox_id=self._sandbox.id)
         return result.check() if check else result
 
+    async def _set_up(self) -> None:
+        await self._write(self._dialect.setup)
+        await self._make_ready(START_LIMIT_S, None)
+        self._take_output(None)
+
     async def _written(self, stdin: Stdin) -> str:
         path = f"/tmp/.rollbox-stdin-{secrets.token_hex(8)}"  # noqa: S108 - random, and for its user alone
         await self._sandbox.files.write(path, stdin, mode=0o600, user=self._user)
@@ -205,7 +193,7 @@ class Shell(ShellSession):
         reading = asyncio.ensure_future(self._read_until_mark(mark, line))
         tasks = [reading]
         try:
-            await asyncio.wait(tasks, timeout=_LOOK_AFTER_S)
+            await asyncio.wait(tasks, timeout=LOOK_AFTER_S)
             if not reading.done():
                 tasks.append(asyncio.ensure_future(self._read_on()))
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -224,7 +212,7 @@ class Shell(ShellSession):
         streams = (self._process.stdout, self._process.stderr)
         for _ in range(_LAST_OUTPUT_TIMES):
             before = [stream.received for stream in streams]
-            await asyncio.wait([reading], timeout=_RETURN_LIMIT_S)
+            await asyncio.wait([reading], timeout=RETURN_LIMIT_S)
             if reading.done() or before == [stream.received for stream in streams]:
                 return
 
@@ -275,7 +263,7 @@ class Shell(ShellSession):
         if await self._stderr.until(mark) and self._dialect.prompt:
             await self._stderr.until(self._dialect.prompt)
 
-    async def _make_ready(self, limit_s: float = _RETURN_LIMIT_S, again_s: float | None = _AGAIN_S) -> None:
+    async def _make_ready(self, limit_s: float = RETURN_LIMIT_S, again_s: float | None = AGAIN_S) -> None:
         """Make the shell ready again, or kill it: afterwards no output of earlier commands can follow."""
         try:
             async with asyncio.timeout(limit_s):

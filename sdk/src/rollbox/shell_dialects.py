@@ -25,26 +25,40 @@ _ASK = """__rollbox_ask() {
 { command printf '%s%d\\n' "$1$2" "$3"; command jobs -p; command printf %s "$1$2"; } >&OUT 2>/dev/null
 command printf %s "$1$2" >&ERR
 command export ROLLBOX_COMMAND_ID="$1"
-case $- in *e*) return 0;; esac
-return "$3"
+case $- in *e*) command return 0;; esac
+command return "$3"
 }
 """
 # Descriptor numbers that scripts rarely use; bash picks free ones itself.
 _SH_SETUP = "PS2=\nexec 6>&1 8>&2\n" + _ASK.replace("OUT", "6").replace("ERR", "8")
+_ARM = "command trap __rollbox_stop URG"
 _BASH_SETUP = (
     "exec {__rollbox_out}>&1 {__rollbox_err}>&2\n"
-    + _ASK.replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"')
-    + """__rollbox_leave() { return 2; }
+    # A command may have taken away the trap.
+    + _ASK.replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"').replace("{\n", f"{{\n{_ARM}\n", 1)
+    + """__rollbox_leave() { command return 2; }
 __rollbox_stop() {
-shopt -s extdebug; set -o functrace
-trap 'case $BASH_COMMAND in
-"__rollbox_ask "*) trap - DEBUG; set +o functrace; shopt -u extdebug;;
-*) break 999 2>/dev/null; __rollbox_leave;;
+command shopt -s extdebug; command set -o functrace
+command trap 'case $BASH_COMMAND in
+"__rollbox_ask "*) command trap - DEBUG; command set +o functrace; command shopt -u extdebug;;
+*) command break 999 2>/dev/null; __rollbox_leave;;
 esac' DEBUG
 }
-trap __rollbox_stop URG
 """
+    + f"{_ARM}\n"
 )
+_QUIET = {"ENV": "", "PS1": "", "PS2": ""}
+_TERMINAL_SETUP = (
+    "stty -echo 2>/dev/null; %(only)sPS2=; "
+    """__rollbox_prompt() { PS1="%(first)s""%(second)s$1:"'$?;'; """
+    # A command may have redirected the shell's stderr, where its prompt goes.
+    """[ -t 2 ] || PS1='$(command printf %%s "'"$PS1"'" >/dev/tty)'; """
+    """command export ROLLBOX_COMMAND_ID="%(first)s$1"; command return "$2"; }; __rollbox_prompt 0 0\n"""
+)
+# What is typed to it is no history of a person.
+_ONLY_BASH = "set +o histexpand; unset PROMPT_COMMAND HISTFILE; "
+# A terminal takes lines of 4095 bytes; quoted, a character of a command may take four of its bytes.
+_PIECE_CHARS = 250
 
 
 class Mark(NamedTuple):
@@ -88,9 +102,22 @@ BASH = Dialect(["bash", "--norc", "--noprofile"], _BASH_SETUP, signal.SIGURG)
 def posix(prompt: str) -> Dialect:
     """A POSIX shell, whose prompt shows that it is ready."""
     # Through a descriptor of its own: a command may have redirected the shell's stderr.
-    set_prompt = f"PS1='$({{ printf {prompt} >&8; }} 2>/dev/null)'"
+    set_prompt = f"PS1='$({{ command printf {prompt} >&8; }} 2>/dev/null)'"
     setup = f'{_SH_SETUP}__rollbox_prompt() {{ {set_prompt}; return "$1"; }}\n{set_prompt}\n'
-    return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), {"ENV": "", "PS1": "", "PS2": ""})
+    return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), _QUIET)
+
+
+def on_terminal(mark: Mark) -> tuple[Dialect, Dialect]:
+    """Bash and sh on a terminal. Their prompt is a mark, with a number and the exit code behind it.
+
+    The number is that of the command, which its processes have as ROLLBOX_COMMAND_ID behind the first half of the mark.
+    """
+    shells = (["bash", "--norc", "--noprofile", "--noediting", "-i"], _ONLY_BASH), (["sh", "-i"], "")
+    bash, sh = (
+        Dialect(argv, _TERMINAL_SETUP % {**mark._asdict(), "only": only}, signal.SIGINT, mark.printed, _QUIET)
+        for argv, only in shells
+    )
+    return bash, sh
 
 
 class Line(NamedTuple):
@@ -116,10 +143,11 @@ class Line(NamedTuple):
         Args:
             has_prompt: whether the prompt, which a command may have changed, is set again behind it.
         """
-        run = f"eval {quoted(self.command)}"
+        # Not by a function or an alias of that name.
+        run = f"\\command eval {quoted(self.command)}"
         if self.cwd or self.env:
-            enter = f"CDPATH= cd -- {quoted(self.cwd)} || {{ command printf {self.lost} >&2; exit 1; }}"
-            variables = [f"export {name}={quoted(value)}" for name, value in self.env.items()]
+            enter = f"CDPATH= command cd -- {quoted(self.cwd)} || {{ command printf {self.lost} >&2; command exit 1; }}"
+            variables = [f"command export {name}={quoted(value)}" for name, value in self.env.items()]
             run = f"( {'; '.join([enter] * bool(self.cwd) + variables + [run])} )"
         if self.input_path:
             path = quoted(self.input_path)
@@ -137,6 +165,17 @@ def quoted(text: str) -> str:
 def mark_request(mark: Mark) -> str:
     """Build the line that makes the shell print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
     return f'{{ __rollbox_ask {mark.first} {mark.second} "$?"; }} 2>/dev/null\n'
+
+
+def typed(command: str, number: int) -> str:
+    """Write a command as it is typed: in lines that a terminal takes, and with a prompt of its own behind it."""
+    pieces = [command[at : at + _PIECE_CHARS] for at in range(0, len(command), _PIECE_CHARS)]
+    return "\\command eval " + "\\\n".join(map(quoted, pieces)) + f"; {prompt_request(number)}"
+
+
+def prompt_request(number: int) -> str:
+    """Build the line that gives a shell on a terminal another prompt, and keeps the exit code."""
+    return f'__rollbox_prompt {number} "$?"\n'
 
 
 # More than a pipe holds. A shell that has taken it has read all lines before it; before the next line it says nothing.

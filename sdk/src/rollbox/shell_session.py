@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from rollbox._problem import SandboxError
-from rollbox.errors import Conflict
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.files import Files
 from rollbox.process import Process
 from rollbox.recording import current
 from rollbox.request import Directory, Variables
 from rollbox.result import ShellResult
+from rollbox.shell_dialects import Dialect
 
 CleanupRunner: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 """Runs a cleanup call within a time limit, in spite of a cancellation; see `Gateway.run_cleanup`."""
 
+# How long the first start may take: a gateway may restart meanwhile, and a dead connection is detected after 15 s.
+START_LIMIT_S = 60.0
+# How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
+RETURN_LIMIT_S = 5.0
+# The shell is interrupted again at this interval: an interrupt does not reach a line that it had not read yet.
+AGAIN_S = 1.0
+# A command that runs for so long makes the client look whether the shell still waits for it.
+LOOK_AFTER_S = 10.0
+_STOPPED = "T"
 _KILLED_BY_MEMORY = 128 + signal.SIGKILL
 
 
@@ -52,6 +64,43 @@ class CommandRunner(Protocol):
         """
 
 
+async def spawned(
+    sandbox: CommandRunner,
+    dialects: Sequence[Dialect],
+    *,
+    cwd: Directory | None,
+    env: Variables | None,
+    user: str | None,
+    terminal: tuple[int, int] | None = None,
+) -> tuple[Process, Dialect]:
+    """Start the first of some shells that the image has.
+
+    Args:
+        sandbox: that it runs in.
+        dialects: the shells.
+        cwd: its working directory; None: the sandbox's.
+        env: variables beside the sandbox's.
+        user: that it runs as; None: the sandbox's.
+        terminal: columns and rows of its terminal; None: it has none.
+
+    Raises:
+        InvalidArgument: the image has none of them, or an argument is invalid.
+    """
+    for dialect in dialects:
+        variables = {**(env or {}), **dialect.env}
+        try:
+            return await sandbox.spawn(dialect.argv, cwd=cwd, env=variables, user=user, terminal=terminal), dialect
+        except InvalidArgument as error:
+            if error.details.get("reason") != "command_not_found":
+                raise
+            if dialect is dialects[-1]:
+                error.hint = (
+                    "The image has neither bash nor sh: run programs with exec or spawn and a list of arguments."
+                )
+                raise
+    raise AssertionError("unreachable: the last dialect returns or raises")
+
+
 class ShellSession:
     """A shell that runs in a sandbox.
 
@@ -77,6 +126,17 @@ class ShellSession:
         """Its id among the sandbox's processes."""
         return self._process.exec_id
 
+    async def _begin(self, setting_up: Awaitable[None]) -> Self:
+        """Set it up; it is killed if that fails."""
+        try:
+            await setting_up
+        except BaseException:
+            await self.aclose()
+            raise
+        # Between its commands nothing of it counts as one of a run.
+        self._process._connection.on_end()  # noqa: SLF001 - nobody else needs it
+        return self
+
     async def aclose(self) -> None:
         """Kill the shell and all that it left running. Idempotent."""
         await self._process.__aexit__(None, None, None)
@@ -93,11 +153,19 @@ class ShellSession:
         """Run a command, which counts for a run as an exec does."""
         run = current.current()
         if run is None:
-            return await running
+            return await self._kept_going(running)
         with run.executing(self._sandbox.id) as answered:
-            result = await running
+            result = await self._kept_going(running)
             answered({"end": result.end, "exit_code": result.exit_code, "run_ms": result.run_ms})
             return result
+
+    async def _kept_going(self, running: Coroutine[Any, Any, ShellResult]) -> ShellResult:
+        going = asyncio.ensure_future(self._keep_going())
+        try:
+            return await running
+        finally:
+            going.cancel()
+            await asyncio.wait([going])
 
     async def _abandon(self, number: int, command_id: str, spared: Sequence[int]) -> None:
         """Kill the command's processes and continue the shell with a signal; the shell is killed if that fails."""
@@ -105,6 +173,26 @@ class ShellSession:
             await self._process._abandon(number, command_id, spared)  # noqa: SLF001 - its own
         except SandboxError as error:
             await self._give_up(f"its command could not be stopped ({error.detail})")
+
+    async def _state(self) -> tuple[str, int, str]:
+        """Look at the shell's process: its state as proc(5) has it, the group that has its terminal, and all of that.
+
+        Empty when nobody can tell.
+        """
+        try:
+            text = (await self._sandbox.files.read(f"/proc/{self._process.pid}/stat")).decode("utf-8", "replace")
+            state, _, _, _, _, terminal_group = text.rpartition(")")[2].split()[:6]
+        except (SandboxError, ValueError):
+            return "", 0, ""
+        return state, int(terminal_group), text
+
+    async def _keep_going(self) -> None:
+        """Continue the shell whenever a command has stopped it, which nobody else would; never returns."""
+        while True:
+            await asyncio.sleep(LOOK_AFTER_S)
+            if (await self._state())[0] == _STOPPED:
+                with suppress(SandboxError):
+                    await self._process.signal(signal.SIGCONT)
 
     async def _give_up(self, why: str) -> None:
         """Kill a shell that cannot be used any more."""

@@ -47,17 +47,16 @@ class Screen:
             self._text = self._text[over:]
         return bool(data)
 
-    async def prompt(self, least: int = 0) -> tuple[str, bool]:
-        """Take what comes up to the first prompt whose number is at least `least`; it is `last` then.
+    async def prompt(self) -> tuple[str, bool]:
+        """Take what comes up to the first prompt; it is `last` then.
 
         Returns:
-            the text without prompts, and whether the prompt came: the terminal may end first.
+            the text without the prompt, and whether the prompt came: the terminal may end first.
         """
         looked = 0
         while True:
-            for found in self._prompt.finditer(self._text, looked):
-                if int(found[1]) >= least:
-                    return self._taken(found.end()), True
+            if found := self._prompt.search(self._text, looked):
+                return self._taken(found.end()), True
             looked = max(0, len(self._text) - _OVERLAP)
             before = self._dropped
             if not await self.more():

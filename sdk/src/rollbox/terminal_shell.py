@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import signal
+from contextlib import suppress
 
 from rollbox import request, shell_dialects
-from rollbox.errors import InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
 from rollbox.request import Directory, Variables
 from rollbox.result import ShellResult
-from rollbox.shell_session import CleanupRunner, CommandRunner, ShellSession
+from rollbox.shell_dialects import Mark
+from rollbox.shell_session import (
+    AGAIN_S,
+    RETURN_LIMIT_S,
+    START_LIMIT_S,
+    CleanupRunner,
+    CommandRunner,
+    ShellSession,
+    spawned,
+)
 from rollbox.terminal_screen import Screen
 
 DEFAULT_SIZE = (120, 40)
-_START_LIMIT_S = 60.0
-# How long a shell may take to be ready again after its commands were killed; then it is killed too. A guess.
-_RETURN_LIMIT_S = 5.0
-_AGAIN_S = 1.0
 _INTERRUPT = "\x03"
-# A terminal takes lines of 4095 bytes; quoted, a character of a command may take four of its bytes.
-_PIECE_CHARS = 250
 # What a terminal takes for a key, and not for text.
 _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_BASH = ["bash", "--norc", "--noprofile", "--noediting", "-i"]
-_SETUP = (
-    "stty -echo 2>/dev/null; %(bash)sPS2=; "
-    """__rollbox_prompt() { PS1="%(first)s""%(second)s$1:"'$?;'; command export ROLLBOX_COMMAND_ID="%(id)s$1"; """
-    """return "$2"; }; __rollbox_prompt 0 0\n"""
-)
-_ONLY_BASH = "set +o histexpand; unset PROMPT_COMMAND; "
+# After Ctrl-C or a kill the shell has to be at rest, and is looked at again after this time.
+_LOOK_AGAIN_S = 0.05
+_ASLEEP = "S"
+# How often a shell that shows a prompt from before is asked again. A guess.
+_ASK_TIMES = 10
+# How proc(5) says that no process group has a terminal; gVisor never tells.
+_NOBODY = (0, -1)
 
 
 class TerminalShell(ShellSession):
@@ -43,14 +46,22 @@ class TerminalShell(ShellSession):
     """
 
     def __init__(
-        self, sandbox: CommandRunner, run_cleanup: CleanupRunner, process: Process, *, max_output_bytes: int
+        self,
+        sandbox: CommandRunner,
+        run_cleanup: CleanupRunner,
+        process: Process,
+        mark: Mark,
+        *,
+        max_output_bytes: int,
     ) -> None:
         """Use `Sandbox.shell` instead."""
         super().__init__(sandbox, run_cleanup, process)
-        self._first, self._second, self._id = (secrets.token_hex(8) for _ in range(3))
-        self._screen = Screen(process.stdout, self._first + self._second, max_output_bytes)
+        self._mark = mark
+        self._screen = Screen(process.stdout, mark.first + mark.second, max_output_bytes)
         self._running = asyncio.Lock()
         self._number = 0
+        # What was typed for the call under way.
+        self._typed: list[str] = []
         # How many prompts had come when something was typed that is no command of `run`; negative: nothing was since.
         self._typed_at = -1
 
@@ -81,27 +92,11 @@ class TerminalShell(ShellSession):
             InvalidArgument: the image has neither, or an argument is invalid.
         """
         kept = request.count("max_output_bytes", max_output_bytes)
-        quiet = {**(env or {}), "PS1": "", "PS2": "", "ENV": ""}
-        for argv in (_BASH, ["sh", "-i"]):
-            try:
-                process = await sandbox.spawn(argv, cwd=cwd, env=quiet, user=user, terminal=size)
-            except InvalidArgument as error:
-                if error.details.get("reason") != "command_not_found":
-                    raise
-                if argv is _BASH:
-                    continue
-                error.hint = "The image has neither bash nor sh: run programs with spawn and a list of arguments."
-                raise
-            shell = cls(sandbox, run_cleanup, process, max_output_bytes=kept)
-            try:
-                await shell._set_up(_ONLY_BASH if argv is _BASH else "")
-            except BaseException:
-                await shell.aclose()
-                raise
-            # Between its commands nothing of it counts as one of a run.
-            process._connection.on_end()  # noqa: SLF001 - nobody else needs it
-            return shell
-        raise AssertionError("unreachable: the second shell returns or raises")
+        mark = Mark.fresh()
+        dialects = shell_dialects.on_terminal(mark)
+        process, dialect = await spawned(sandbox, dialects, cwd=cwd, env=env, user=user, terminal=size)
+        shell = cls(sandbox, run_cleanup, process, mark, max_output_bytes=kept)
+        return await shell._begin(shell._set_up(dialect.setup))
 
     async def run(
         self,
@@ -129,7 +124,8 @@ class TerminalShell(ShellSession):
         Raises:
             InvalidArgument: the command is empty, holds a control character, or is not a string.
             ExecFailed, ExecDeadline, OomKilled: with `check`; they carry `.result`.
-            Conflict: the shell has ended; the detail says how.
+            Conflict: the shell has ended; the detail says how. Or it no longer answers, since the command took away its
+                prompt: it is killed then.
             SandboxLost, ...: the sandbox has ended.
         Cancel safety: the command's processes are killed; the shell remains usable.
         """
@@ -182,27 +178,28 @@ class TerminalShell(ShellSession):
             timeout: seconds after which a program that takes Ctrl-C for something else is killed.
 
         Raises:
-            Conflict: the shell has ended.
+            Conflict: the shell has ended. Or it no longer answers: it is killed then.
+        Cost: a look or two at the shell's process before each Ctrl-C, 0.1 s at least. One that works itself, in a loop
+            without programs, gets it after a second.
         """
         limit_s = request.milliseconds("timeout", timeout) / 1000
         async with self._running:
             self._require_running()
-            shown, _ = self._screen.take()
+            shown = [self._screen.take()[0]]
             try:
                 async with asyncio.timeout(limit_s):
-                    await self._process.stdin.write(_INTERRUPT)
-                    while (seen := await self._until_prompt(_AGAIN_S)) is None:
-                        await self._process.stdin.write(_INTERRUPT)
-                    shown += seen
+                    while not (await self._settled(shown) and await self._answers(shown)):
+                        await self._type(_INTERRUPT)
+                        if await self._rested(shown):
+                            break
             except TimeoutError:
-                shown += await self._recover()
-            self._typed_at = -1
-            return shown
+                await self._recover(shown)
+            self._require_running()
+            return self._without_echo(shown)
 
-    async def _set_up(self, only_bash: str) -> None:
-        names = {"bash": only_bash, "first": self._first, "second": self._second, "id": self._id}
-        async with asyncio.timeout(_START_LIMIT_S):
-            await self._process.stdin.write(_SETUP % names)
+    async def _set_up(self, setup: str) -> None:
+        async with asyncio.timeout(START_LIMIT_S):
+            await self._process.stdin.write(setup)
             _, ready = await self._screen.prompt()
         if not ready:
             await self._process.wait()
@@ -211,48 +208,135 @@ class TerminalShell(ShellSession):
     async def _run(self, command: str, timeout: float | None) -> ShellResult:  # noqa: ASYNC109
         end: ExecEnd = "exited"
         began = asyncio.get_running_loop().time()
-        shown, answered = "", False
+        shown, answered = list[str](), False
         try:
             async with asyncio.timeout(timeout):
                 if self._typed_at == self._screen.prompts:
                     await self._screen.prompt()
-                self._typed_at = -1
+                if self._typed_at >= 0:
+                    await self._ask([])
                 self._screen.take()
                 self._number += 1
-                await self._process.stdin.write(_typed(command, self._number))
-                shown, answered = await self._screen.prompt(self._number)
+                answered = await self._answered(shell_dialects.typed(command, self._number), shown)
         except TimeoutError:
             end = "deadline"
-            shown = self._screen.take()[0] + await self._recover()
+            shown.append(self._screen.take()[0])
+            await self._recover(shown)
         except BaseException:
-            await self._run_cleanup(self._recovered())
+            await self._run_cleanup(self._recover([]))
             raise
         run_ms = (asyncio.get_running_loop().time() - began) * 1000
-        return await self._result(end, shown, run_ms, answered=answered)
+        return await self._result(end, self._without_echo(shown), run_ms, answered=answered)
 
-    async def _recovered(self) -> None:
-        await self._recover()
+    async def _settled(self, shown: list[str]) -> bool:
+        """Wait until the shell is at rest or a program has its terminal, for a second at most.
 
-    async def _recover(self) -> str:
-        """Kill what runs in the foreground and what it has started, and wait for the prompt; returns what was shown."""
-        shown, left_s = "", _RETURN_LIMIT_S
-        while not self._process.ended:
-            await self._abandon(int(signal.SIGINT), f"{self._id}{self._screen.last.number}", ())
-            if self._process.ended or (seen := await self._until_prompt(_AGAIN_S)) is not None:
-                return shown + (seen if not self._process.ended else "")
-            left_s -= _AGAIN_S
-            if left_s <= 0:
-                await self._give_up(f"it was not at its prompt {_RETURN_LIMIT_S:g} s after a command was stopped")
-        return shown
+        A Ctrl-C that meets the shell while it reads a line or starts a program would leave the rest of the line, or
+        that program, to run beside the prompt.
 
-    async def _until_prompt(self, limit_s: float) -> str | None:
-        """Take what comes up to a prompt; None when none has come within the limit."""
+        Returns:
+            whether a prompt has come meanwhile.
+        """
+        before, ends_s = "", asyncio.get_running_loop().time() + AGAIN_S
+        while asyncio.get_running_loop().time() < ends_s:
+            state, group, now = await self._state()
+            if group not in (*_NOBODY, self._process.pid):
+                return False
+            if await self._prompted(shown, _LOOK_AGAIN_S):
+                return True
+            if not state or (state == _ASLEEP and now == before):
+                return False
+            before = now
+        return False
+
+    async def _recover(self, shown: list[str]) -> None:
+        """Kill what runs in the foreground and what it has started, and wait until the shell is at rest."""
+        try:
+            async with asyncio.timeout(RETURN_LIMIT_S):
+                while not self._process.ended:
+                    command_id = f"{self._mark.first}{self._screen.last.number}"
+                    await self._abandon(int(signal.SIGINT), command_id, ())
+                    if self._process.ended or await self._rested(shown):
+                        return
+        except Conflict:
+            # It was given up.
+            return
+        except TimeoutError:
+            await self._give_up(f"it was not at its prompt {RETURN_LIMIT_S:g} s after a command was stopped")
+
+    async def _rested(self, shown: list[str]) -> bool:
+        """Whether the shell is at its prompt and has read all that was typed: it shows the prompt that it is asked for.
+
+        The first prompt alone may be one from before, or have the rest of a line behind it.
+        """
+        return await self._prompted(shown, AGAIN_S) and await self._answers(shown)
+
+    async def _answers(self, shown: list[str]) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_S):
+                await self._ask(shown)
+                return True
+        return False
+
+    async def _ask(self, shown: list[str]) -> None:
+        self._number += 1
+        await self._answered(shell_dialects.prompt_request(self._number), shown)
+        self._typed_at = -1
+
+    async def _answered(self, line: str, shown: list[str]) -> bool:
+        """Type a line that ends by asking for the prompt of the newest number, and wait for that.
+
+        A shell that has discarded the line, or its rest after an error of syntax, shows a prompt from before, and is
+        asked again. The newest prompt is the answer to what was typed last, so nothing that was typed waits behind it.
+
+        Returns:
+            whether it has come; not so when the shell has ended.
+
+        Raises:
+            Conflict: the shell shows prompts, but not this one.
+        """
+        first, left = self._number, _ASK_TIMES
+        await self._type(line)
+        while True:
+            text, came = await self._screen.prompt()
+            shown.append(text)
+            number = self._screen.last.number
+            if not came or number == self._number:
+                return came
+            if number < first:
+                if left == 0:
+                    await self._give_up("it shows no prompt of its own any more")
+                    raise self._over()
+                left -= 1
+                self._number += 1
+                line = shell_dialects.prompt_request(self._number)
+                await self._type(line)
+
+    async def _prompted(self, shown: list[str], limit_s: float) -> bool:
+        """Whether a prompt comes soon, or the end of the shell."""
         try:
             async with asyncio.timeout(limit_s):
-                seen, _ = await self._screen.prompt()
+                text, came = await self._screen.prompt()
         except TimeoutError:
-            return None
-        return seen
+            return False
+        shown.append(text)
+        if not came:
+            await self._process.wait()
+        return True
+
+    def _without_echo(self, shown: list[str]) -> str:
+        """Leave out what was typed here: a program may have set the terminal to echo."""
+        text, typed = "".join(shown), self._typed
+        self._typed = []
+        for line in typed:
+            text = text.replace(line, "")
+        return text
+
+    async def _type(self, text: str) -> None:
+        self._typed.append(text)
+        # The end of the shell is told by its screen.
+        with suppress(Conflict):
+            await self._process.stdin.write(text)
 
     async def _result(self, end: ExecEnd, shown: str, run_ms: float, *, answered: bool) -> ShellResult:
         code, number = None, None
@@ -276,9 +360,3 @@ class TerminalShell(ShellSession):
             sandbox_id=self._sandbox.id,
             shell_ended=self._process.ended,
         )
-
-
-def _typed(command: str, number: int) -> str:
-    """Write a command as it is typed: in lines that a terminal takes, and with a prompt of its own behind it."""
-    pieces = [command[at : at + _PIECE_CHARS] for at in range(0, len(command), _PIECE_CHARS)]
-    return "eval " + "\\\n".join(map(shell_dialects.quoted, pieces)) + f'; __rollbox_prompt {number} "$?"\n'

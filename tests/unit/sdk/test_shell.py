@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbox import Client, Files, Run, Shell, ShellResult
+from rollbox import Client, Files, Run, Shell, ShellResult, shell_session
 from rollbox import shell as shell_module
 from rollbox.errors import Conflict, ExecFailed, InvalidArgument
 from rollbox.recording.recorder import COMMAND, IDLE
@@ -195,8 +195,8 @@ async def test_a_shell_that_is_killed_since_it_does_not_answer_says_so(
 async def test_a_shell_that_cannot_answer_any_more_is_told_so(
     shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", SOON_S)
-    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", SOON_S)
+    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", SOON_S)
+    monkeypatch.setattr(shell_module, "RETURN_LIMIT_S", SOON_S)
     with pytest.raises(Conflict, match="no longer answers"):
         await shell.run(command)
     assert shell.ended
@@ -225,8 +225,8 @@ async def test_a_shell_that_cannot_answer_any_more_is_told_so(
 async def test_whatever_a_command_takes_away_the_shell_answers_or_its_end_is_told(
     shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", SOON_S)
-    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", 2.0)
+    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", SOON_S)
+    monkeypatch.setattr(shell_module, "RETURN_LIMIT_S", 2.0)
     told = ""
     try:
         result = await shell.run(command)
@@ -236,9 +236,33 @@ async def test_whatever_a_command_takes_away_the_shell_answers_or_its_end_is_tol
     assert told == "exited" if not shell.ended else told == "its end" or "no longer answers" in told
 
 
+async def test_functions_and_aliases_in_place_of_builtins_change_neither_commands_nor_their_end(shell: Shell) -> None:
+    names = "eval printf return exit cd trap read set break jobs"
+    await shell.run(
+        f'A=kept; for n in {names}; do eval "$n() {{ echo replaced; }}"; done 2>/dev/null; alias eval=false'
+    )
+    assert (await shell.run("command echo on")).stdout == "on\n"
+    assert (await shell.run("sleep 10000; echo no", timeout=SOON_S)).stdout == ""
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_trap_that_an_earlier_command_took_away_is_there_again(client: Client, fake: FakeGateway) -> None:
+    fake.real_execs = True
+    async with await (await client.create("python")).shell() as shell:
+        await shell.run("trap '' URG; trap - DEBUG")
+        assert (await shell.run("sleep 10000; echo no", timeout=SOON_S)).stdout == ""
+        assert (await shell.run("echo on")).stdout == "on\n"
+
+
+async def test_a_shell_that_stops_itself_goes_on(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_session, "LOOK_AFTER_S", SOON_S)
+    assert (await shell.run("echo before; kill -STOP $$; echo after")).stdout == "before\nafter\n"
+    assert (await shell.run("kill -STOP $$; exit 4")).exit_code == 4
+
+
 async def test_a_long_command_is_waited_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "_LOOK_AFTER_S", 0.05)
-    monkeypatch.setattr(shell_module, "_RETURN_LIMIT_S", 2.0)
+    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", 0.05)
+    monkeypatch.setattr(shell_module, "RETURN_LIMIT_S", 2.0)
     assert (await shell.run("sleep 4; echo done")).stdout == "done\n"
     assert (await shell.run("echo next")).stdout == "next\n"
 
@@ -275,6 +299,7 @@ async def test_a_wrong_directory_or_user_is_no_missing_shell(
 
 async def test_a_command_has_directory_and_variables_of_its_own(shell: Shell) -> None:
     await shell.run("cd /usr; A=shell; export B=shell")
+    await shell.run("cd() { echo replaced >&2; }")
     result = await shell.run(
         'pwd; echo "$A $B"; sh -c \'echo "$C"\'; C=2; cd /', cwd="/tmp", env={"B": "it's", "C": "1"}
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbox import Client, TerminalShell
+from rollbox import Client, TerminalShell, shell_session
 from rollbox import terminal_shell as module
 from rollbox.errors import Conflict, InvalidArgument
 from tests.support.eventually import LIMIT_S, eventually
@@ -20,7 +20,7 @@ SOON_S = 0.5
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a shell on a busy machine more time to be ready again before it is killed."""
-    monkeypatch.setattr(module, "_RETURN_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(module, "RETURN_LIMIT_S", LIMIT_S)
 
 
 @pytest.fixture(params=["bash", "sh"])
@@ -69,6 +69,54 @@ async def test_an_interrupt_brings_the_shell_back(shell: TerminalShell, command:
     await shell.expect("began\n")
     assert "no" not in await shell.interrupt(timeout=SOON_S)
     assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_an_interrupt_that_comes_at_any_moment_leaves_nothing_of_the_line(shell: TerminalShell) -> None:
+    await shell.run("A=kept")
+    for line in (
+        "sleep 10000; echo n''o\n",
+        "true\n",
+        "sh -c 'sleep 0.1; exec sleep 10000'; echo n''o\n",
+        "echo 'a\n",
+        "b",
+    ) * 4:
+        await shell.send(line)
+        assert "no\n" not in await shell.interrupt(timeout=LIMIT_S)
+        assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_a_shell_that_stops_itself_goes_on(shell: TerminalShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_session, "LOOK_AFTER_S", SOON_S)
+    assert (await shell.run("kill -STOP $$; echo after")).stdout == "after\n"
+
+
+@pytest.mark.parametrize("command", ["echo '", 'echo "', "echo `", "(", "kill -INT $$; echo no", "${nothing?}"])
+async def test_a_line_that_the_shell_discards_is_answered(shell: TerminalShell, command: str) -> None:
+    await shell.run("A=kept")
+    result = await shell.run(command)
+    assert not result.ok
+    assert "no\n" not in result.stdout
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+@pytest.mark.parametrize("command", ["exec 2>&-", "exec 2>/dev/null", "exec 2> >(cat >/dev/null)", "stty echo"])
+async def test_its_prompt_comes_wherever_its_stderr_goes(shell: TerminalShell, command: str) -> None:
+    await shell.run(command)
+    assert (await shell.run("echo on; (exit 4)")).exit_code == 4
+    result = await shell.run("echo on; sleep 10000; echo no", timeout=SOON_S)
+    assert (result.end, result.stdout.partition("\n")[0]) == ("deadline", "on")
+    assert (await shell.run("echo still")).stdout == "still\n"
+
+
+@pytest.mark.parametrize("command", ["__rollbox_prompt() { :; }", "unset -f __rollbox_prompt"])
+async def test_one_that_cannot_answer_any_more_is_told_so(shell: TerminalShell, command: str) -> None:
+    with pytest.raises(Conflict, match="no longer answers"):
+        await shell.run(command)
+    assert shell.ended
+
+
+async def test_its_commands_are_in_no_history_file(shell: TerminalShell) -> None:
+    assert (await shell.run("echo ${HISTFILE-none}")).stdout == "none\n"
 
 
 @pytest.mark.parametrize(
