@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,3 +123,23 @@ def test_who_has_other_sources_waits_and_who_has_the_same_does_not(checkout: Pat
             holder.communicate("\n")
             assert waiting.wait(60) == 0
     assert (place / "sources" / LIBRARY).read_text() == "other"
+
+
+def test_two_builds_of_one_checkout_that_waited_together_run_together(checkout: Path, place: Path) -> None:
+    place.mkdir()
+    command, environ = _command(place, "echo held; read")
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as stack:
+        with (place / "lock").open("w") as another:
+            fcntl.flock(another, fcntl.LOCK_SH)
+            given: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True}
+            begun = (subprocess.Popen(command, cwd=checkout, env=environ, **given) for _ in range(2))
+            builds = [stack.enter_context(build) for build in begun]
+            for build in builds:
+                assert build.stderr is not None
+                assert "waiting" in build.stderr.readline()
+        for build in builds:
+            assert build.stdout is not None
+            assert build.stdout.readline() == "held\n"
+        for build in builds:
+            build.communicate("\n", timeout=60)
