@@ -7,9 +7,10 @@ from controlplane.errors import Problem
 from controlplane.images import Converted, Recorded, Reference
 from controlplane.lifecycle.images.conversion_order import ConversionOrder
 from controlplane.lifecycle.images.copies import Copy
+from controlplane.lifecycle.images.flight import Flight
 
 
-class Conversion:
+class Conversion(Flight[Converted]):
     """An image that is to be converted, as the starts that wait for it see it.
 
     Attributes:
@@ -24,6 +25,7 @@ class Conversion:
     """
 
     def __init__(self, source: Reference, owner: str, *, awaited: bool, recorded: Recorded | None = None) -> None:
+        super().__init__()
         self.source = source
         self.recorded = recorded
         self.owners = [owner]
@@ -33,7 +35,6 @@ class Conversion:
         self.booting = False
         self.again = False
         self.awaited = awaited
-        self.over: asyncio.Future[Converted | Problem] = asyncio.get_running_loop().create_future()
         self._waiting = 0
 
     @property
@@ -59,11 +60,7 @@ class Conversion:
             Problem: why there is none.
         """
         await self._wait(None)
-        answer = self.over.result()
-        if isinstance(answer, Problem):
-            # A new one for each: an exception collects the tracebacks of all that raise it.
-            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
-        return answer.digest
+        return self.answer().digest
 
     async def _wait(self, within_s: float | None) -> None:
         self._waiting, self.awaited = self._waiting + 1, True
@@ -72,11 +69,6 @@ class Conversion:
         finally:
             self._waiting -= 1
             self.awaited = bool(self._waiting)
-
-    def end(self, outcome: Converted | Problem) -> None:
-        """Answers all who wait, unless they have an answer."""
-        if not self.over.done():
-            self.over.set_result(outcome)
 
     def overdue(self) -> Problem:
         """The error of a start whose deadline has passed while it waited for this conversion."""

@@ -11,6 +11,7 @@ import structlog
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.images import Copied, Copying, Credentials, Form, Mirror, PrivateRegistry, Recorded, Reference
+from controlplane.lifecycle.images.flight import Flight, Flights
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.registry import MirrorAwayError
 from controlplane.telemetry import Metrics
@@ -32,7 +33,7 @@ _Key = tuple[str, str, tuple[str, ...], Form, Recorded | None]
 _Flight = tuple[_Key, Credentials | None]
 
 
-class Copy:
+class Copy(Flight[str]):
     """One copy, as those who wait for it see it.
 
     Attributes:
@@ -41,34 +42,23 @@ class Copy:
         architectures: those that it has, once it is there; none: not told.
     """
 
-    def __init__(self, source: Reference, over: "asyncio.Future[str | Problem]", form: Form = "plain") -> None:
+    def __init__(self, source: Reference, form: Form = "plain") -> None:
+        super().__init__()
         self.source = source
         self.form = form
         self.progress = Copying("waiting")
         self.trouble: Problem | None = None
         self.architectures: tuple[str, ...] = ()
         self.waiting = 0
-        self._over = over
-
-    async def soon(self, within_s: float) -> bool:
-        """Waits a moment; whether it is over."""
-        return bool((await asyncio.wait({self._over}, timeout=within_s))[0])
 
     async def digest(self) -> str:
         """Waits until it is over; the digest that nodes pull.
 
         Raises:
-            MirrorAwayError: this control plane stops.
-            Problem: why there is none.
+            Problem: why there is none; also where this control plane stops.
         """
-        await asyncio.wait({self._over})
-        if self._over.cancelled():
-            raise MirrorAwayError("this control plane is stopping")
-        answer = self._over.result()
-        if isinstance(answer, Problem):
-            # A new one for each: an exception collects the tracebacks of all that raise it.
-            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
-        return answer
+        await asyncio.wait({self.over})
+        return self.answer()
 
     def overdue(self) -> Problem:
         """The error of a start whose deadline has passed while it waited for this copy."""
@@ -107,16 +97,13 @@ class Copies:
         self._architectures = architectures
         self._clock = clock
         self._metrics = metrics
-        self._group = group
-        self._copies: dict[_Flight, Copy] = {}
-        self._tasks: dict[Copy, asyncio.Task[str | Problem]] = {}
+        self._flights: Flights[_Flight, Copy] = Flights(group, MirrorAwayError("this control plane is stopping"))
         self._there: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
         self._log = structlog.get_logger("images")
 
     def close(self) -> None:
         """Breaks off all copies; what was sent stays, and the next control plane goes on."""
-        for task in self._tasks.values():
-            task.cancel()
+        self._flights.close()
 
     def there(self, source: Reference) -> str:
         """The digest of a copy that was there a moment ago; empty: not known."""
@@ -140,35 +127,17 @@ class Copies:
             recorded: makes a converted copy a recorded one.
         """
         flight = (self._key(source, form, recorded), credentials)
-        copy = self._copies.get(flight) or self._begin(flight, source)
+        copy = self._flights.get(flight)
+        if copy is None:
+            copy = Copy(source, form)
+            self._flights.begin(flight, copy, self._copied(flight, copy), f"copy {source}")
         copy.waiting += 1
         try:
             yield copy
         finally:
             copy.waiting -= 1
             if not copy.waiting:
-                if self._copies.get(flight) is copy:
-                    del self._copies[flight]
-                if copy in self._tasks:
-                    self._tasks[copy].cancel()
-
-    def _begin(self, flight: _Flight, source: Reference) -> Copy:
-        over: asyncio.Future[str | Problem] = asyncio.get_running_loop().create_future()
-        copy = self._copies[flight] = Copy(source, over, flight[0][3])
-        task = self._group.create_task(self._copied(flight, copy), name=f"copy {source}")
-        self._tasks[copy] = task
-
-        def done(ended: asyncio.Task[str | Problem]) -> None:
-            del self._tasks[copy]
-            if self._copies.get(flight) is copy:
-                del self._copies[flight]
-            if ended.cancelled() or ended.exception() is not None:
-                over.cancel()
-            else:
-                over.set_result(ended.result())
-
-        task.add_done_callback(done)
-        return copy
+                self._flights.leave(flight, copy)
 
     async def _copied(self, flight: _Flight, copy: Copy) -> str | Problem:
         key, credentials = flight

@@ -164,7 +164,7 @@ class Inventory:
         recording = self._recordings.joined(owner, pin, found, record)
         async for told in _recorded(recording):
             yield told
-        yield recording.outcome()
+        yield recording.answer()
 
     def _there(self, what: str) -> NodeImages:
         if (found := self._cluster.node_images) is None:

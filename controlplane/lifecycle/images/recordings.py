@@ -9,6 +9,7 @@ import structlog
 
 from controlplane.errors import Problem
 from controlplane.lifecycle.images.conversion_queue import Conversion
+from controlplane.lifecycle.images.flight import Flight, Flights
 from controlplane.lifecycle.images.lazily import LazyStarts
 from controlplane.lifecycle.images.pins import Pin
 from controlplane.lifecycle.images.progress import ConversionProgress
@@ -51,7 +52,7 @@ Record = Callable[[str, str, RecordWish], Awaitable[Run]]
 _Key = tuple[str, str, RecordWish]
 
 
-class Recording:
+class Recording(Flight[ConversionProgress]):
     """One recording with the conversion after it, as those who wait for it see it.
 
     Attributes:
@@ -59,28 +60,16 @@ class Recording:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = ConversionProgress("recording", "a sandbox is started, in which the command runs")
         self.conversion: Conversion | None = None
-        self.over: asyncio.Future[ConversionProgress | Problem] = asyncio.get_running_loop().create_future()
 
     async def soon(self, within_s: float) -> bool:
         """Waits a moment; whether it is over."""
-        await asyncio.wait({self.over}, timeout=within_s)
+        over = await super().soon(within_s)
         if self.conversion is not None:
             self.now = replace(self.now, state="converting", text=self.conversion.progress)
-        return self.over.done()
-
-    def outcome(self) -> ConversionProgress:
-        """What is offered, once it is over.
-
-        Raises:
-            Problem: why nothing is.
-        """
-        answer = self.over.result()
-        if isinstance(answer, Problem):
-            # A new one for each: an exception collects the tracebacks of all that raise it.
-            raise Problem(answer.code, answer.detail, retry_after_ms=answer.retry_after_ms, **answer.details)
-        return answer
+        return over
 
 
 class Recordings:
@@ -95,14 +84,13 @@ class Recordings:
     def __init__(self, lazily: LazyStarts, record: Record, group: asyncio.TaskGroup) -> None:
         self._lazily = lazily
         self._record = record
-        self._group = group
-        self._under_way: dict[_Key, tuple[Recording, asyncio.Task[None]]] = {}
+        stopping = Problem("draining", "this control plane is stopping", retry_after_ms=1000)
+        self._flights: Flights[_Key, Recording] = Flights(group, stopping)
         self._log = structlog.get_logger("images")
 
     def close(self) -> None:
         """Breaks off all recordings; their sandboxes end."""
-        for _, task in self._under_way.values():
-            task.cancel()
+        self._flights.close()
 
     def joined(self, owner: str, plain: Pin, converted: Pin, wish: RecordWish) -> Recording:
         """A recording, begun unless it is under way.
@@ -117,34 +105,27 @@ class Recordings:
             Problem: capacity_unavailable: too many are under way.
         """
         key = (owner, plain.source, wish)
-        if (known := self._under_way.get(key)) is not None:
-            return known[0]
-        own = sum(1 for one in self._under_way if one[0] == owner)
-        if own >= MOST_OF_OWNER or len(self._under_way) >= MOST_RECORDINGS:
-            raise Problem("capacity_unavailable", f"{own} recordings of yours are under way, of {len(self._under_way)}")
+        if (known := self._flights.get(key)) is not None:
+            return known
+        under_way = self._flights.keys()
+        own = sum(1 for one in under_way if one[0] == owner)
+        if own >= MOST_OF_OWNER or len(under_way) >= MOST_RECORDINGS:
+            raise Problem("capacity_unavailable", f"{own} recordings of yours are under way, of {len(under_way)}")
         recording = Recording()
         work = self._run(recording, owner, plain, converted, wish)
-        task = self._group.create_task(work, name=f"record {plain.source}")
-        self._under_way[key] = (recording, task)
+        return self._flights.begin(key, recording, work, f"record {plain.source}")
 
-        def done(_: asyncio.Task[None]) -> None:
-            del self._under_way[key]
-            if not recording.over.done():
-                recording.over.set_result(Problem("draining", "this control plane is stopping", retry_after_ms=1000))
-
-        task.add_done_callback(done)
-        return recording
-
-    async def _run(self, recording: Recording, owner: str, plain: Pin, converted: Pin, wish: RecordWish) -> None:
+    async def _run(
+        self, recording: Recording, owner: str, plain: Pin, converted: Pin, wish: RecordWish
+    ) -> ConversionProgress | Problem:
         try:
-            outcome: ConversionProgress | Problem = await self._recorded(recording, owner, plain, converted, wish)
+            return await self._recorded(recording, owner, plain, converted, wish)
         except Problem as problem:
-            outcome = problem
+            return problem
         except Exception:
             # Raised, it would end all that shares the group with it: the whole control plane.
             self._log.exception("recording failed", image=plain.source)
-            outcome = Problem("internal", f"the recording of {plain.source} failed in the control plane")
-        recording.over.set_result(outcome)
+            return Problem("internal", f"the recording of {plain.source} failed in the control plane")
 
     async def _recorded(
         self, recording: Recording, owner: str, plain: Pin, converted: Pin, wish: RecordWish
