@@ -119,7 +119,7 @@ def _image(folder: str, told: Told, built_on: Sequence[str]) -> CommittedImage:
         name=min(one.name for one in references),
         tags=sorted(one.tag for one, name in zip(references, names, strict=True) if not is_kept(name)),
         digest=str(told["Id"]),
-        # Of one that was made before names told it: with what is below its own layer.
+        # Of one that somebody has taken that name from: with what is below its own layer.
         size_bytes=int(told.get("Size") or 0) if size is None else size,
         created_at_ms=int(told.get("Created") or 0) * 1000,
         built_on=built_on,

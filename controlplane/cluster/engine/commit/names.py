@@ -13,7 +13,7 @@ COMMITS: Final = "localhost/rollbox/commits"
 # names can be reached by its digest, and would have no owner. It also has the bytes of the image's own layer, which no
 # engine tells.
 KEPT_TAG: Final = "id-{id}-"
-_KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}(?:-(?P<size>[0-9]+))?")
+_KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}-(?P<size>[0-9]+)")
 # Docker's word for no name.
 _NONE: Final = "<none>:<none>"
 
@@ -37,10 +37,10 @@ def is_kept(name: str) -> bool:
 
 
 def layer_bytes(names: Iterable[str]) -> int | None:
-    """The bytes of an image's own layer, by the name that stays with it; None: it was made before names had them."""
+    """The bytes of an image's own layer, by the name that stays with it; None: it has none."""
     for name in names:
         kept = _KEPT.fullmatch(name)
-        if kept is not None and kept["size"]:
+        if kept is not None:
             return int(kept["size"])
     return None
 

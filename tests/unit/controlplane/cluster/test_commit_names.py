@@ -7,7 +7,6 @@ from controlplane.cluster.engine.commit.names import is_kept, kept_name, layer_b
 
 ID = 64 * "a"
 KEPT = f"{COMMITS}/me/repo:id-{ID}-1024"
-OLD = f"{COMMITS}/me/repo:id-{ID}"  # of an image that was made before names had bytes
 NAMES = [f"{COMMITS}/me/repo:1", KEPT]
 
 
@@ -53,10 +52,9 @@ def test_the_name_that_stays_is_told_where_there_is_no_other() -> None:
     assert kept_name(f"{COMMITS}/me/repo:1", 1024).replace("{id}", ID) == KEPT
     assert shown(NAMES) == [f"{COMMITS}/me/repo:1"]
     assert shown([KEPT]) == [KEPT]
-    assert shown([*NAMES[:1], OLD]) == NAMES[:1]
     assert shown(["<none>:<none>"]) == []
 
 
 def test_the_name_that_stays_tells_the_bytes_of_the_layer() -> None:
-    assert (layer_bytes(NAMES), layer_bytes([OLD]), layer_bytes([])) == (1024, None, None)
-    assert (is_kept(KEPT), is_kept(OLD), is_kept(NAMES[0])) == (True, True, False)
+    assert (layer_bytes(NAMES), layer_bytes([])) == (1024, None)
+    assert (is_kept(KEPT), is_kept(NAMES[0])) == (True, False)
