@@ -7,8 +7,6 @@ from pydantic import BaseModel, Field
 
 from controlplane.api.context import App, Operator, Owner, OwnerOrOperator
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Place
-from controlplane.lifecycle.admission.queue.lines import MOST_PLACES
 from controlplane.lifecycle.admission.quotas import (
     EGRESS_LIMITS,
     LEAST_BYTES_PER_SECOND,
@@ -19,6 +17,8 @@ from controlplane.lifecycle.admission.quotas import (
     DeclaredQuota,
     QuotaUse,
 )
+from controlplane.lifecycle.waiting import Place
+from controlplane.lifecycle.waiting.others import MOST_PLACES
 from controlplane.model import RESOURCES, Sandbox
 from controlplane.model.spec import Closed
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from controlplane.cluster.kubernetes.marks import TARGET
 from controlplane.cluster.kubernetes.nodes.nodes import Node
 from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference
-from controlplane.lifecycle.starting.near_waits import WAITS_MS, NearWaits
+from controlplane.lifecycle.waiting.near_waits import WAITS_MS, NearWaits
 from controlplane.model import SandboxSpec
 from controlplane.store.slots import Slots
 from rollbox.bench.sample import percentile
@@ -153,7 +153,7 @@ class World:
         self.dice = random.Random(self.seed)
         self.nodes = [_node(number) for number in range(NODES)]
         self.preference = NodePreference(self.clock)
-        self.near = NearWaits(_Nodes(self), self.clock, self.setting.waits_ms)
+        self.near = NearWaits(_Nodes(self), self.clock, self.setting.waits_ms)  # type: ignore[arg-type]
         # Of other images, which sandboxes of all nodes run from.
         self.pods = {one.name: Counter(dict.fromkeys(range(SHARDS), BACKGROUND)) for one in self.nodes}
         for place, node in enumerate(self.nodes):

@@ -48,8 +48,8 @@ async def test_creates_wait_in_their_places_for_room_and_a_lower_limit_ends_noth
     await until(lambda: _limited(stack, 1))
     refused = await _refused(client, start_timeout=2, **SMALL)
     words = (
-        f"{owner} uses 3 sandboxes of 1 sandboxes, and this needs 1 sandboxes; it waited [0-9]+ ms and stood at place "
-        f"1 of 1 of {owner}; delete some, or an operator raises the limit with "
+        f"{owner} uses 3 sandboxes of 1 sandboxes, and this needs 1 sandboxes; it was number 1 of 1 of {owner} "
+        f"that waited for quota; delete some, or an operator raises the limit with "
         f"`rollbox quota set {owner} --sandboxes N`"
     )
     assert re.fullmatch(words, refused.detail), refused.detail

@@ -6,10 +6,10 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Answer
 from controlplane.lifecycle.record import callers
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.retry import retried_while_away
+from controlplane.lifecycle.waiting import Answer
 from controlplane.model import Sandbox
 from controlplane.store import Admitted, Claimed
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from controlplane.egress import UNBOUND, Binding
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.record.timeline import noted
+from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
 from controlplane.model import Overcommit, Sandbox, SandboxSpec
 from controlplane.model.spec import MIN_START_MS
 from controlplane.model.states import Event, apply

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from controlplane.cluster.documents import NONE_YET, Document, Documents
 from controlplane.egress import OwnerLimits
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Place
+from controlplane.lifecycle.waiting import Place
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
 from controlplane.model.spec import Closed
 from controlplane.telemetry import QuotaLevels

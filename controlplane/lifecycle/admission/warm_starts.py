@@ -7,10 +7,10 @@ from typing import Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate, known
-from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.record.ledger import Ledger
+from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
 from controlplane.model import Sandbox, SandboxSpec, pool_owner
 from controlplane.model.states import Event
 from controlplane.store import Admitted, Fence, Full

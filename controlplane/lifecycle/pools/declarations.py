@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from controlplane.cluster import Cluster
 from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem, meant
-from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.pools.declared import Declared, declared, fault
+from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
 from controlplane.model import Overcommit
 from controlplane.model.pool import POOL_NAME, PoolChange, PoolSpec
 

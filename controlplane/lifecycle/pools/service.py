@@ -22,7 +22,7 @@ from controlplane.lifecycle.pools.pool import NEWS_MS, Pool
 from controlplane.lifecycle.record.ledger import PLATFORM
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.lifecycle.starting.creates_first import GAVE_ROOM, LEFT_FREE_MS, CreatesFirst
+from controlplane.lifecycle.waiting.creates_first import GAVE_ROOM, LEFT_FREE_MS, CreatesFirst
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.store import Fence, FencedError, StoreLostError
 from controlplane.telemetry import POOLED, Metrics

@@ -11,7 +11,7 @@ from controlplane.cluster import Cluster
 from controlplane.errors import Problem
 from controlplane.lifecycle.pools.service import Pools
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.room_queue import RoomQueue
+from controlplane.lifecycle.waiting.gates.room import RoomGate
 from controlplane.store import StoreLostError
 
 # Of starts that wait, so many are looked at in one turn, and so many sandboxes end for them at most.
@@ -35,7 +35,7 @@ class Yielding:
         clock: the time of day.
     """
 
-    def __init__(self, pools: Pools, queue: RoomQueue, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, pools: Pools, queue: RoomGate, cluster: Cluster, clock: Clock) -> None:
         self._pools = pools
         self._queue = queue
         self._cluster = cluster

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controlplane.errors import TABLE, Code, Problem
-from controlplane.lifecycle.admission.queue.verdict import TOTAL, TOTAL_KNOB, amount, knob
+from controlplane.lifecycle.waiting.gates.quota import TOTAL, TOTAL_KNOB, amount, knob
 from controlplane.model import RESOURCES, Limits, Usage
 from controlplane.scaling import Prospect
 

@@ -8,11 +8,11 @@ from typing import Final, Protocol
 from controlplane.capacity import Room
 from controlplane.cluster import Cluster, ImageState
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue.verdict import needs
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.preflight.arithmetic import Facts, Forecast, forecast
 from controlplane.lifecycle.record.transition import Effect, Transition
+from controlplane.lifecycle.waiting.gates.quota import needs
 from controlplane.model import UP, SandboxSpec, State, Usage
 from controlplane.scaling import Prospect
 

@@ -41,8 +41,8 @@ class Work(Protocol):
         """Publishes a record that another replica has stored."""
         ...
 
-    def wake_start_queue(self, placement_key: str | None = None) -> None:
-        """Wakes the start queue: there may be a slot for a start with this placement key; None: for any."""
+    def wake_starts(self, placement_key: str | None = None) -> None:
+        """Wakes the starts that wait for a slot: there may be one for this placement key; None: for any."""
         ...
 
     def restart_quiet_time(self) -> None:
@@ -98,12 +98,12 @@ class ReplicaLoops:
             if isinstance(news, Resync):
                 self._metrics.resynced()
                 await self._reread()
-                self._work.wake_start_queue()
+                self._work.wake_starts()
             elif isinstance(news, Changed):
                 self._metrics.lagged(self._clock.now_ms() - news.at_ms)
                 self._work.publish(news.sandbox)
             else:
-                self._work.wake_start_queue(news.placement_key)
+                self._work.wake_starts(news.placement_key)
 
     async def tend(self) -> None:
         """Sends heartbeats; keeps this replica's facts in the store and sweeps, in tasks that cannot delay them."""

@@ -12,7 +12,7 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.replicas.comparison import Comparison
-from controlplane.lifecycle.starting.start_queue import StartQueue
+from controlplane.lifecycle.waiting.gates.slot import SlotGate
 from controlplane.store import Rebuild, RebuildTurn, StoreLostError
 
 TURN_MS: Final = 15_000
@@ -32,7 +32,7 @@ class Recovery:
         settlements: Settlements,
         *,
         comparison: Comparison,
-        queue: StartQueue,
+        slots: SlotGate,
         activity: Activity,
     ) -> None:
         self._deps = deps
@@ -41,7 +41,7 @@ class Recovery:
         self._ledger = ledger
         self._settlements = settlements
         self._comparison = comparison
-        self._queue = queue
+        self._slots = slots
         self._activity = activity
         self._content_id = ""  # what this replica has last seen the store filled with
         self._log = structlog.get_logger("recovery")
@@ -88,7 +88,7 @@ class Recovery:
         if before:
             # The starts under way here have their slots again, and what was not heard meanwhile counts from now on.
             self._activity.gateway_reports.restart_quiet_time()
-            await self._queue.retake(self._raw)
+            await self._slots.retake(self._raw)
 
     async def _put_back(self) -> None:
         """What only this replica knows goes on record again, before the cluster is read."""

@@ -13,8 +13,8 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.replicas.comparison import Comparison
-from controlplane.lifecycle.starting.start_queue import StartQueue
 from controlplane.lifecycle.starting.starts import Starts
+from controlplane.lifecycle.waiting.gates.slot import SlotGate
 from controlplane.model import UP, Sandbox
 from controlplane.store import Due
 
@@ -33,7 +33,7 @@ class Upkeep:
         settlements: Settlements,
         *,
         starts: Starts,
-        queue: StartQueue,
+        slots: SlotGate,
         expiry: Expiry,
         reclaimer: Reclaimer,
         comparison: Comparison,
@@ -44,7 +44,7 @@ class Upkeep:
         self._ledger = ledger
         self._settlements = settlements
         self._starts = starts
-        self._queue = queue
+        self._slots = slots
         self._expiry = expiry
         self._reclaimer = reclaimer
         self._comparison = comparison
@@ -55,9 +55,9 @@ class Upkeep:
         """See ``Work.publish``."""
         self._ledger.publish(sandbox)
 
-    def wake_start_queue(self, placement_key: str | None = None) -> None:
-        """See ``Work.wake_start_queue``."""
-        self._queue.wake(placement_key)
+    def wake_starts(self, placement_key: str | None = None) -> None:
+        """See ``Work.wake_starts``."""
+        self._slots.wake(placement_key)
 
     def restart_quiet_time(self) -> None:
         """See ``Work.restart_quiet_time``."""

@@ -9,12 +9,12 @@ from controlplane.cluster import without_agents
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate
-from controlplane.lifecycle.admission.queue.verdict import TOTAL_KNOB
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import RecordWish, Run
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
+from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
 from controlplane.model import Overcommit, Range, Sandbox, SandboxSpec
 from controlplane.store import Admission, Admitted, Full
 

@@ -14,7 +14,6 @@ from controlplane.cluster import Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
-from controlplane.lifecycle.admission.queue import CreateQueue, Lines
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
@@ -75,6 +74,7 @@ from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts
+from controlplane.lifecycle.waiting import CreateQueue, Lines
 
 CLOSE_WITHIN_S: Final = 10.0
 # What is left after that waits for an engine which does not answer; this is for the loop to unwind.
@@ -101,7 +101,7 @@ class Core:
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         lazily: in which form a start gets its image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
-        starts, queue, readiness, starter: bringing sandboxes up.
+        starts, line, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
         quotas, create_queue, lines, admissions, abandonments, creates, pools: letting them in.
         scaler: adds and removes nodes; None: this installation's does not.
@@ -151,7 +151,7 @@ class Core:
             at_once=options.starts_in_flight,
             most_pending=options.pending_pods,
         )
-        self.queue = self.starter.queue
+        self.line = self.starter.line
         self.starts = starts = Starts(self.starter, store, ledger, deps.clock, group)
         self.expiry = Expiry(deps, store, ledger)
         nodes = deps.cluster.node_drains
@@ -194,10 +194,10 @@ class Core:
             templates=templates,
             metrics=deps.metrics,
             overcommit=options.overcommit,
-            creates_first=self.starter.room.creates_first,
+            creates_first=self.line.room.creates_first,
             replica=deps.store.replica,
         )
-        self._yielding = Yielding(self.pools, self.starter.room, deps.cluster, deps.clock)
+        self._yielding = Yielding(self.pools, self.line.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
         self.owner_calls, self.looks = (
             OwnerCalls(deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)),
@@ -217,7 +217,7 @@ class Core:
             egress=self.egress_calls,
             images=self.images,
             ownership=self.ownership,
-            refusal=self.starter.room.refusal,
+            refusal=self.line.room.refusal,
         )
         self.committed = CommittedImages(
             deps.cluster.commits,
@@ -266,7 +266,7 @@ class Core:
             ledger,
             settlements,
             comparison=comparison,
-            queue=self.queue,
+            slots=self.line.slots,
             activity=self.expiry.activity,
         )
         self._upkeep = Upkeep(
@@ -275,7 +275,7 @@ class Core:
             ledger,
             settlements,
             starts=starts,
-            queue=self.queue,
+            slots=self.line.slots,
             expiry=self.expiry,
             reclaimer=reclaimer,
             comparison=comparison,
@@ -297,8 +297,7 @@ class Core:
         if (private := self._options.images.private) is not None:
             self.ledger.subscribe(GroupUses(self._registry_store, private, self.images.pulled).on)
         self.ledger.subscribe(self.starts.on)
-        self.ledger.subscribe(self.queue.on)
-        self.ledger.subscribe(self.starter.room.on)
+        self.ledger.subscribe(self.line.on)
         self.ledger.subscribe(self.expiry.on)
         if self.drains is not None:
             self.ledger.subscribe(self.drains.on)
@@ -434,8 +433,8 @@ class Core:
                     again = self.starter.elsewhere.again(placement)
                     hearing.create_task(self._heard(again), name=f"elsewhere {placement.sandbox_id}")
                     continue
-                self.starter.room.placed(placement)
-                if placement.sandbox_id in self.queue:
+                self.line.room.placed(placement)
+                if placement.sandbox_id in self.line.slots:
                     placed = self._placed(placement)
                     hearing.create_task(self._heard(placed), name=f"placed {placement.sandbox_id}")
 
@@ -447,7 +446,7 @@ class Core:
             self._log.exception("what follows from a placement failed")
 
     async def _placed(self, placement: Placement) -> None:
-        await self.queue.placed(placement)
+        await self.line.slots.placed(placement)
         if not placement.node:
             await self.starter.elsewhere.refused(placement.sandbox_id)
 

@@ -10,8 +10,6 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate, known
-from controlplane.lifecycle.admission.queue import Answer, CreateQueue
-from controlplane.lifecycle.admission.queue.verdict import TOTAL
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.pools import Pools
@@ -20,6 +18,8 @@ from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.service.egress_calls import EgressCalls
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
+from controlplane.lifecycle.waiting import Answer, CreateQueue
+from controlplane.lifecycle.waiting.gates.quota import TOTAL
 from controlplane.model import Lease, Limits, Sandbox, SandboxSpec
 from controlplane.registry import RegistryProblem
 from controlplane.store import Admitted, Claimed, Full, Known

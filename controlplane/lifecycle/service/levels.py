@@ -21,15 +21,15 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
     scaler = core.scaler if "scaler" in roles else None
     return Levels(
         states=states or {},
-        starts_in_flight=core.queue.taken,
-        starts_queued=core.queue.waiting,
+        starts_in_flight=core.line.slots.taken,
+        starts_queued=core.line.slots.waiting,
         feeds=core.board.subscribers,
         notes_behind=core.annotations.pending,
         pools=core.pools.levels(),
         creates_waiting=len(core.create_queue),
         unstopped=core.reclaimer.unstopped,
         nodes_draining=core.draining_nodes,
-        starts_unplaced=len(core.queue.refused) + len(core.starter.room),
+        starts_unplaced=len(core.line.slots.refused) + len(core.line.room),
         store_up=states is not None,
         starts_limit=options.starts_in_flight,
         sandboxes_limit=options.max_sandboxes,

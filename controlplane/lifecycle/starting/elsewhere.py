@@ -15,7 +15,7 @@ import structlog
 from controlplane.cluster import Boot, Cluster, Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
-from controlplane.lifecycle.starting.room_queue import RoomQueue
+from controlplane.lifecycle.waiting.gates.room import RoomGate
 from controlplane.model import SandboxSpec
 from controlplane.model.states import Event
 from controlplane.telemetry import Metrics
@@ -42,7 +42,7 @@ class Elsewhere:
         room: knows what there is room for.
     """
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, metrics: Metrics, room: RoomQueue) -> None:
+    def __init__(self, cluster: Cluster, ledger: Ledger, metrics: Metrics, room: RoomGate) -> None:
         self._cluster = cluster
         self._ledger = ledger
         self._metrics = metrics

@@ -1,8 +1,8 @@
-"""Bringing one sandbox up: its turn in the start queue, the cluster, then the readiness push, wherever it lands."""
+"""Bringing one sandbox up: its turn in the line, the cluster, then the readiness push, wherever it lands."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -17,13 +17,13 @@ from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
 from controlplane.lifecycle.starting.elsewhere import Elsewhere
 from controlplane.lifecycle.starting.fallback import Fallback
-from controlplane.lifecycle.starting.near_waits import LONGEST_PAUSE_S, LOOK_AGAIN_S, NearWaits
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
-from controlplane.lifecycle.starting.room_notes import RoomNotes
-from controlplane.lifecycle.starting.room_queue import RoomQueue
-from controlplane.lifecycle.starting.start_queue import StartQueue
-from controlplane.model import Sandbox, SandboxSpec, State, dump_record
+from controlplane.lifecycle.waiting.gates.room import RoomGate
+from controlplane.lifecycle.waiting.gates.slot import SlotGate
+from controlplane.lifecycle.waiting.line import Line
+from controlplane.lifecycle.waiting.near_waits import NearWaits
+from controlplane.model import WAITS_FOR_ROOM, Sandbox, State, dump_record
 from controlplane.model.states import Change, Event
 
 # Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
@@ -64,12 +64,12 @@ class Starter:
         self._clock = deps.clock
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
-        self.room = RoomQueue(deps.cluster, deps.clock, deps.metrics, most_pending, RoomNotes(ledger, deps.clock))
-        keep_whole = partial(self.room.again, whole=True)
+        room = RoomGate(deps.cluster, deps.clock, deps.metrics, most_pending, self._note_wait)
+        slots, near = SlotGate(store, deps.cluster, at_once), NearWaits(deps.cluster, deps.clock)
+        self.line = Line(deps.cluster, room, slots, near)
+        keep_whole = partial(room.again, whole=True)
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
-        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, self.room)
-        self.queue = StartQueue(store, deps.cluster, at_once)
-        self._near = NearWaits(deps.cluster, deps.clock)
+        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, room)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
         """Brings an admitted sandbox up; returns when its start has succeeded, or the sandbox has ended.
@@ -90,22 +90,25 @@ class Starter:
         # Before its turn: a registry that is slow takes no slot, and neither does a copy.
         plain = await self._copied(sandbox, await self._images.pin(sandbox), phases)
         pin = await self._chosen(sandbox, plain, phases)
-        try:
-            await self._in_turn(sandbox, pin, plain, phases)
-        finally:
-            self._near.over(sandbox.id)
+        spec = sandbox.spec.model_copy(update={"image": pin.name})
+        async with self.line.turn(sandbox, spec, self._images.layers(pin)) as avoid:
+            phases.waited()
+            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
+                # Its wait has used up the start timeout: the cluster could only fail it.
+                raise self.overdue(sandbox)
+            await self._start(sandbox, pin, plain, phases, avoid)
 
     def unplaced(self, owner: str | None = None) -> Sequence[tuple[Sandbox, Problem, int | None]]:
         """The starts at all replicas that wait for room, of one owner or of all, with reason and estimated wait (ms).
 
         Oldest first.
         """
-        places = (self.room.place(self._ledger.held(one.id) or one) for one in self.room.waiting(owner))
-        return [(one.sandbox, one.problem(), one.estimate_ms) for one in places if one is not None]
+        places = (self.line.room.place(self._ledger.held(one.id) or one) for one in self.line.room.waiting(owner))
+        return [(one.sandbox, one.problem(), one.place.estimate_ms) for one in places if one is not None]
 
     def refusal(self, sandbox: Sandbox) -> Problem | None:
         """Why no node takes a sandbox that is to start; None: one does, or nobody has said so yet."""
-        place = self.room.place(sandbox) if sandbox.state in (State.QUEUED, State.STARTING) else None
+        place = self.line.room.place(sandbox) if sandbox.state in (State.QUEUED, State.STARTING) else None
         return None if place is None else place.problem()
 
     async def pulling(self, sandbox: Sandbox) -> Pulling | None:
@@ -138,10 +141,10 @@ class Starter:
         if (awaited := self._awaited.get(sandbox.id)) is not None:
             return awaited.overdue()
         within = f"within its start timeout of {sandbox.asked_start_ms / 1000:g} s"
-        if self.room.place(sandbox) is not None:
-            return self.room.refuse(sandbox)
+        if self.line.room.place(sandbox) is not None:
+            return self.line.room.refuse(sandbox)
         if sandbox.state in (State.REQUESTED, State.QUEUED):
-            ahead = f"{self.queue.taken} starts were in flight, {self.queue.waiting} waited"
+            ahead = f"{self.line.slots.taken} starts were in flight, {self.line.slots.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")
         waited = "" if pull is None else f": {self.told(pull)}"
         return Problem("start_timeout", f"{sandbox.id} was not ready {within}{waited}")
@@ -186,33 +189,12 @@ class Starter:
             del self._awaited[sandbox.id]
             phases.waited(word)
 
-    async def _in_turn(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases) -> None:
-        ticket, place = self.room.ticket(), self.queue.ticket()
-        spec = sandbox.spec.model_copy(update={"image": pin.name})
-        mounts = self._cluster.lazy is not None and self._cluster.lazy.takes(spec)
-        while True:
-            async with self.room.turn(sandbox, ticket, lazily=mounts) as has_room:
-                pause_s = LOOK_AGAIN_S
-                while True:
-                    async with self.queue.turn(sandbox, has_room, place) as avoid:
-                        if avoid is None or not has_room():
-                            break  # others have taken it while this one waited for its slot
-                        if mounts or not self._waits(sandbox, spec, pin, avoid):
-                            phases.waited()
-                            if sandbox.state is State.QUEUED and self._clock.now_ms() >= sandbox.begin_by_ms:
-                                # The queue has used up the start timeout: the cluster could only fail it.
-                                raise self.overdue(sandbox)
-                            await self._start(sandbox, pin, plain, phases, avoid)
-                            return
-                    # Without its slot, and with its room.
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
-    def _waits(self, sandbox: Sandbox, spec: SandboxSpec, pin: Pin, avoid: Sequence[str]) -> bool:
-        """Whether a start is to wait for a node that has its image; one that was begun elsewhere is not."""
-        if sandbox.state is State.STARTING:
-            return False
-        return self._near.waits(sandbox.id, spec, self._images.layers(pin), avoid, sandbox.begin_by_ms)
+    async def _note_wait(self, sandbox: Sandbox) -> None:
+        """Has on record that a start waits for room; a replica that does not hear of it hears when it begins."""
+        with suppress(Problem):
+            await self._ledger.change(
+                sandbox.id, lambda record: waited_for(record, self._clock.now_ms(), WAITS_FOR_ROOM)
+            )
 
     async def _start(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import Answer, CreateQueue
-from controlplane.lifecycle.admission.queue.create_queue import KEPT_MS, LOOK_AGAIN_S
 from controlplane.lifecycle.record.transition import Transition
+from controlplane.lifecycle.waiting import Answer, CreateQueue
+from controlplane.lifecycle.waiting.create_queue import KEPT_MS
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S
 from controlplane.model import EndCause, Limits, Quota, Range, Sandbox, SandboxSpec, State, Usage
 from controlplane.store import Admitted, Known, MemoryStore
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop

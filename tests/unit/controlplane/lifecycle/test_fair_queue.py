@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.lifecycle.admission.queue.verdict import share
-from controlplane.lifecycle.fair_queue import OLDEST_EVERY, FairQueue
-from controlplane.lifecycle.pace import TURNS, Pace
+from controlplane.lifecycle.waiting.fair_queue import OLDEST_EVERY, FairQueue
+from controlplane.lifecycle.waiting.gates.quota import share
+from controlplane.lifecycle.waiting.pace import TURNS, Pace
 from controlplane.model import Limits, Quota, Usage
 
 OWNERS = ("alice", "bob", "carol")

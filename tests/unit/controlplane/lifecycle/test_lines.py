@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.admission.queue.lines import HOLDS_MS, MOST_TOLD, NOTE
+from controlplane.lifecycle.waiting.others import HOLDS_MS, MOST_TOLD, NOTE
 from controlplane.model import SandboxSpec
 from tests.support.fake_cluster import FakeCluster, room_for
 from tests.support.shared_store import SharedMemory

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from controlplane.lifecycle.starting.near_waits import WAITS_MS, NearWaits
+from controlplane.lifecycle.waiting.near_waits import WAITS_MS, NearWaits
 from controlplane.model import SandboxSpec
 from tests.support.scheduled import Scheduled
 from tests.support.world import OWNER, world
@@ -33,7 +33,7 @@ class Now:
 
 def test_it_waits_while_all_nodes_that_have_its_image_are_to_be_avoided() -> None:
     now = Now("a", "b")
-    near = NearWaits(now, now)
+    near = NearWaits(now, now)  # type: ignore[arg-type]
     assert not near.waits("s", SPEC, {}, [], FAR_MS)
     assert not near.waits("s", SPEC, {}, ["a", "c"], FAR_MS)
     assert near.waits("s", SPEC, {}, ["a", "b", "c"], FAR_MS)
@@ -43,7 +43,7 @@ def test_it_waits_while_all_nodes_that_have_its_image_are_to_be_avoided() -> Non
 
 def test_it_waits_for_so_long_in_all_and_leaves_itself_the_time_to_begin() -> None:
     now = Now("a")
-    near = NearWaits(now, now)
+    near = NearWaits(now, now)  # type: ignore[arg-type]
     assert near.waits("s", SPEC, {}, ["a"], FAR_MS)
     now.ms += WAITS_MS - 1
     assert near.waits("s", SPEC, {}, ["a"], FAR_MS)
@@ -54,7 +54,7 @@ def test_it_waits_for_so_long_in_all_and_leaves_itself_the_time_to_begin() -> No
 
 def test_no_more_wait_than_the_nodes_with_the_image_take_at_once() -> None:
     now = Now("a", "b")
-    near = NearWaits(now, now)
+    near = NearWaits(now, now)  # type: ignore[arg-type]
     asked = {name: near.waits(name, SPEC, {}, ["a", "b"], FAR_MS) for name in "stuvw"}
     assert asked == {"s": True, "t": True, "u": True, "v": True, "w": False}
     near.over("s")
@@ -92,4 +92,4 @@ async def test_a_group_that_is_a_little_too_large_comes_to_the_node_with_its_ima
         assert cluster.most["a"] == 2
         # One start after the other; or, where that takes longer, after the whole wait.
         assert took_s < (2 * ready_s if on == 4 else ready_s) + (WAITS_MS / 1000 if known else 0) + 0.5
-        assert not plane.service._core.starter._near._since_ms
+        assert not plane.service._core.starter.line._near._since_ms

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from controlplane.capacity import NOTHING
 from controlplane.lifecycle.admission.candidates import candidate
-from controlplane.lifecycle.starting.room_lines import MOST_KINDS, RoomLines, Waiter
+from controlplane.lifecycle.waiting.room_lines import MOST_KINDS, RoomLines
+from controlplane.lifecycle.waiting.ticket import Ticket
 from controlplane.model import Overcommit, SandboxSpec
 from controlplane.model.spec import Range
 
@@ -17,10 +18,10 @@ WAITERS = st.lists(
 )
 
 
-def waiter(number: int, owner: str, cpu: int, *, of_pool: bool) -> Waiter:
+def waiter(number: int, owner: str, cpu: int, *, of_pool: bool) -> Ticket:
     spec = SandboxSpec(image="a", cpu_millicores=Range(request=cpu, limit=1000))
     made = candidate(owner, spec, None, now_ms=0, idle_timeout_ms=0, overcommit=Overcommit())
-    return Waiter(replace(made, id=f"sb-{number}", pool="p" if of_pool else ""), NOTHING, number)
+    return Ticket(replace(made, id=f"sb-{number}", pool="p" if of_pool else ""), NOTHING, number)
 
 
 @given(WAITERS, st.integers(0, 400))
@@ -30,19 +31,18 @@ def test_all_that_go_are_taken_once_and_those_of_pools_last(kinds: list[tuple[st
     every = [waiter(number, owner, cpu, of_pool=pool) for number, (owner, cpu, pool) in enumerate(kinds)]
     for one in every:
         lines.join(one)
-    assert [one.ticket for one in lines.all()] == list(range(len(every)))
-    taken: list[Waiter] = []
+    taken: list[Ticket] = []
     while (chosen := lines.take(lambda one: one.sandbox.spec.cpu_millicores.request <= room)) is not None:
         holds[chosen.sandbox.owner] += 1
         taken.append(chosen)
     fitting = [one for one in every if one.sandbox.spec.cpu_millicores.request <= room]
-    assert {one.ticket for one in taken} == {one.ticket for one in fitting}
+    assert {one.number for one in taken} == {one.number for one in fitting}
     pools = [one.sandbox.unclaimed for one in taken]
     assert pools == sorted(pools)
     assert len(lines) == len(every) - len(taken)
     # Of one owner, those that request the same go in the order in which they came.
     for one in taken:
-        alike = [two.ticket for two in taken if (two.line, two.sandbox.owner) == (one.line, one.sandbox.owner)]
+        alike = [two.number for two in taken if (two.line, two.sandbox.owner) == (one.line, one.sandbox.owner)]
         assert alike == sorted(alike)
 
 
@@ -56,7 +56,7 @@ def test_who_leaves_leaves_nothing(kinds: list[tuple[str, int, bool]]) -> None:
         assert lines.hold_back(one)
         lines.leave(one)
         lines.leave(one)
-    assert (len(lines), lines.all()) == (0, [])
+    assert len(lines) == 0
     assert not any(lines.hold_back(one) for one in every)
 
 
@@ -91,8 +91,8 @@ def test_many_kinds_that_do_not_go_block_nobody() -> None:
     # The round ends, and the next one begins with those that were asked first.
     asked: list[int] = []
 
-    def asks(one: Waiter) -> bool:
-        asked.append(one.ticket)
+    def asks(one: Ticket) -> bool:
+        asked.append(one.number)
         return False
 
     assert lines.take(asks) is None

@@ -13,11 +13,11 @@ from controlplane.errors import Problem
 from controlplane.lifecycle import Options
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.pending import PROMISE_MS
-from controlplane.lifecycle.starting.room_lines import MOST_KINDS
-from controlplane.lifecycle.starting.room_notes import RoomNotes
-from controlplane.lifecycle.starting.room_queue import LOOK_AGAIN_S, RoomQueue
-from controlplane.lifecycle.starting.standings import SLACK_MS
+from controlplane.lifecycle.waiting.gates.room import RoomGate
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S
+from controlplane.lifecycle.waiting.pending import PROMISE_MS
+from controlplane.lifecycle.waiting.room_lines import MOST_KINDS
+from controlplane.lifecycle.waiting.standings import SLACK_MS
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 from controlplane.telemetry import Metrics
@@ -31,14 +31,9 @@ DEADLINE = SandboxSpec(image="a", start_timeout_ms=10_000)
 MANY = Options(starts_in_flight=64)
 
 
-class Unnoted(RoomNotes):
+async def unnoted(sandbox: Sandbox) -> None:
     """Nobody else is told that a start waits."""
-
-    def __init__(self) -> None:
-        """There is no ledger."""
-
-    async def write(self, sandbox: Sandbox) -> None:
-        del sandbox
+    del sandbox
 
 
 def of_cpu(**cores: float) -> Room:
@@ -164,7 +159,7 @@ async def test_a_start_that_is_begun_anew_keeps_its_room() -> None:
     room = room_for(1)
     clock, queue = alone(room)
     sandbox = of("alice", clock)
-    async with queue.turn(sandbox, queue.ticket(), lazily=True) as has_room:
+    async with queue.turn(queue.ticket(sandbox, lazily=True)) as has_room:
         assert has_room()
         room.put(sandbox.id, "n1", (100, 0, 0, 0, 1))
         waiting = enter(queue, of("bob", clock))
@@ -286,7 +281,7 @@ def starting(number: int, clock: VirtualClock) -> Sandbox:
 
 async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_forgotten() -> None:
     clock, room = VirtualClock(), room_for(3)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
+    queue = RoomGate(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
     seen, ended, lost = (starting(number, clock) for number in range(3))
     for one in (seen, ended, lost):
         queue.on(Transition.of(None, one, here=False))
@@ -302,7 +297,7 @@ async def test_starts_of_other_replicas_need_room_too_until_they_are_over_or_for
 
 async def test_another_replicas_start_is_forgotten_at_its_deadline_whatever_began_before_it() -> None:
     clock, room = VirtualClock(), room_for(2)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
+    queue = RoomGate(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
     patient, short, third = (starting(number, clock) for number in range(3))
     patient = replace(patient, spec=patient.spec.model_copy(update={"start_timeout_ms": 3_600_000}))
     for one in (patient, short):
@@ -315,9 +310,9 @@ async def test_another_replicas_start_is_forgotten_at_its_deadline_whatever_bega
 
 async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_place() -> None:
     clock, room = VirtualClock(), room_for(1)
-    queue = RoomQueue(FakeCluster(room=room), clock, Metrics(), 0, Unnoted())
+    queue = RoomGate(FakeCluster(room=room), clock, Metrics(), 0, unnoted)
     sandbox = replace(starting(1, clock), state=State.QUEUED)
-    async with queue.turn(sandbox, queue.ticket()) as has_room:
+    async with queue.turn(queue.ticket(sandbox)) as has_room:
         assert has_room()
         room.put("default/x", "n1", (0, 0, 0, 0, 1))
         assert not has_room()
@@ -328,12 +323,12 @@ async def test_who_lost_its_room_before_its_pod_was_made_waits_anew_at_its_old_p
 
 async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed() -> None:
     clock, room, metrics = VirtualClock(), room_for(2), Metrics()
-    queue = RoomQueue(FakeCluster(room=room), clock, metrics, 0, Unnoted())
+    queue = RoomGate(FakeCluster(room=room), clock, metrics, 0, unnoted)
     one, alike = (replace(starting(number, clock), state=State.QUEUED) for number in range(2))
-    async with queue.turn(one, queue.ticket()):
+    async with queue.turn(queue.ticket(one)):
         for _ in range(2):
             queue.placed(Placement(one.id, "", "no"))
-        waiting = asyncio.create_task(queue.turn(alike, queue.ticket()).__aenter__())
+        waiting = asyncio.create_task(queue.turn(queue.ticket(alike)).__aenter__())
         await asyncio.sleep(1)
         assert (len(queue), waiting.done()) == (1, False)
         queue.placed(Placement(one.id, "n1"))
@@ -342,9 +337,9 @@ async def test_a_refused_start_counts_once_and_is_right_again_when_it_is_placed(
     assert metrics.registry.get_sample_value("rollbox_placement_disagreements_total", {"scheduler": "refused"}) == 1
 
 
-def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomQueue]:
+def alone(room: Room, most_pending: int = 0) -> tuple[VirtualClock, RoomGate]:
     clock = VirtualClock()
-    return clock, RoomQueue(FakeCluster(room=room), clock, Metrics(), most_pending, Unnoted())
+    return clock, RoomGate(FakeCluster(room=room), clock, Metrics(), most_pending, unnoted)
 
 
 def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUEUED) -> Sandbox:
@@ -353,8 +348,8 @@ def of(owner: str, clock: VirtualClock, cpu: int = 100, state: State = State.QUE
     return replace(made, state=state)
 
 
-def enter(queue: RoomQueue, sandbox: Sandbox) -> asyncio.Task[Any]:
-    return asyncio.create_task(queue.turn(sandbox, queue.ticket()).__aenter__())
+def enter(queue: RoomGate, sandbox: Sandbox) -> asyncio.Task[Any]:
+    return asyncio.create_task(queue.turn(queue.ticket(sandbox)).__aenter__())
 
 
 async def test_many_kinds_that_fit_nowhere_block_nobody() -> None:
@@ -376,7 +371,7 @@ async def test_many_kinds_that_fit_nowhere_block_nobody() -> None:
 async def test_of_two_replicas_that_reserve_the_last_place_one_gives_way() -> None:
     room = room_for(1)
     clock, queue = alone(room)
-    async with queue.turn(of("bob", clock), queue.ticket()) as has_room:
+    async with queue.turn(queue.ticket(of("bob", clock))) as has_room:
         other = starting(1, clock)
         queue.on(Transition.of(None, other, here=False))
         assert not has_room()
@@ -392,22 +387,22 @@ async def test_of_two_replicas_that_reserve_the_last_place_one_gives_way() -> No
 async def test_what_the_scheduler_refuses_another_replica_takes_no_room_here() -> None:
     room = room_for(1)
     clock, cluster = VirtualClock(), FakeCluster(room=room)
-    queue = RoomQueue(cluster, clock, Metrics(), 0, Unnoted())
+    queue = RoomGate(cluster, clock, Metrics(), 0, unnoted)
     other = starting(1, clock)
     cluster.place(other.id, "", "no")
     queue.on(Transition.of(None, other, here=False))
-    async with queue.turn(of("bob", clock), queue.ticket()) as has_room:
+    async with queue.turn(queue.ticket(of("bob", clock))) as has_room:
         assert has_room()
 
 
 async def test_a_start_that_is_taken_over_goes_on_without_room() -> None:
     room = room_for(1)
     clock, queue = alone(room)
-    async with queue.turn(of("bob", clock), queue.ticket()) as first:
+    async with queue.turn(queue.ticket(of("bob", clock))) as first:
         assert first()
         taken_over = starting(1, clock)
         queue.on(Transition.of(None, taken_over, here=False))
-        async with queue.turn(taken_over, queue.ticket()) as has_room:
+        async with queue.turn(queue.ticket(taken_over)) as has_room:
             assert has_room()
             queue.placed(Placement(taken_over.id, "", "no"))
             assert has_room()
@@ -432,7 +427,7 @@ async def test_an_owner_whose_starts_are_pending_hides_nobody_from_the_autoscale
     async with AsyncExitStack() as kept:
 
         def comes(owner: str, cpu: int) -> asyncio.Task[Any]:
-            turn = queue.turn(of(owner, clock, cpu), queue.ticket())
+            turn = queue.turn(queue.ticket(of(owner, clock, cpu)))
             return asyncio.create_task(kept.enter_async_context(turn))
 
         herd = [comes("alice", 1000) for _ in range(5)]
@@ -451,7 +446,7 @@ async def test_an_owner_whose_starts_are_pending_hides_nobody_from_the_autoscale
 async def test_a_new_node_is_for_what_is_pending_first_but_not_for_ever() -> None:
     room = room_for(0)
     clock, queue = alone(room, most_pending=1)
-    async with queue.turn(of("alice", clock), queue.ticket()) as has_room:
+    async with queue.turn(queue.ticket(of("alice", clock))) as has_room:
         assert has_room()
         waiting = enter(queue, of("alice", clock))
         await asyncio.sleep(1)
@@ -465,9 +460,9 @@ async def test_a_new_node_is_for_what_is_pending_first_but_not_for_ever() -> Non
 async def test_a_start_that_never_begins_is_not_counted_as_one_that_its_owner_has() -> None:
     clock, queue = alone(room_for(1))
     sandbox = of("bob", clock)
-    async with queue.turn(sandbox, queue.ticket()):
+    async with queue.turn(queue.ticket(sandbox)):
         assert queue._holdings.of("bob") == 1
     assert queue._holdings.of("bob") == 0
-    async with queue.turn(sandbox, queue.ticket()):
+    async with queue.turn(queue.ticket(sandbox)):
         queue.on(Transition.of(None, replace(sandbox, state=State.STARTING), here=True))
     assert queue._holdings.of("bob") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.lifecycle.starting.scheduler_words import plain
+from controlplane.lifecycle.waiting.scheduler_words import plain
 
 
 @pytest.mark.parametrize(

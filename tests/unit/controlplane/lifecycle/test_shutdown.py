@@ -162,7 +162,7 @@ async def test_two_thousand_sandboxes_leave_nothing_behind() -> None:
             vars(store)["_tombstones"],
             parts.ledger._held,
             parts.readiness._busy,
-            parts.queue._starts,
+            parts.line.slots._starts,
             vars(store)["_slots"],
         )
         assert [len(one) for one in kept] == [0] * len(kept)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.lifecycle.admission.candidates import candidate
-from controlplane.lifecycle.starting.standings import LEFT_MS, SLACK_MS, Standings
+from controlplane.lifecycle.waiting.standings import LEFT_MS, SLACK_MS, Standings
 from controlplane.model import Overcommit, Sandbox, SandboxSpec, State
 from controlplane.model.spec import Range
 

@@ -2,16 +2,21 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
+from controlplane.capacity import NOTHING
 from controlplane.cluster import Placement
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.start_queue import StartQueue
+from controlplane.lifecycle.waiting.gates.slot import SlotGate
+from controlplane.lifecycle.waiting.ticket import Ticket
 from controlplane.model import Sandbox, State
 from controlplane.store import Slot
 from controlplane.store.slots import Slots
 from tests.support.fake_cluster import FakeCluster
 from tests.support.virtual_time import VirtualClock
 from tests.support.world import SPEC
+
+NUMBERS = count()
 
 
 class Store:
@@ -52,14 +57,14 @@ def sandbox(owner: str, number: int) -> Sandbox:
     return replace(Sandbox(f"{owner}-{number}", owner, SPEC, now_ms, now_ms, "f"))
 
 
-async def start(turns: StartQueue, one: Sandbox, began: list[str]) -> None:
-    async with turns.turn(one):
+async def start(turns: SlotGate, one: Sandbox, began: list[str]) -> None:
+    async with turns.turn(Ticket(one, NOTHING, next(NUMBERS))):
         began.append(one.owner)
         await asyncio.sleep(1)
 
 
 async def test_the_few_of_one_owner_do_not_wait_for_the_herd_of_another() -> None:
-    turns, began = StartQueue(Store(), FakeCluster(), at_most=4), list[str]()  # type: ignore[arg-type]
+    turns, began = SlotGate(Store(), FakeCluster(), at_most=4), list[str]()  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         for number in range(200):
             group.create_task(start(turns, sandbox("alice", number), began))
@@ -74,7 +79,7 @@ async def test_the_few_of_one_owner_do_not_wait_for_the_herd_of_another() -> Non
 
 async def test_a_start_that_was_begun_elsewhere_does_not_wait_behind_one_that_waits_for_its_slot() -> None:
     store, began = Store(), list[str]()
-    turns = StartQueue(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
     begun = replace(sandbox("bob", 0), state=State.STARTING)
     await store.take_slot(begun.id, 1, 1 << 52, 0, "")
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -86,7 +91,7 @@ async def test_a_start_that_was_begun_elsewhere_does_not_wait_behind_one_that_wa
 
 
 async def test_who_is_cancelled_in_the_moment_of_his_turn_passes_it_on() -> None:
-    turns, began = StartQueue(Store(), FakeCluster(), at_most=1), list[str]()  # type: ignore[arg-type]
+    turns, began = SlotGate(Store(), FakeCluster(), at_most=1), list[str]()  # type: ignore[arg-type]
     tasks = [asyncio.create_task(start(turns, sandbox("alice", number), began)) for number in range(4)]
     await asyncio.sleep(0.5)
     # The second one is at the head and waits for a slot, the third one is in line.
@@ -98,13 +103,13 @@ async def test_who_is_cancelled_in_the_moment_of_his_turn_passes_it_on() -> None
     assert (turns.taken, turns.waiting) == (0, 0)
 
 
-async def hold(turns: StartQueue, one: Sandbox, began: list[str], over: asyncio.Event) -> None:
-    async with turns.turn(one):
+async def hold(turns: SlotGate, one: Sandbox, began: list[str], over: asyncio.Event) -> None:
+    async with turns.turn(Ticket(one, NOTHING, next(NUMBERS))):
         began.append(one.id)
         await over.wait()
 
 
-def over(turns: StartQueue, store: Store, one: Sandbox) -> None:
+def over(turns: SlotGate, store: Store, one: Sandbox) -> None:
     """Its record says that its start is over, which frees its slot in the same step of the store."""
     store.taken.discard(one.id)
     store.slots.free(one.id)
@@ -113,7 +118,7 @@ def over(turns: StartQueue, store: Store, one: Sandbox) -> None:
 
 async def test_a_start_whose_record_has_freed_its_slot_does_not_free_it_again() -> None:
     store, began, done = Store(), list[str](), asyncio.Event()
-    turns = StartQueue(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         for number in range(2):
             group.create_task(hold(turns, sandbox("alice", number), began, done))
@@ -128,7 +133,7 @@ async def test_a_start_whose_record_has_freed_its_slot_does_not_free_it_again() 
 
 async def test_a_start_that_is_over_while_it_asks_frees_what_it_gets() -> None:
     store, began, done = Store(), list[str](), asyncio.Event()
-    turns = StartQueue(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=1)  # type: ignore[arg-type]
     begun = replace(sandbox("alice", 0), state=State.STARTING)
     task = asyncio.create_task(hold(turns, begun, began, done))
     await asyncio.sleep(0)  # its question is on its way to the store
@@ -140,7 +145,7 @@ async def test_a_start_that_is_over_while_it_asks_frees_what_it_gets() -> None:
 
 async def test_what_no_node_takes_has_no_slot_and_what_fits_goes_past_it() -> None:
     store, began, over = Store(), list[str](), asyncio.Event()
-    turns = StartQueue(store, FakeCluster(), at_most=2)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=2)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         for number in range(4):
             group.create_task(hold(turns, sandbox("alice", number), began, over))
@@ -151,11 +156,11 @@ async def test_what_no_node_takes_has_no_slot_and_what_fits_goes_past_it() -> No
         await asyncio.sleep(0.5)
         assert began == ["alice-0", "alice-1", "alice-2", "alice-3"]
         assert store.taken == {"alice-2", "alice-3"}
-        assert [one.sandbox_id for one in turns.refused] == ["alice-0", "alice-1"]
+        assert [one.sandbox.id for one in turns.refused] == ["alice-0", "alice-1"]
         # A node has come: it counts from now on, although all slots are taken.
         await turns.placed(Placement("alice-0", "n1"))
         assert store.taken == {"alice-0", "alice-2", "alice-3"}
-        assert (turns.taken, [one.sandbox_id for one in turns.refused]) == (3, ["alice-1"])
+        assert (turns.taken, [one.sandbox.id for one in turns.refused]) == (3, ["alice-1"])
         group.create_task(hold(turns, sandbox("bob", 0), began, over))
         await turns.placed(Placement("alice-1", "n1"))
         await turns.placed(Placement("alice-2", "", "none"))
@@ -167,7 +172,7 @@ async def test_what_no_node_takes_has_no_slot_and_what_fits_goes_past_it() -> No
 
 async def test_one_that_is_taken_on_is_judged_by_where_its_pod_is() -> None:
     store, began, over, cluster = Store(), list[str](), asyncio.Event(), FakeCluster()
-    turns = StartQueue(store, cluster, at_most=1)  # type: ignore[arg-type]
+    turns = SlotGate(store, cluster, at_most=1)  # type: ignore[arg-type]
     cluster.place("bob-0", "n1")
     cluster.place("bob-1", "", "no room")
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -183,7 +188,7 @@ async def test_one_that_is_taken_on_is_judged_by_where_its_pod_is() -> None:
 
 async def test_what_is_held_waits_beside_the_queue_and_one_of_it_asks() -> None:
     store, began, over = Store(), list[str](), asyncio.Event()
-    turns = StartQueue(store, FakeCluster(), at_most=8)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=8)  # type: ignore[arg-type]
     large = SPEC.model_copy(update={"gpu": 1})
     store.held = {large.placement_key()}
     async with asyncio.TaskGroup() as group:
@@ -207,7 +212,7 @@ async def test_what_is_held_waits_beside_the_queue_and_one_of_it_asks() -> None:
 
 async def test_held_ones_that_are_cancelled_leave_nothing() -> None:
     store, began, over = Store(), list[str](), asyncio.Event()
-    turns = StartQueue(store, FakeCluster(), at_most=8)  # type: ignore[arg-type]
+    turns = SlotGate(store, FakeCluster(), at_most=8)  # type: ignore[arg-type]
     store.held = {SPEC.placement_key()}
     tasks = [asyncio.create_task(hold(turns, sandbox("alice", number), began, over)) for number in range(5)]
     await asyncio.sleep(1.5)
@@ -222,7 +227,7 @@ async def test_held_ones_that_are_cancelled_leave_nothing() -> None:
 
 async def test_a_store_that_has_forgotten_the_slots_gets_them_again() -> None:
     store, began, over, cluster = Store(), list[str](), asyncio.Event(), FakeCluster(starts_per_node=2)
-    turns = StartQueue(store, cluster, at_most=8)  # type: ignore[arg-type]
+    turns = SlotGate(store, cluster, at_most=8)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         for number in range(3):
             group.create_task(hold(turns, sandbox("alice", number), began, over))

@@ -3,8 +3,8 @@
 import pytest
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import verdict
-from controlplane.lifecycle.admission.queue.verdict import QueuePosition
+from controlplane.lifecycle.waiting.gates import quota
+from controlplane.lifecycle.waiting.told import RETRY_MS, Position
 from controlplane.model import RESOURCES, Quota, Range, Sandbox, SandboxSpec
 from controlplane.store import Full
 
@@ -15,42 +15,42 @@ WISH = Sandbox("sb-1", "alice", SPEC, 0, 1, "f")
 
 
 @pytest.mark.parametrize(
-    ("quota", "resource", "words"),
+    ("limits", "resource", "words"),
     [
         (Quota(cpu_millicores=1999), "cpu_millicores", "this needs 2 cores, and the quota of alice is 1.999 cores"),
         (Quota(memory_bytes=512 << 20), "memory_bytes", "needs 1024 MiB of memory, and the quota of alice is 512 MiB"),
         (Quota(sandboxes=9, gpu=1), "gpu", "this needs 2 GPUs, and the quota of alice is 1 GPUs"),
     ],
 )
-def test_what_alone_is_more_than_the_quota_is_refused_for_good(quota: Quota, resource: str, words: str) -> None:
+def test_what_alone_is_more_than_the_quota_is_refused_for_good(limits: Quota, resource: str, words: str) -> None:
     with pytest.raises(Problem, match="quota_exceeded") as caught:
-        verdict.refuse_for_good("alice", verdict.needs(SPEC), quota)
+        quota.refuse_for_good("alice", quota.needs(SPEC), limits)
     assert words in caught.value.detail
     assert caught.value.details["resource"] == resource
-    assert caught.value.details["knob"] == f"rollbox quota set alice {verdict.OPTIONS[resource]} N"
+    assert caught.value.details["knob"] == f"rollbox quota set alice {quota.OPTIONS[resource]} N"
     assert caught.value.details["for_good"] == "true"
 
 
 def test_what_fits_an_empty_quota_is_not_refused_for_good() -> None:
-    verdict.refuse_for_good("alice", verdict.needs(SPEC), Quota(1, 2000, 1 << 30, 2, 1))
-    verdict.refuse_for_good("alice", verdict.needs(SPEC), Quota())
+    quota.refuse_for_good("alice", quota.needs(SPEC), Quota(1, 2000, 1 << 30, 2, 1))
+    quota.refuse_for_good("alice", quota.needs(SPEC), Quota())
 
 
 def test_every_field_of_a_quota_has_its_knob() -> None:
-    assert set(verdict.OPTIONS) == set(RESOURCES)
+    assert set(quota.OPTIONS) == set(RESOURCES)
 
 
 def test_a_refusal_after_a_wait_tells_the_place_and_what_would_help() -> None:
-    told = verdict.waited_out(WISH, Full(10, 11, "cpu_millicores"), QueuePosition(3, 900, 120_000, 4_000))
+    told = quota.waited_out(WISH, Full(10, 11, "cpu_millicores"), Position("alice", 3, 900, 4_000), 120_000)
     assert (told.code, told.retry_after_ms) == ("quota_exceeded", 4_000)
     assert "alice uses 0.01 cores of 0.011 cores, and this needs 2 cores" in told.detail
-    assert "place 3 of 900" in told.detail
+    assert "it was number 3 of 900 of alice that waited for quota" in told.detail
     facts = {"position": "3", "waiting": "900", "waited_ms": "120000", "estimate_ms": "4000", "for_good": "false"}
     assert facts.items() <= told.details.items()
 
 
 def test_a_full_installation_is_nobodys_quota() -> None:
-    told = verdict.waited_out(WISH, Full(5, 5), QueuePosition(1, 1, 10, None))
-    assert (told.code, told.retry_after_ms) == ("capacity_unavailable", verdict.RETRY_MS)
-    assert told.details["knob"] == verdict.TOTAL_KNOB
+    told = quota.waited_out(WISH, Full(5, 5), Position("alice", 1, 1), 10)
+    assert (told.code, told.retry_after_ms) == ("capacity_unavailable", RETRY_MS)
+    assert told.details["knob"] == quota.TOTAL_KNOB
     assert "estimate_ms" not in told.details

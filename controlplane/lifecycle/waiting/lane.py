@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from controlplane.lifecycle.fair_queue import FairQueue
+from controlplane.lifecycle.waiting.fair_queue import FairQueue
 
 
 class Lane:

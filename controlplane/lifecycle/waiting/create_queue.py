@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Final, Protocol, get_args
+from typing import Final, get_args
 
 import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.lifecycle.admission.queue import verdict
-from controlplane.lifecycle.admission.queue.waiting_create import (
+from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.record.transition import Effect, Transition
+from controlplane.lifecycle.waiting.fair_queue import FairQueue
+from controlplane.lifecycle.waiting.gates import quota
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S, Pace
+from controlplane.lifecycle.waiting.told import Position
+from controlplane.lifecycle.waiting.waiting_create import (
     UNASKED,
     Answer,
     Attempt,
@@ -21,15 +26,10 @@ from controlplane.lifecycle.admission.queue.waiting_create import (
     outcome,
     resolve,
 )
-from controlplane.lifecycle.fair_queue import FairQueue
-from controlplane.lifecycle.pace import Pace
-from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.model import Limits, Sandbox, Usage
-from controlplane.store import Full
+from controlplane.model import Limits, Sandbox
+from controlplane.store import Full, Store
 from controlplane.telemetry import Room, Waited
 
-# Freed quota is published at once; this retry is for feed messages that were lost.
-LOOK_AGAIN_S: Final = 1.0
 # A caller that lost its connection keeps its place for so long, if it repeats the create with its key.
 KEPT_MS: Final = 10_000
 # Guess: each is an open connection of some 50 KiB.
@@ -41,23 +41,6 @@ PAUSE_S: Final = 0.02
 FREES: Final = frozenset({Effect.FREE, Effect.SETTLE})
 # The resource noted for an owner whose create the store did not answer.
 _AWAY: Final = "store"
-
-
-class UsageReader(Protocol):
-    """The part of ``Store`` that the queue uses."""
-
-    @property
-    def shared(self) -> bool:
-        """Whether other replicas use it too."""
-        ...
-
-    async def usage(self, owner: str | None) -> Usage:
-        """What an owner uses."""
-        ...
-
-    async def by_key(self, owner: str, key: str) -> Sandbox | None:
-        """The sandbox that has taken a key."""
-        ...
 
 
 class CreateQueue:
@@ -73,7 +56,7 @@ class CreateQueue:
 
     def __init__(
         self,
-        store: UsageReader,
+        store: Store | RecoveringStore,
         limits: Callable[[str], Limits],
         unwanted: Callable[[Answer], None],
         clock: Clock,
@@ -121,7 +104,7 @@ class CreateQueue:
                 answer = await attempt(limits)
             if not isinstance(answer, Full):
                 return answer
-            verdict.refuse_for_good(wish.owner, verdict.needs(wish.spec), limits.quota)
+            quota.refuse_for_good(wish.owner, quota.needs(wish.spec), limits.quota)
             place = self._join(WaitingCreate(ticket, wish, attempt, answer, self._clock.now_ms()))
         answer = await self._listen(place)
         return answer if place.wish is wish else again(wish, answer)
@@ -132,7 +115,7 @@ class CreateQueue:
             return
         self._frees, after = self._frees + 1, transition.after
         for owner, resource in [*self._blocked.items()]:
-            if owner == after.owner or resource == verdict.TOTAL:
+            if owner == after.owner or resource == quota.TOTAL:
                 del self._blocked[owner]
         if not self._store.shared:
             self._look.set()
@@ -181,7 +164,7 @@ class CreateQueue:
 
     def _contended(self, owner: str) -> bool:
         """Whether an earlier create may be waiting for the same room."""
-        return bool(self._queue.waiting(owner)) or verdict.TOTAL in self._blocked.values()
+        return bool(self._queue.waiting(owner)) or quota.TOTAL in self._blocked.values()
 
     async def _taken(self, wish: Sandbox) -> bool:
         """Whether a sandbox has its key already: then the create needs no room."""
@@ -196,7 +179,7 @@ class CreateQueue:
     def _join(self, place: WaitingCreate) -> WaitingCreate:
         owner = place.wish.owner
         if self._queue.waiting(owner) >= MOST_WAITING:
-            raise verdict.too_many_wait(owner, MOST_WAITING)
+            raise quota.too_many_wait(owner, MOST_WAITING)
         # Two creates with one key at the same time: the second waits together with the first.
         if place.key is not None:
             if (first := self._places.get(place.key)) is not None:
@@ -245,10 +228,8 @@ class CreateQueue:
         if full is UNASKED:
             return Problem("upstream_timeout", f"{place.wish.id} was not asked for in time", retry_after_ms=1000)
         position = self._queue.position(owner, place.ticket)
-        place_in_queue = verdict.QueuePosition(
-            position, self._queue.waiting(owner), now_ms - place.since_ms, self.wait_ms(owner, position)
-        )
-        return verdict.waited_out(place.wish, full, place_in_queue)
+        told = Position(owner, position, self._queue.waiting(owner), self.wait_ms(owner, position))
+        return quota.waited_out(place.wish, full, told, now_ms - place.since_ms)
 
     def _keep(self, key: Key, ticket: int) -> None:
         now_ms = self._clock.now_ms()
@@ -274,7 +255,7 @@ class CreateQueue:
         while ready := [owner for owner in self._queue.owners() if owner not in self._blocked]:
             if len(ready) > 1:
                 for owner in [one for one in ready if one not in shares]:
-                    shares[owner] = verdict.share(await self._store.usage(owner), self._limits(owner))
+                    shares[owner] = quota.share(await self._store.usage(owner), self._limits(owner))
             chosen = self._queue.choose(lambda owner: shares.get(owner, 0.0), ready)
             if chosen is not None and await self._turn(self._queue.first(chosen)):
                 shares.pop(chosen, None)
@@ -284,7 +265,7 @@ class CreateQueue:
         owner = place.wish.owner
         limits, frees = self._limits(owner), self._frees
         try:
-            verdict.refuse_for_good(owner, verdict.needs(place.wish.spec), limits.quota)
+            quota.refuse_for_good(owner, quota.needs(place.wish.spec), limits.quota)
             came = await outcome(place.attempt, limits)
         except Problem as never:
             came = never

@@ -1,18 +1,15 @@
 """Whether a create without room is refused for good or has to wait, and the texts of the errors. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Final
 
 from controlplane.errors import Problem
+from controlplane.lifecycle.waiting.told import LONGEST_RETRY_MS, Position
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, SandboxSpec, Usage
 from controlplane.store import Full
 
 TOTAL: Final = "total"
 TOTAL_KNOB: Final = "controlplane.maxSandboxes of the chart (rollbox up: ROLLBOX_CONTROLPLANE_MAX_SANDBOXES)"
-# The retry-after of a refusal whose wait cannot be estimated.
-RETRY_MS: Final = 1_000
-LONGEST_RETRY_MS: Final = 60_000
 # The command line option of each field of a quota.
 OPTIONS: Final[Mapping[str, str]] = {
     "sandboxes": "--sandboxes",
@@ -67,37 +64,28 @@ def refuse_for_good(owner: str, need: Usage, quota: Quota) -> None:
     raise Problem("quota_exceeded", detail, for_good="true", **facts)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
-    """The place of a create in the queue at its deadline.
+def waited_out(wish: Sandbox, full: Full, place: Position, waited_ms: int) -> Problem:
+    """The error of a create that has waited until its deadline.
 
-    Attributes:
-        position: among its owner's ``waiting`` creates at this replica, from 1.
-        waiting: how many creates of its owner wait at this replica.
+    Args:
+        wish: what was asked for.
+        full: the store's last answer.
+        place: among its owner's creates at this replica.
         waited_ms: how long it has waited.
-        estimate_ms: the estimated rest of its wait, by the queue's pace; None: not known.
     """
-
-    position: int
-    waiting: int
-    waited_ms: int
-    estimate_ms: int | None
-
-
-def waited_out(wish: Sandbox, full: Full, place: QueuePosition) -> Problem:
-    """The error of a create that has waited until its deadline; ``full`` is the store's last answer."""
     owner, used, limit, resource = wish.owner, full.used, full.limit, full.resource
-    where = f"it waited {place.waited_ms} ms and stood at place {place.position} of {place.waiting} of {owner}"
-    facts: dict[str, object] = {"used": used, "limit": limit, "owner": owner, "resource": resource, **asdict(place)}
-    facts = {name: value for name, value in facts.items() if value is not None}
-    retry_ms = min(max(place.estimate_ms or RETRY_MS, RETRY_MS), LONGEST_RETRY_MS)
+    facts: dict[str, object] = {"used": used, "limit": limit, "owner": owner, "resource": resource}
+    facts |= {"position": place.position, "waiting": place.waiting, "waited_ms": waited_ms}
+    if place.estimate_ms is not None:
+        facts["estimate_ms"] = place.estimate_ms
+    among, retry_ms = place.among("quota", over=True), place.retry_after_ms
     if resource == TOTAL:
-        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB}); {where}"
+        detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB}); {among}"
         return Problem("capacity_unavailable", detail, retry_after_ms=retry_ms, knob=TOTAL_KNOB, **facts)
     turn = knob(owner, resource)
     detail = (
         f"{owner} uses {amount(resource, used)} of {amount(resource, limit)}, and this needs "
-        f"{amount(resource, getattr(needs(wish.spec), resource))}; {where}; delete some, or an operator raises the "
+        f"{amount(resource, getattr(needs(wish.spec), resource))}; {among}; delete some, or an operator raises the "
         f"limit with `{turn}`"
     )
     return Problem("quota_exceeded", detail, retry_after_ms=retry_ms, for_good="false", knob=turn, **facts)

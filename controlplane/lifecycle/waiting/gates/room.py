@@ -1,50 +1,44 @@
-"""The queue of starts that no node has room for now: a pod that fits nowhere is not made.
+"""Room on a node: a start that no node has room for waits here, and no pod is made of it.
 
-* A start goes on to the start queue as soon as a node has room for it, besides its owner's that went on before and ask
-  for the same. At the head of that queue it reserves room until its pod is seen on a node, or comes back to its place
-  here. So what is reserved is what starts, and no herd that waits for its slots keeps room from other owners.
-* Starts that request the same wait in one line, which is fair between owners (``room_lines``). What fits passes what
-  does not, as at the scheduler: small ones do not wait for large ones. Starts of pools come after all others.
+* A start goes on to the queue for slots as soon as a node has room for it, besides its owner's that went on before and
+  ask for the same. Starts that request the same wait in one line, which is fair between owners (``room_lines``). What
+  fits passes what does not, as at the scheduler. Starts of pools come last, and stand back while creates wait anywhere
+  (``creates_first``).
 * A cluster that can add nodes does so for Pending pods: some starts of each replica go on without room (``pending``).
-* Starts of pools stand back while creates wait anywhere (``creates_first``).
 * The scheduler is right. If it refuses a pod for which there was room, that is counted, and no further start with the
   same requests goes on while it refuses that one.
-* Reservations of other replicas' starts are taken in with their records, so replicas share what is free. Of two that
-  reserve the same room at the same moment the one whose record says first that it starts has it: the other one sees it
-  before its pod is made, but for the last milliseconds; then the scheduler refuses one. Where no node can be added,
-  that one's pod is taken back, and it waits here again.
+* Starts of other replicas reserve room here too, with their records. Of two that reserve the same room at the same
+  moment the one whose record says first that it starts has it; where the scheduler has to refuse one and no node can be
+  added, its pod is taken back, and it waits here again.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Final
 
 from controlplane.capacity import Amounts, Room, Short
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Placement
-from controlplane.errors import Code, Problem
+from controlplane.errors import Problem
 from controlplane.lifecycle.deadlines import Deadlines
-from controlplane.lifecycle.pace import Pace
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.creates_first import CreatesFirst
-from controlplane.lifecycle.starting.holdings import Holdings
-from controlplane.lifecycle.starting.pending import Pending
-from controlplane.lifecycle.starting.room_lines import RoomLines, RoomPlace, Waiter
-from controlplane.lifecycle.starting.room_notes import RoomNotes
-from controlplane.lifecycle.starting.scheduler_words import plain
-from controlplane.lifecycle.starting.standings import SLACK_MS, Standings
+from controlplane.lifecycle.waiting.creates_first import CreatesFirst
+from controlplane.lifecycle.waiting.holdings import Holdings
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S, Pace
+from controlplane.lifecycle.waiting.pending import Pending
+from controlplane.lifecycle.waiting.room_lines import RoomLines
+from controlplane.lifecycle.waiting.scheduler_words import plain
+from controlplane.lifecycle.waiting.standings import SLACK_MS, Standings
+from controlplane.lifecycle.waiting.ticket import HasRoom, Ticket
+from controlplane.lifecycle.waiting.told import NO_ROOM, Position, RoomPlace
 from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics
 
 # Room becomes free in bursts: waiting starts look once for all of what came within this time.
 LOOK_AFTER_S: Final = 0.02
-# What nobody tells of is seen by looking again.
-LOOK_AGAIN_S: Final = 1.0
-REFUSED: Final[Code] = "capacity_unavailable"
 # Of the callers that were refused last it is known what they were told.
 MOST_REFUSALS: Final = 1_000
 # What waits for longer is told to the other replicas: until then they count alike.
@@ -53,9 +47,10 @@ NOTED_AFTER_S: Final = 0.25
 TAKEN_BACK_AFTER_S: Final = 0.5
 # What the nodes have left is told anew only so often: a herd whose deadline comes asks at once.
 TOLD_MS: Final = 1_000
+_ON_NODES: Final = frozenset({State.STARTING, State.RUNNING})
 
 
-class RoomQueue:
+class RoomGate:
     """Lets starts go on for which there is room.
 
     Attributes:
@@ -67,7 +62,7 @@ class RoomQueue:
         clock: the time of day.
         metrics: counts waits, and what the scheduler saw otherwise.
         most_pending: see ``Pending``.
-        notes: has on record which starts wait for room.
+        note: has on record that a start waits for room, so that every replica knows.
     """
 
     def __init__(
@@ -76,20 +71,18 @@ class RoomQueue:
         clock: Clock,
         metrics: Metrics,
         most_pending: int,
-        notes: RoomNotes,
+        note: Callable[[Sandbox], Awaitable[None]],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._metrics = metrics
-        self._notes = notes
+        self._note = note
         self._holdings = Holdings()
         self._standings = Standings()
         self.creates_first = CreatesFirst(self._standings)
         self._lines = RoomLines(self._holdings.of)
-        self._turns: dict[str, asyncio.Future[None]] = {}
-        self._waiters: dict[str, Waiter] = {}  # all starts of this replica
+        self._waiters: dict[str, Ticket] = {}  # all starts of this replica
         self._gone_on: Counter[tuple[str, str]] = Counter()  # by owner and key: those that have reserved nothing yet
-        self._unreserved: dict[str, tuple[str, str]] = {}
         self._pending = Pending(most_pending)
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, Sandbox] = {}  # starts that other replicas have begun
@@ -107,18 +100,16 @@ class RoomQueue:
         """How many starts wait."""
         return len(self._lines)
 
-    def ticket(self) -> int:
-        """A place by the time of arrival, which a start keeps when it has to wait anew."""
-        return next(self._tickets)
+    def ticket(self, sandbox: Sandbox, *, lazily: bool = False) -> Ticket:
+        """A start that comes now; ``lazily``: see ``Ticket``."""
+        return Ticket(sandbox, self._cluster.request(sandbox.spec), next(self._tickets), lazily)
 
     @asynccontextmanager
-    async def turn(self, sandbox: Sandbox, ticket: int, *, lazily: bool = False) -> AsyncIterator[Callable[[], bool]]:
+    async def turn(self, start: Ticket) -> AsyncIterator[HasRoom]:
         """Waits until a node has room; a start that has begun already does not wait.
 
         Args:
-            sandbox: its start.
-            ticket: its place by arrival.
-            lazily: its node mounts its image lazily.
+            start: waits; its place is by arrival, also when it comes again.
 
         Yields:
             Reserves room until the end of the block, or looks whether what it has is still there. False: others have
@@ -127,10 +118,10 @@ class RoomQueue:
         Raises:
             Problem: capacity_unavailable, when there is no time left to start.
         """
-        start = Waiter(sandbox, self._cluster.request(sandbox.spec), ticket, lazily)
+        sandbox = start.sandbox
         self._waiters[sandbox.id] = start
         try:
-            begun = sandbox.state is State.STARTING
+            begun = start.begun = sandbox.state is State.STARTING
             if begun:
                 self._take_over(start)
             elif self._lines.hold_back(start) or not self._goes(start):
@@ -139,18 +130,24 @@ class RoomQueue:
         finally:
             del self._waiters[sandbox.id]
             self._standings.drop(sandbox.id)
-            self._reserves(sandbox.id)
+            self._reserves(start)
             self._refused.pop(sandbox.id, None)
             self._pending.discard(sandbox.id)
-            self._holdings.settle(sandbox.id)
+            if not start.begun:
+                self._holdings.drop(sandbox.id)
             self._release(sandbox.id)
 
     def on(self, transition: Transition) -> None:
         """Takes in who has what, and what other replicas have begun: it needs room here too."""
         after, now_ms = transition.after, self._clock.now_ms()
-        self._holdings.on(transition)
+        if after.end is not None:
+            self._holdings.drop(after.id)
+        elif after.state in _ON_NODES and not after.unclaimed:
+            self._holdings.add(after.id, after.owner)
+        if (start := self._waiters.get(after.id)) is not None:
+            start.begun = start.begun or after.state in _ON_NODES or after.end is not None
         self.creates_first.on(transition)
-        if after.id in self._standings and after.end is not None and after.end.cause == REFUSED:
+        if after.id in self._standings and after.end is not None and after.end.cause == NO_ROOM:
             self._standings.refuse(after, now_ms)
         if after.id in self._waiters or self._cluster.room is None:
             return
@@ -201,7 +198,7 @@ class RoomQueue:
     def refuse(self, sandbox: Sandbox) -> Problem:
         """Takes in that a start that waits is refused at its deadline; what its caller is told."""
         now_ms = self._clock.now_ms()
-        refusal = self._place(sandbox, refused=True).refused(now_ms)
+        refusal = self._place(sandbox, refused=True).problem(now_ms)
         self._standings.refuse(sandbox, now_ms)
         self._refusals[sandbox.id] = refusal
         if len(self._refusals) > MOST_REFUSALS:
@@ -211,11 +208,6 @@ class RoomQueue:
     def refusal(self, sandbox_id: str) -> Problem | None:
         """What the caller of a start was told that was refused here lately."""
         return self._refusals.get(sandbox_id)
-
-    def keeps_off(self, sandbox_id: str) -> bool:
-        """Whether a start has no pod on a node, and may take room from a create that waits."""
-        room = self._room
-        return room is not None and sandbox_id not in room
 
     async def fits_nowhere(self, sandbox_id: str) -> bool:
         """Whether a pod that the scheduler has just refused is to be taken back: no node can be added for it.
@@ -246,7 +238,7 @@ class RoomQueue:
             await self._wait(start)
             if self._has_room(start):
                 return
-            self._reserves(sandbox_id)
+            self._reserves(start)
             start = self._waiters.get(sandbox_id)
 
     def again(self, sandbox_id: str, *, whole: bool = False) -> None:
@@ -259,8 +251,7 @@ class RoomQueue:
         start, room = self._waiters.get(sandbox_id), self._room
         if start is None or room is None:
             return
-        if whole:
-            start = self._waiters[sandbox_id] = replace(start, lazily=False)
+        start.lazily = start.lazily and not whole
         room.again(sandbox_id, *self._where(start))
 
     @property
@@ -268,8 +259,8 @@ class RoomQueue:
         room = self._cluster.room
         return room if room is not None and room.known else None
 
-    async def _wait(self, start: Waiter) -> None:
-        turn = self._turns[start.sandbox.id] = asyncio.get_running_loop().create_future()
+    async def _wait(self, start: Ticket) -> None:
+        turn = start.turn = asyncio.get_running_loop().create_future()
         sandbox, began_ms = start.sandbox, self._clock.now_ms()
         self._lines.join(start)
         self._standings.add(sandbox)
@@ -278,13 +269,12 @@ class RoomQueue:
         try:
             left_s = max(0, sandbox.begin_by_ms - began_ms) / 1000
             if not (await asyncio.wait((turn,), timeout=min(left_s, NOTED_AFTER_S)))[0]:
-                await self._notes.write(sandbox)
+                await self._note(sandbox)
                 left_s = max(0, sandbox.begin_by_ms - self._clock.now_ms()) / 1000
                 await asyncio.wait((turn,), timeout=left_s)
             if not turn.done():
                 raise self.refuse(sandbox)
         finally:
-            del self._turns[sandbox.id]
             self._standings.drop(sandbox.id)
             self._lines.leave(start)
             waited_ms = self._clock.now_ms() - began_ms
@@ -293,7 +283,7 @@ class RoomQueue:
                 self._paces.clear()
                 self._told.clear()
 
-    def _take_over(self, start: Waiter) -> None:
+    def _take_over(self, start: Ticket) -> None:
         """Of a start that another replica began: its pod is made or there already, so it goes on without room, too."""
         self._others.pop(start.sandbox.id, None)
         self._expiring.discard(start.sandbox.id)
@@ -325,23 +315,23 @@ class RoomQueue:
             self._standings.add(other)
             self._release(other.id)
 
-    def _waiter(self, sandbox: Sandbox) -> Waiter:
+    def _waiter(self, sandbox: Sandbox) -> Ticket:
         """A start of this replica, or of another one."""
         lazily = sandbox.image_pulled == "lazy"
-        return self._waiters.get(sandbox.id) or Waiter(sandbox, self._cluster.request(sandbox.spec), 0, lazily)
+        return self._waiters.get(sandbox.id) or Ticket(sandbox, self._cluster.request(sandbox.spec), 0, lazily)
 
-    def _stands_back(self, start: Waiter) -> bool:
+    def _stands_back(self, start: Ticket) -> bool:
         selector = start.sandbox.spec.node_selector
         return start.sandbox.unclaimed and bool(self.creates_first.why(selector, self._clock.now_ms()))
 
-    def _goes(self, start: Waiter) -> bool:
+    def _goes(self, start: Ticket) -> bool:
         """Whether a start may go on to the start queue now."""
         goes = not self._stands_back(start) and (self._fits(start) or self._goes_pending(start))
         if goes:
             self._go_on(start)
         return goes
 
-    def _fits(self, start: Waiter) -> bool:
+    def _fits(self, start: Ticket) -> bool:
         """Whether there is room for it besides its owner's starts that have gone on and need the same."""
         room = self._room
         if room is None or start.key in self._refused.values():
@@ -349,45 +339,45 @@ class RoomQueue:
         before = self._gone_on[start.sandbox.owner, start.key]
         return room.fit(*self._where(start), enough=before + 1) > before
 
-    def _go_on(self, start: Waiter) -> None:
-        kind = start.sandbox.owner, start.key
-        self._gone_on[kind] += 1
-        self._unreserved[start.sandbox.id] = kind
+    def _go_on(self, start: Ticket) -> None:
+        start.goes_on = True
+        self._gone_on[start.sandbox.owner, start.key] += 1
         if not start.sandbox.unclaimed:
             self._holdings.add(start.sandbox.id, start.sandbox.owner)
 
-    def _reserves(self, sandbox_id: str) -> None:
+    def _reserves(self, start: Ticket) -> None:
         """Takes in that a start has room, or is over."""
-        if (kind := self._unreserved.pop(sandbox_id, None)) is not None:
+        if start.goes_on:
+            start.goes_on, kind = False, (start.sandbox.owner, start.key)
             self._gone_on[kind] -= 1
             if not self._gone_on[kind]:
                 del self._gone_on[kind]
 
-    def _goes_pending(self, start: Waiter) -> bool:
+    def _goes_pending(self, start: Ticket) -> bool:
         if goes := self._pending.takes(start):
             self._pending.add(start)
             self._standings.add(start.sandbox)
             self.short.set()
         return goes
 
-    def _has_room(self, start: Waiter) -> bool:
+    def _has_room(self, start: Ticket) -> bool:
         room = self._room
         if self._stands_back(start):
             return False
         has = room is None or room.kept(start.sandbox.id) or self._first_reserved(start) or self._goes_pending(start)
         if has:
-            self._reserves(start.sandbox.id)
+            self._reserves(start)
         return has
 
-    def _first_reserved(self, start: Waiter) -> bool:
-        first = start.sandbox.id in self._unreserved and start.key not in self._refused.values()
+    def _first_reserved(self, start: Ticket) -> bool:
+        first = start.goes_on and start.key not in self._refused.values()
         return first and self._reserve(start)
 
-    def _reserve(self, start: Waiter, *, anyway: bool = False) -> bool:
+    def _reserve(self, start: Ticket, *, anyway: bool = False) -> bool:
         room = self._room
         return room is None or room.reserve(start.sandbox.id, *self._where(start), anyway=anyway)
 
-    def _where(self, start: Waiter) -> tuple[Amounts, Mapping[str, str], Collection[str]]:
+    def _where(self, start: Ticket) -> tuple[Amounts, Mapping[str, str], Collection[str]]:
         """What it requests, the labels of its nodes, and which nodes it may not come to all the same."""
         spec = start.sandbox.spec
         lazy = self._cluster.lazy if start.lazily else None
@@ -404,9 +394,10 @@ class RoomQueue:
         position, waiting = self._standings.number(sandbox, now_ms, refused=refused)
         pace = self._paces.get(sandbox.owner)
         estimate_ms = None if pace is None else pace.wait_ms(position, now_ms)
-        return RoomPlace(sandbox, position, waiting, estimate_ms, self._why(self._waiter(sandbox)))
+        place = Position(sandbox.owner, position, waiting, estimate_ms)
+        return RoomPlace(sandbox, place, self._why(self._waiter(sandbox)))
 
-    def _why(self, start: Waiter) -> str:
+    def _why(self, start: Ticket) -> str:
         now_ms = self._clock.now_ms()
         if said := self._said(start):
             return said
@@ -416,7 +407,7 @@ class RoomQueue:
             self._told[start.key] = (now_ms, told)
         return told
 
-    def _said(self, start: Waiter) -> str:
+    def _said(self, start: Ticket) -> str:
         """Why the scheduler does not place its pod although there is room; empty: it does, or there is none."""
         placement, room = self._cluster.placement(start.sandbox.id), self._room
         refused = placement is not None and not placement.node and placement.why
@@ -424,7 +415,7 @@ class RoomQueue:
             return ""
         return f"the scheduler finds no node for it: {plain(refused)}"
 
-    def _tell(self, start: Waiter) -> str:
+    def _tell(self, start: Ticket) -> str:
         room, where = self._room, self._where(start)
         if room is None:
             return "what is free on the nodes is not known"
@@ -452,9 +443,8 @@ class RoomQueue:
         self._keep_for_pending()
         while (start := self._lines.take(self._goes)) is not None:
             self._paces[start.sandbox.owner].turn(self._clock.now_ms())
-            turn = self._turns.get(start.sandbox.id)
-            if turn is not None and not turn.done():
-                turn.set_result(None)
+            if start.turn is not None and not start.turn.done():
+                start.turn.set_result(None)
         if self.wanting(1):
             self.short.set()
         self._look_within(LOOK_AFTER_S if self._lines.unfinished else LOOK_AGAIN_S)

@@ -1,4 +1,4 @@
-"""The start queue: limits concurrent starts, in all and on each node; at one replica it is fair between owners.
+"""A start slot: limits concurrent starts, in all and on each node; at one replica it is fair between owners.
 
 ``store/slots.py`` has the rule for the limits. A start holds a slot from its turn until it is over, except while the
 scheduler can place it on no node: then it waits beside the queue, and holds a slot again as soon as it is placed.
@@ -6,11 +6,9 @@ scheduler can place it on no node: then it waits beside the queue, and holds a s
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from itertools import count
-from typing import Final, Self
+from typing import Final
 
 import structlog
 
@@ -18,52 +16,20 @@ from controlplane.cluster import Cluster, Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.lifecycle.starting.lane import Lane
-from controlplane.model import Sandbox, State
+from controlplane.lifecycle.waiting.lane import Lane
+from controlplane.lifecycle.waiting.near_waits import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S
+from controlplane.lifecycle.waiting.ticket import GivesBack, HasRoom, Ticket
+from controlplane.model import State
 from controlplane.store import Slot, Store
 
-# The store wakes the replica that may have a slot; this retry finds new nodes, and slots of replicas that died.
-LOOK_AGAIN_S: Final = 1.0
-# A slot expires this long after its start's deadline, so that it expires only when its replica has died.
-SLACK_MS: Final = 60_000
 # For a start that holds its slot already, even if the limit is lower by then.
 NO_LIMIT: Final = 1_000_000
+# The answer to a start whose lane has waiters.
+_HELD: Final = Slot(taken=False, held_by="the node that holds them")
 
 
-@dataclass(slots=True, eq=False)
-class Start:
-    """A start that has had its turn, or waits for it.
-
-    Attributes:
-        until_ms: when its slot expires (Unix ms).
-        placement_key: see ``SandboxSpec.placement_key``.
-        has_slot: whether it holds a slot.
-        node: where its pod is placed; empty: not placed yet.
-        refused: the scheduler can place its pod on no node.
-        asked: the store may have given it a slot that its record has not freed, so that it has to be freed.
-        has_room: reserves room for it, or says that there is none any more; then it gives its turn up.
-        gives_up: it has done so.
-    """
-
-    sandbox_id: str
-    owner: str
-    until_ms: int
-    placement_key: str
-    has_slot: bool = False
-    node: str = ""
-    refused: bool = False
-    asked: bool = False
-    has_room: Callable[[], bool] = lambda: True
-    gives_up: bool = False
-
-    @classmethod
-    def of(cls, sandbox: Sandbox, has_room: Callable[[], bool]) -> Self:
-        """A start without slot and node."""
-        until_ms = sandbox.start_by_ms + SLACK_MS
-        return cls(sandbox.id, sandbox.owner, until_ms, sandbox.spec.placement_key(), has_room=has_room)
-
-
-class StartQueue:
+class SlotGate:
     """Only the head of this replica's queue requests a slot from the store; ``Lane`` chooses the next head.
 
     It asks at once, unless the last answer said that there is none; then it asks when the store wakes this replica. So
@@ -78,11 +44,10 @@ class StartQueue:
         self._store = store
         self._cluster = cluster
         self._at_most = at_most
-        self._starts: dict[str, Start] = {}
+        self._starts: dict[str, Ticket] = {}
         self._held: Counter[str] = Counter()  # slots by owner
         self._queue = Lane(self._held.__getitem__)
         self._lanes: dict[str, Lane] = {}  # by placement key
-        self._tickets = count()
         self._queue.news.set()
         self.waiting = 0
         self._log = structlog.get_logger("start queue")
@@ -97,7 +62,7 @@ class StartQueue:
         return self._held.total()
 
     @property
-    def refused(self) -> Sequence[Start]:
+    def refused(self) -> Sequence[Ticket]:
         """The starts of this replica that the scheduler can place on no node, oldest first."""
         return [one for one in self._starts.values() if one.refused]
 
@@ -111,10 +76,6 @@ class StartQueue:
             start.asked = False
         self._freed()
 
-    def ticket(self) -> int:
-        """A place by arrival; a smaller one came earlier."""
-        return next(self._tickets)
-
     def wake(self, placement_key: str | None = None) -> None:
         """Wakes the waiters: there may be a slot for a start with this placement key; None: for any."""
         self._queue.news.set()
@@ -124,33 +85,29 @@ class StartQueue:
 
     @asynccontextmanager
     async def turn(
-        self, sandbox: Sandbox, has_room: Callable[[], bool] = lambda: True, ticket: int | None = None
+        self, start: Ticket, has_room: HasRoom = lambda: True, gives_back: GivesBack = lambda _: False
     ) -> AsyncIterator[Sequence[str] | None]:
         """Waits for a slot and holds it, by the rule in the module's docstring.
 
         Args:
-            sandbox: its start.
+            start: waits; its place is by arrival, also when it comes again.
             has_room: asked at the head of the queue, before a slot is.
-            ticket: its place by arrival, for a start that comes again; None: it comes now.
+            gives_back: asked with a slot that makes it avoid nodes.
 
         Yields:
             The nodes to avoid; None: it has no room, and no slot.
         """
-        start = Start.of(sandbox, has_room)
-        self._starts[start.sandbox_id] = start
+        self._starts[start.sandbox.id] = start
         try:
             self.waiting += 1
             try:
-                begun = sandbox.state is State.STARTING
-                slot = await self._slot(start, self.ticket() if ticket is None else ticket, begun=begun)
+                avoid = await self._granted(start, has_room, gives_back)
             finally:
                 self.waiting -= 1
-            yield None if start.gives_up else slot.avoid
+            yield avoid
         finally:
-            del self._starts[start.sandbox_id]
-            self._mark(start, has_slot=False)
-            if start.asked:
-                await self._give_back(start)
+            del self._starts[start.sandbox.id]
+            await self._leave(start)
 
     async def placed(self, placement: Placement) -> None:
         """Records on which node a start of this replica was placed, or that it fits on none; ignores other starts."""
@@ -175,46 +132,56 @@ class StartQueue:
             if start.node:
                 await self._place(store, start)
             else:
-                await store.take_slot(start.sandbox_id, NO_LIMIT, start.until_ms)
+                await store.take_slot(start.sandbox.id, NO_LIMIT, start.slot_until_ms)
 
-    async def _slot(self, start: Start, ticket: int, *, begun: bool) -> Slot:
-        if begun and (placement := self._cluster.placement(start.sandbox_id)) is not None:
-            await self.placed(placement)
-        # A start that was begun elsewhere holds a slot already, and the head of the queue may be waiting for that slot.
-        if begun and (slot := await self._ask(start)):
-            return slot
-        slot = await self._at_head(start, ticket)
-        return slot if slot or start.gives_up else await self._beside(start, ticket)
+    async def _granted(self, start: Ticket, has_room: HasRoom, gives_back: GivesBack) -> Sequence[str] | None:
+        pause_s = FIRST_PAUSE_S
+        while (slot := await self._slot(start, has_room)) and slot.avoid and gives_back(slot.avoid):
+            # Without its slot, and with its room.
+            await self._leave(start)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        return slot.avoid if slot else None
 
-    async def _at_head(self, start: Start, ticket: int, *, beside: bool = False) -> Slot:
-        """Requests a slot at the head of the queue until it has one or is held; it is held if its lane has waiters."""
-        async with self._queue.at_head(start.owner, ticket):
-            while beside or start.placement_key not in self._lanes:
+    async def _slot(self, start: Ticket, has_room: HasRoom) -> Slot:
+        """A slot; without one it has no room."""
+        if start.sandbox.state is State.STARTING:
+            if (placement := self._cluster.placement(start.sandbox.id)) is not None:
+                await self.placed(placement)
+            # It was begun elsewhere, so it holds a slot already, and the head of the queue may be waiting for that one.
+            if slot := await self._ask(start):
+                return slot
+        slot = await self._at_head(start, has_room)
+        return await self._beside(start, has_room) if slot.held_by else slot
+
+    async def _at_head(self, start: Ticket, has_room: HasRoom, *, beside: bool = False) -> Slot:
+        """Requests a slot at the head of the queue until it has one, is held (as its lane is), or has no room."""
+        async with self._queue.at_head(start.sandbox.owner, start.number):
+            while beside or start.sandbox.spec.placement_key() not in self._lanes:
                 await _next(self._queue)
-                if not start.has_room():
-                    start.gives_up = True
-                    break
+                if not has_room():
+                    return Slot(taken=False)
                 slot = await self._ask(start)
                 if slot or slot.held_by:
                     return slot
-            return Slot(taken=False)
+            return _HELD
 
-    async def _beside(self, start: Start, ticket: int) -> Slot:
+    async def _beside(self, start: Ticket, has_room: HasRoom) -> Slot:
         """Waits in the lane of its placement key; the head of that lane retries at the head of the queue."""
-        lane = self._lanes.setdefault(start.placement_key, Lane(self._held.__getitem__))
+        lane = self._lanes.setdefault(start.sandbox.spec.placement_key(), Lane(self._held.__getitem__))
         try:
-            async with lane.at_head(start.owner, ticket):
+            async with lane.at_head(start.sandbox.owner, start.number):
                 while True:
                     lane.news.clear()
-                    slot = await self._at_head(start, ticket, beside=True)
-                    if slot or start.gives_up:
+                    slot = await self._at_head(start, has_room, beside=True)
+                    if not slot.held_by:
                         return slot
                     await _next(lane)
         finally:
-            if lane.empty and self._lanes.get(start.placement_key) is lane:
-                del self._lanes[start.placement_key]
+            if lane.empty and self._lanes.get(start.sandbox.spec.placement_key()) is lane:
+                del self._lanes[start.sandbox.spec.placement_key()]
 
-    async def _ask(self, start: Start) -> Slot:
+    async def _ask(self, start: Ticket) -> Slot:
         if start.node or start.refused:
             return Slot(taken=True)  # its pod exists already, so a slot would hold nothing back
         limit, per_node = min(self._at_most, self._cluster.starts_at_once()), self._cluster.starts_per_node
@@ -222,7 +189,7 @@ class StartQueue:
         self._queue.news.clear()
         try:
             if limit > 0:
-                asked = (start.sandbox_id, limit, start.until_ms, per_node, start.placement_key)
+                asked = (start.sandbox.id, limit, start.slot_until_ms, per_node, start.sandbox.spec.placement_key())
                 slot = await self._store.take_slot(*asked, more=bool(len(self._queue)))
             none_left = slot.last or not (slot or slot.held_by)
         except Problem as problem:
@@ -235,13 +202,21 @@ class StartQueue:
             self._mark(start, has_slot=True)
         return slot
 
-    async def _place(self, store: Store | RecoveringStore, start: Start) -> None:
+    async def _place(self, store: Store | RecoveringStore, start: Ticket) -> None:
         per_node = self._cluster.starts_per_node
-        await store.place_slot(start.sandbox_id, start.node, start.until_ms, per_node, start.placement_key)
+        await store.place_slot(
+            start.sandbox.id, start.node, start.slot_until_ms, per_node, start.sandbox.spec.placement_key()
+        )
 
-    async def _give_back(self, start: Start) -> None:
+    async def _leave(self, start: Ticket) -> None:
+        self._mark(start, has_slot=False)
+        if start.asked:
+            await self._give_back(start)
+            start.asked = False
+
+    async def _give_back(self, start: Ticket) -> None:
         try:
-            await self._store.free_slot(start.sandbox_id)
+            await self._store.free_slot(start.sandbox.id)
         except Problem as problem:
             # It expires by itself, and the store frees it when the record says that the start is over.
             self._complain("start slot not freed, it is freed when the start is over", start, problem)
@@ -252,13 +227,13 @@ class StartQueue:
         if not self._store.shared:
             self.wake()
 
-    def _complain(self, what: str, start: Start, problem: Problem) -> None:
-        self._log.warning(what, sandbox_id=start.sandbox_id, code=problem.code, detail=problem.detail)
+    def _complain(self, what: str, start: Ticket, problem: Problem) -> None:
+        self._log.warning(what, sandbox_id=start.sandbox.id, code=problem.code, detail=problem.detail)
 
-    def _mark(self, start: Start, *, has_slot: bool) -> None:
-        self._held[start.owner] += has_slot - start.has_slot
-        if not self._held[start.owner]:
-            del self._held[start.owner]
+    def _mark(self, start: Ticket, *, has_slot: bool) -> None:
+        self._held[start.sandbox.owner] += has_slot - start.has_slot
+        if not self._held[start.sandbox.owner]:
+            del self._held[start.sandbox.owner]
         start.has_slot = has_slot
 
 

@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Final
 
+# What nobody tells of (messages that were lost, new nodes, slots of replicas that died) is seen by looking again.
+LOOK_AGAIN_S: Final = 1.0
 # Enough to even out bursts of ends, few enough to follow a queue that slows down.
 TURNS: Final = 16
 

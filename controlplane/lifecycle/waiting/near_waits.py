@@ -7,31 +7,19 @@ the next moment are for these, and those behind them would wait for nothing (fig
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from controlplane.clock import Clock
+from controlplane.cluster import Cluster
 from controlplane.model import SandboxSpec
 
 # A start on a node that has its image takes one to two seconds, and a slot is freed then.
 WAITS_MS: Final = 2_000
 # Before the first look; each further pause is twice as long, up to the longest, so that a start looks six times. Not
 # whenever a slot is freed: those who wait so give theirs back at each look, in two calls of the store.
-LOOK_AGAIN_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 0.5
-
-
-class Nodes(Protocol):
-    """The part of ``Cluster`` that is asked."""
-
-    @property
-    def starts_per_node(self) -> int:
-        """See ``Placements.starts_per_node``."""
-        ...
-
-    def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
-        """See ``Placements.holding``."""
-        ...
 
 
 class NearWaits:
@@ -43,7 +31,7 @@ class NearWaits:
         waits_ms: how long each of them waits.
     """
 
-    def __init__(self, nodes: Nodes, clock: Clock, waits_ms: int = WAITS_MS) -> None:
+    def __init__(self, nodes: Cluster, clock: Clock, waits_ms: int = WAITS_MS) -> None:
         self._nodes = nodes
         self._clock = clock
         self._waits_ms = waits_ms

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controlplane.lifecycle.record.transition import Transition
-from controlplane.lifecycle.starting.standings import Standings
+from controlplane.lifecycle.waiting.standings import Standings
 
 # ``end.by`` of unclaimed sandboxes that were ended to make room on nodes for a create.
 GAVE_ROOM: Final = "waiting start"

@@ -7,7 +7,7 @@ which there is room by the platform's arithmetic, and which the scheduler does n
 from collections.abc import Iterator
 from typing import Final
 
-from controlplane.lifecycle.starting.room_lines import Waiter
+from controlplane.lifecycle.waiting.ticket import Ticket
 
 # The scheduler looks at a Pending pod again within seconds after a node has come.
 PROMISE_MS: Final = 10_000
@@ -22,7 +22,7 @@ class Pending:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._starts: dict[str, Waiter] = {}
+        self._starts: dict[str, Ticket] = {}
         self._promised: dict[str, int] = {}  # until when room is kept for them (Unix ms); 0: it is not any more
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class Pending:
     def __contains__(self, sandbox_id: str) -> bool:
         return sandbox_id in self._starts
 
-    def takes(self, start: Waiter) -> bool:
+    def takes(self, start: Ticket) -> bool:
         """Whether a start may have a pod that fits nowhere, in spite of those that have one.
 
         Of pools one of each kind of request may: an autoscaler hears of it, and no create finds a herd before it.
@@ -55,7 +55,7 @@ class Pending:
             or (len(self._starts) < 2 * self._most and all(one.key != start.key for one in others))
         )
 
-    def add(self, start: Waiter, *, keeps_room: bool = True) -> None:
+    def add(self, start: Ticket, *, keeps_room: bool = True) -> None:
         """Adds a start.
 
         Args:
@@ -71,15 +71,15 @@ class Pending:
         self._starts.pop(sandbox_id, None)
         self._promised.pop(sandbox_id, None)
 
-    def unpromised(self) -> Iterator[Waiter]:
+    def unpromised(self) -> Iterator[Ticket]:
         """Those for which no room has been kept yet, oldest first."""
         return (one for sandbox_id, one in list(self._starts.items()) if sandbox_id not in self._promised)
 
-    def unkept(self) -> Iterator[Waiter]:
+    def unkept(self) -> Iterator[Ticket]:
         """Those for which no room is kept now, oldest first."""
         return (one for sandbox_id, one in list(self._starts.items()) if not self._promised.get(sandbox_id))
 
-    def promise(self, start: Waiter, now_ms: int) -> None:
+    def promise(self, start: Ticket, now_ms: int) -> None:
         """Takes in that room is kept for a start from now on."""
         self._promised[start.sandbox.id] = now_ms + PROMISE_MS
 

@@ -9,9 +9,9 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Final
 
 from controlplane.clock import Clock
-from controlplane.lifecycle.admission.queue.create_queue import CreateQueue
-from controlplane.lifecycle.admission.queue.waiting_create import WaitingCreate
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
+from controlplane.lifecycle.waiting.create_queue import CreateQueue
+from controlplane.lifecycle.waiting.waiting_create import WaitingCreate
 
 NOTE: Final = "creates that wait"
 # What a replica has written holds so long after that.

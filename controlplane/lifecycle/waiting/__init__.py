@@ -1,4 +1,8 @@
-"""The queue of creates that wait for room: fair between owners. ``pace`` and ``verdict`` are pure.
+"""Waiting, of a create for its owner's quota and of its start for room and a slot: one fair queue, three gates.
+
+``CreateQueue`` waits for quota, before there is a record; ``line`` for room and then for a slot. ``gates`` has what may
+go on, ``told`` what those that wait are told, ``others`` and ``standings`` what waits at other replicas. Room is waited
+for by kind of request, so that an owner's small create does not wait behind its large one.
 
 What holds, with one replica or many:
 
@@ -16,8 +20,8 @@ What holds, with one replica or many:
 * A lowered quota ends nothing: it admits nothing new until use has fallen below it.
 """
 
-from controlplane.lifecycle.admission.queue.create_queue import CreateQueue
-from controlplane.lifecycle.admission.queue.lines import Line, Lines, Place
-from controlplane.lifecycle.admission.queue.waiting_create import Answer, Attempt, WaitingCreate
+from controlplane.lifecycle.waiting.create_queue import CreateQueue
+from controlplane.lifecycle.waiting.others import Line, Lines, Place
+from controlplane.lifecycle.waiting.waiting_create import Answer, Attempt, WaitingCreate
 
 __all__ = ["Answer", "Attempt", "CreateQueue", "Line", "Lines", "Place", "WaitingCreate"]
