@@ -22,6 +22,8 @@ RETRIES: Final = {
     "resume": "Repeat it with its id: nothing runs twice.",
     "new_sandbox": "Go on in a new sandbox.",
 }
+# For codes whose errors have a hint by their reason.
+SAID: Final = "What the error itself says."
 
 
 def codes() -> Mapping[str, Mapping[str, Any]]:
@@ -57,11 +59,10 @@ def errors() -> str:
 
 
 def index() -> str:
-    """Error codes by name, each with its hint."""
+    """Error codes by name, each with its hint; those of many reasons have none, and their errors say it themselves."""
     rows = [
-        f"| [`{code}`](../reference/errors.md#{code}) | {FAULTS[entry['fault']]} | {entry['hint']} |"
+        f"| [`{code}`](../reference/errors.md#{code}) | {FAULTS[entry['fault']]} | {entry['hint'] or SAID} |"
         for code, entry in sorted(codes().items())
-        if entry["hint"]
     ]
     return "\n".join(["| code | caused by | what to do |", "|---|---|---|", *rows])
 
