@@ -1,10 +1,11 @@
-"""Programs in a sandbox whose pages need a browser, in one: Next.js, Vite, Streamlit, Gradio, Jupyter."""
+"""Programs in a sandbox whose pages need a browser, in one: Next.js, Vite, Streamlit, Gradio, Jupyter, code-server."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from tests.support.chromium import chromium
 from tests.support.frameworks.visits import APPS, digest, tls
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
+from tests.support.waiting import succeeds, until
 
 pytestmark = pytest.mark.tools
 PORT = 8000
@@ -28,6 +30,10 @@ STREAMLIT = (
     "python3 -m streamlit run streamlit_app.py --server.headless true --global.developmentMode false --server.port 8000"
 )
 JUPYTER = "python3 -m notebook --no-browser --allow-root --port 8000 --IdentityProvider.token=of-tests"
+CODE = (
+    "node /opt/web/node_modules/code-server/out/node/entry.js --bind-addr 127.0.0.1:8000 --auth password "
+    "--disable-telemetry --disable-update-check --disable-workspace-trust"
+)
 OFF: Final = {"GRADIO_ANALYTICS_ENABLED": "False", "NEXT_TELEMETRY_DISABLED": "1", "HOME": "/tmp/home"}
 NOTHING: Final[Mapping[str, str]] = {}
 # Of a page of Jupyter: what a kernel says to a line, over a WebSocket.
@@ -97,9 +103,10 @@ async def test_vite_replaces_a_module_while_its_page_stays(stack: Product, share
             await expect(page.locator("p")).to_have_text("after, not loaded anew: true", timeout=120_000)
 
 
-async def test_streamlit_takes_words_and_files(stack: Product, shared: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["host", "path"])
+async def test_streamlit_takes_words_and_files(stack: Product, shared: Sandbox, tmp_path: Path, by: str) -> None:
     content = os.urandom(1 << 20)
-    async with pages(stack, shared, STREAMLIT, tmp_path) as visits:
+    async with pages(stack, shared, STREAMLIT, tmp_path, by=by) as visits:
         async for page, address in visits:
             await page.goto(str(address))
             await page.fill("input[type=text]", "häß")
@@ -133,3 +140,20 @@ async def test_jupyter_lets_in_by_its_form_and_runs_a_kernel(stack: Product, sha
             await page.click("button[type=submit]")
             await page.wait_for_url(str(address / "tree") + "**")
             assert await page.evaluate(KERNEL, "print(6*7)") == "42\n"
+
+
+@pytest.mark.parametrize("by", ["host", "path"])
+async def test_code_server_lets_in_by_its_form_and_runs_a_terminal(
+    stack: Product, shared: Sandbox, tmp_path: Path, by: str
+) -> None:
+    async with pages(stack, shared, CODE, tmp_path, by=by, told={"PASSWORD": "of-tests"}) as visits:
+        async for page, address in visits:
+            await shared.exec(["rm", "-f", "/tmp/said"], check=True)
+            await page.goto(str(address % {"folder": "/opt/web/apps/vite"}))
+            await page.fill("input[name=password]", "of-tests")
+            await page.press("input[name=password]", "Enter")
+            await page.get_by_text("main.js").wait_for()
+            await page.keyboard.press("Control+Shift+Backquote")
+            await page.locator(".terminal.xterm").wait_for()
+            await page.keyboard.type("echo $((6*7)) > /tmp/said\n")
+            await until(partial(succeeds, shared, '[ "$(cat /tmp/said)" = 42 ]'))
