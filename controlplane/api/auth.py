@@ -32,7 +32,7 @@ class ApiKeys:
         # Every key is compared, so that the response time reveals nothing about which key matched (timing attack).
         matches = [owner for known, owner in self._owners.items() if hmac.compare_digest(known, given)]
         if not matches:
-            raise Problem("unauthenticated", "the API key is not known here")
+            raise Problem("unauthenticated", "the API key is not known here", reason="api_key")
         return matches[0]
 
 
@@ -44,7 +44,7 @@ def bearer(authorization: str | None) -> str:
     """
     scheme, _, credential = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not credential.strip():
-        raise Problem("unauthenticated", "the request carries no `Authorization: Bearer ...` header")
+        raise Problem("unauthenticated", "the request carries no `Authorization: Bearer ...` header", reason="api_key")
     return credential.strip()
 
 

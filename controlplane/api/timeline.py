@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from controlplane.api.context import Owner, Service
 from controlplane.api.schemas import EndBody, ParentBody
 from controlplane.cluster import Description
-from controlplane.errors import TABLE, Problem
+from controlplane.errors import Problem
 from controlplane.lifecycle.record.timeline import story, summary
 from controlplane.model import Sandbox, State
 
@@ -30,7 +30,7 @@ class TimelineBody(BaseModel):
 
     Attributes:
         summary: where it stands, or why it ended, in one sentence; of one that no node takes: why none does.
-        advice: what to do about the end; empty while there is none.
+        advice: what to do about the end; empty while there is none, and where only the summary says it.
         retry: of the end's cause, as in a problem; None while there is no end.
         timings_ms: how long each phase of the start took.
         requests: what it has set aside of its limits, in words.
@@ -76,7 +76,7 @@ class TimelineBody(BaseModel):
             pulling: what its node pulls, for people; empty: nothing.
             silence: that it does not answer, for people; empty: it does.
         """
-        entry = None if sandbox.end is None else TABLE[sandbox.end.cause]
+        problem = None if sandbox.end is None else sandbox.end.problem(sandbox)
         spec = sandbox.spec
         return cls(
             id=sandbox.id,
@@ -85,8 +85,8 @@ class TimelineBody(BaseModel):
             labels=spec.labels,
             summary=summary(sandbox, refusal, pulling, silence),
             end=None if sandbox.end is None else EndBody.of(sandbox.end),
-            advice="" if entry is None else entry.hint,
-            retry=None if entry is None else entry.retry,
+            advice="" if problem is None else problem.hint,
+            retry=None if problem is None else problem.entry.retry,
             moments=[
                 MomentBody(at_ms=one.at_ms, after_ms=one.after_ms, state=one.state, word=one.word, text=one.text)
                 for one in story(sandbox)

@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.cluster import Command
 from controlplane.console.rows import SandboxRow
 from controlplane.console.words import clock, cores, duration, moment, number, size
-from controlplane.errors import TABLE, Problem
+from controlplane.errors import Problem
 from controlplane.lifecycle.record.timeline import story, summary
 from controlplane.model import Sandbox
 
@@ -111,7 +111,7 @@ class SandboxStory:
             told: what was asked beside it.
             now_ms: Unix time.
         """
-        entry = None if one.end is None else TABLE[one.end.cause]
+        problem = None if one.end is None else one.end.problem(one)
         commands = told.commands or ()
         return cls(
             owner=who[0],
@@ -119,8 +119,8 @@ class SandboxStory:
             now_ms=now_ms,
             row=SandboxRow.of(one, now_ms, now_ms if told.silence else None),
             summary=summary(one, told.refusal, told.pulling, told.silence),
-            advice="" if entry is None else entry.hint,
-            masked=entry is not None and entry.mask_sample and one.end is not None and one.end.cause != "deleted",
+            advice="" if problem is None else problem.hint,
+            masked=problem is not None and problem.entry.mask_sample and problem.code != "deleted",
             facts=_facts(one, now_ms),
             labels=sorted(one.spec.labels.items()),
             moments=[

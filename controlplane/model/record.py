@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from controlplane.egress import load_binding
-from controlplane.errors import TABLE
 from controlplane.model.sandbox import EndCause, Moment, Sandbox, State
 from controlplane.model.spec import SandboxSpec
 
@@ -87,13 +86,13 @@ def load_timeline(moments: Iterable[Any]) -> tuple[Moment, ...]:
 def load_tombstone(fields: Any) -> Sandbox | None:  # noqa: ANN401 - JSON
     """Reads what ``dump_tombstone`` made; None when it is no such tombstone (another version, or damaged)."""
     try:
-        sandbox, end = load_record(fields["record"]), EndCause(**fields["end"])
-        if sandbox is None or end.cause not in TABLE:
+        sandbox, end = load_record(fields["record"]), EndCause.read(fields["end"])
+        if sandbox is None:
             return None
         return replace(
             sandbox,
             state=State.ENDED,
-            end=replace(end, at_ms=int(end.at_ms)),
+            end=end,
             ready_at_ms=fields["ready_at_ms"],
             kernel=fields["kernel"],
             timings_ms=fields["timings_ms"],

@@ -22,6 +22,11 @@ WAITS_FOR_ROOM: Final = "room"
 POOL_OWNER: Final = "pool:"
 # A cold start usually takes at least this long.
 COLD_START_MS: Final = 2_000
+# What a record keeps of the details of the error that ended a sandbox.
+MOST_DETAILS: Final = 8
+MOST_OF_A_DETAIL: Final = 256
+# Details that the record says in other fields, or that are about one request alone.
+_NOT_KEPT: Final = frozenset({"sandbox_id", "ended_at_ms", "by", "phase", "waited_ms"})
 _PORTS_FACT: Final = re.compile(r"([0-9]{1,15}):((?:[0-9]{1,5}(?:,[0-9]{1,5})*)?)")
 
 
@@ -68,12 +73,36 @@ class EndCause:
         detail: one sentence for people.
         at_ms: Unix time.
         by: what ended it: an owner's name, or a part of the platform.
+        details: those of the error that ended it, as ``reason``, whose hint is told instead of the code's; bounded.
     """
 
     cause: Code
     detail: str
     at_ms: int
     by: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: Problem, at_ms: int, by: str) -> Self:
+        """An end by this error; of its details those that are short are kept, and the first few by name."""
+        kept = [
+            (name, value)
+            for name, value in sorted(problem.details.items())
+            if name not in _NOT_KEPT and len(name) + len(value) <= MOST_OF_A_DETAIL
+        ]
+        return cls(problem.code, problem.detail, at_ms, by, dict(kept[:MOST_DETAILS]))
+
+    @classmethod
+    def read(cls, members: Mapping[str, Any]) -> Self:
+        """From the JSON of a record; what a newer version says besides is left out.
+
+        Raises:
+            ValueError, TypeError: it is malformed, or its cause is none of this version.
+        """
+        end = cls(**{name: members[name] for name in cls.__slots__ if name in members})
+        if end.cause not in TABLE:
+            raise ValueError(f"not a cause of this version: {end.cause!r}")
+        return replace(end, at_ms=int(end.at_ms))
 
     @property
     def fault(self) -> Fault:
@@ -96,7 +125,9 @@ class EndCause:
         phase: dict[str, Any] = {"phase": last} if self.cause == "start_timeout" and last in PHASES else {}
         if self.cause == "capacity_unavailable" and sandbox.begin_by_ms <= self.at_ms <= sandbox.start_by_ms:
             phase["waited_ms"] = self.at_ms - sandbox.created_at_ms
-        return Problem(self.cause, self.detail, sandbox_id=sandbox.id, ended_at_ms=self.at_ms, by=self.by, **phase)
+        problem = Problem(self.cause, self.detail, sandbox_id=sandbox.id, ended_at_ms=self.at_ms, by=self.by, **phase)
+        problem.details = {**self.details, **problem.details}
+        return problem
 
 
 class Moment(NamedTuple):

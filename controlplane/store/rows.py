@@ -8,7 +8,6 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from controlplane.egress import UNBOUND, load_binding
-from controlplane.errors import TABLE
 from controlplane.model import GROUP, EndCause, Sandbox, SandboxSpec, State, load_timeline
 from controlplane.model.states import BOUND, claim_fields
 from controlplane.store.scripts import Value
@@ -73,13 +72,11 @@ def load_fields(members: Any) -> Sandbox:  # noqa: ANN401 - JSON
 
 def _load(members: Mapping[str, Any]) -> Sandbox:
     end = members["end"]
-    if end is not None and end["cause"] not in TABLE:
-        raise ValueError(f"not a cause of this version: {end['cause']!r}")
     return Sandbox(
         **{name: members[name] for name in _PLAIN if name in members},
         spec=SandboxSpec.model_validate(members["spec"]),
         state=State(members["state"]),
-        end=None if end is None else EndCause(**end),
+        end=None if end is None else EndCause.read(end),
         public_ports=tuple(members.get("public_ports", ())),
         timeline=load_timeline(members.get("timeline", ())),
         callers=tuple(members.get("callers", ())),

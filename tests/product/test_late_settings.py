@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from controlplane.errors.table import HINT_OF_REASON
 from rollbox import Client, errors
 from tests.support.images import IMAGE
 
@@ -37,3 +38,5 @@ async def test_what_the_image_does_not_have_is_refused_and_leaves_nothing(
     with pytest.raises(errors.InvalidArgument) as refused:
         await client.create(IMAGE, user=user, cwd=cwd)
     assert refused.value.details["reason"] == reason
+    assert refused.value.hint == HINT_OF_REASON[reason]
+    assert (await client.timeline(refused.value.details["sandbox_id"])).advice == HINT_OF_REASON[reason]

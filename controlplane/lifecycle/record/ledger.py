@@ -101,7 +101,7 @@ class Ledger:
             known: the record, if the caller has just read it: saves a read.
             once: only if the record is still ``known``.
         """
-        cause = EndCause(problem.code, problem.detail, self._clock.now_ms(), by)
+        cause = EndCause.of(problem, self._clock.now_ms(), by)
         known = known if once else self._held.get(sandbox_id, known)
         return await self.take(sandbox_id, event, Change(end=cause), known, once=once) is not None
 

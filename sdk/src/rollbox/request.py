@@ -235,11 +235,17 @@ def image(image: str | None, checkpoint: str | None) -> str:
     """Return what a sandbox is to be started from.
 
     Raises:
-        InvalidArgument: there is neither an image nor a checkpoint, or both.
+        InvalidArgument: there is neither an image nor a checkpoint, or both, or that is the id of no checkpoint.
     """
     if (image is None) == (checkpoint is None):
         raise InvalidArgument("a sandbox is started from an image or from a checkpoint: give one of both")
-    return image if image is not None else str(checkpoint)
+    if image is not None:
+        return image
+    # The id, or the name of the image that it is the tag of. Anything else would be taken for an image's name.
+    if ":cp-" not in f":{checkpoint}":
+        hint = "An id is like cp-...: `commit(checkpoint=True)` and `rollbox checkpoint` return it."
+        raise InvalidArgument(f"{str(checkpoint)!r} is not the id of a checkpoint", hint=hint)
+    return str(checkpoint)
 
 
 def commit_body(name: str | None, *, checkpoint: bool, ttl: float | None) -> dict[str, Any]:

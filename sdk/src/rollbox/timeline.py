@@ -28,7 +28,7 @@ class Timeline:
     Attributes:
         summary: its state, or why it ended, in one sentence.
         end: why and when it ended, and what ended it; its `fault` says whose fault that was.
-        advice: what to do about the end.
+        advice: what to do about the end; empty where only the summary says it.
         retry: "never", "later", "resume" or "new_sandbox"; None while there is no end.
         moments: oldest first; of very many, the middle is left out.
         timings_ms: how long each phase of the start took.

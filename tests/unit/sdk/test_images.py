@@ -49,6 +49,9 @@ async def test_a_commit_has_a_name_or_is_a_checkpoint(client: Client, wrong: dic
     for image, checkpoint in ((None, None), ("i", "cp-1")):
         with pytest.raises(InvalidArgument, match="one of both"):
             await client.create(image, checkpoint=checkpoint)
+    for checkpoint in ("python", "python:1", "team/cp-1", ""):
+        with pytest.raises(InvalidArgument, match="not the id of a checkpoint"):
+            await client.create(checkpoint=checkpoint)
 
 
 def test_a_committed_image_survives_copies() -> None:

@@ -777,7 +777,7 @@ impl Code {
 pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "no_permission" => {
-            "Rights are those of the sandbox's user where no `user=` is given; those of root reach further."
+            "Rights are those of the sandbox's user where no `user=` is given; those of root reach further, but not to what is the kernel's, as in /proc."
         }
         "read_only" => "That file system is mounted read-only: use another path, for example one below /tmp.",
         "exists" => "Remove what is there first, or name another path.",
@@ -791,11 +791,23 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
             "Check the name of the program, and PATH in the sandbox; a line for a shell is one text, not a list."
         }
         "not_executable" => {
-            "Make it executable with `chmod +x`, or pass it to its interpreter; a script's first line must name one that is in the image."
+            "Name a file that the user may execute (`chmod +x`), or pass it to its interpreter; a script's first line must name one that is in the image."
+        }
+        "cwd_not_found" => {
+            "Name a directory that is there, or make it first; a create makes those of its `files=` before."
+        }
+        "user_not_found" => {
+            "Name a user or a group that is in the image, or its number, which need not be there."
         }
         "arguments_too_large" => "Write it to a file in the sandbox, or send it as stdin.",
         "other_parameters" => {
             "Use a fresh key or exec_id for other parameters, or the same parameters again."
+        }
+        "local_image" => {
+            "Check the spelling and the tag of the image, or build it on this machine; the name of one that is to be fetched begins with its registry."
+        }
+        "api_key" => {
+            "Set ROLLBOX_API_KEY to a valid key; `rollbox config show` says which gateway is called, and where that is kept."
         }
         "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
         "no_http" => {

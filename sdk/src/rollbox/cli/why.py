@@ -138,7 +138,7 @@ def _own_story(timeline: Timeline) -> list[str]:
         f"cause: {end.cause}, by {end.by}, {_clock(end.at_ms)}",
         f"fault: {_FAULTS.get(end.fault, end.fault)}",
         f"sample: {'mask it: this says nothing about it' if end.mask_sample else 'score it: this is its own doing'}",
-        f"what to do: {timeline.advice}",
+        *([f"what to do: {timeline.advice}"] if timeline.advice else []),
     ]
 
 

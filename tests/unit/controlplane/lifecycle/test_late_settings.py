@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.errors import Problem
+from controlplane.errors.table import HINT_OF_REASON
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.creates import Created
 from tests.support.world import OWNER, SPEC, World, world
@@ -93,6 +94,23 @@ async def test_settings_that_cannot_be_and_a_cold_start_that_does_not_answer_are
         assert (end.cause, end.detail) == why
         with pytest.raises(Problem, match=why[1]):
             await plane.create(OWNER, ONE, "k")
+
+
+async def test_a_refusal_keeps_its_reason_and_with_it_its_hint_in_the_record() -> None:
+    async with world() as plane:
+        made = (await plane.create(OWNER, ONE, "k")).sandbox
+        why = Problem("invalid_argument", "there is no /x", reason="cwd_not_found", sandbox_id=made.id)
+        with pytest.raises(Problem) as told:
+            await plane.service.unbound(OWNER, made.id, why)
+        end = (await plane.service.get(OWNER, made.id)).end
+        assert end is not None
+        assert end.details == {"reason": "cwd_not_found"}
+        story = (await plane.api("GET", f"/v1/sandboxes/{made.id}/timeline")).json
+        with pytest.raises(Problem) as again:
+            await plane.create(OWNER, ONE, "k")
+        hint = HINT_OF_REASON["cwd_not_found"]
+        assert (told.value.hint, again.value.hint, story["advice"]) == (hint, hint, hint)
+        assert {**again.value.details, "ended": "true"}.items() >= told.value.details.items()
 
 
 @pytest.mark.parametrize("place", [pooled, world])
