@@ -36,6 +36,7 @@ _WAIT_S: Final = 20.0
 _MOST_DATAGRAM_BYTES: Final = 65_507
 _CREDENTIAL_HEADER: Final = "X-Rollbox-Token"
 _GOES_ON: Final = 1012
+_NOTHING: Final = "Start the server first, on 127.0.0.1 or 0.0.0.0; where it takes longer to start, raise timeout."
 _AGAIN: Final = "Connect again: what was sent and not answered may or may not have arrived."
 
 
@@ -101,7 +102,8 @@ class Ports:
             left_ms = min(left_ms - wait_ms, round(deadline.left_s() * 1000))
             if left_ms <= 0:
                 detail = f"nothing listened on port {port} for {timeout:g} s"
-                raise PortUnreachable(detail, details={"port": str(port)}, sandbox_id=self._access.sandbox_id)
+                sandbox_id = self._access.sandbox_id
+                raise PortUnreachable(detail, hint=_NOTHING, details={"port": str(port)}, sandbox_id=sandbox_id)
 
     async def connect_tcp(self, port: int) -> PortStream:
         """Connect to a TCP port; close the returned stream, or use it as a context manager."""

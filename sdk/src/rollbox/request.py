@@ -170,9 +170,15 @@ def spawn_body(
         umask=umask,
     )
     if terminal is not None:
-        columns, rows = terminal
-        body["terminal"] = {"columns": count("columns", columns), "rows": count("rows", rows)}
+        if not isinstance(terminal, Sequence) or isinstance(terminal, str) or len(terminal) != 2:
+            raise InvalidArgument(f"terminal {terminal!r} is not its columns and rows, like (80, 24)")
+        body["terminal"] = window(*terminal)
     return {**body, "stdin_open": stdin, "output_waits": output_waits}
+
+
+def window(columns: int, rows: int) -> dict[str, int]:
+    """Build the size of a terminal; InvalidArgument for one that no terminal has."""
+    return {name: count(name, value, most=65_535) for name, value in (("columns", columns), ("rows", rows))}
 
 
 def hint_when_not_found(cmd: Command) -> str | None:

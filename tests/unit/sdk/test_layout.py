@@ -64,3 +64,7 @@ def test_sentences_go_on_in_their_column() -> None:
 @pytest.mark.parametrize("rows", [[], [("sb-1", "", "", "", "")]])
 def test_empty_cells_are_left_out_of_a_narrow_row(rows: list[tuple[str, ...]]) -> None:
     assert layout.table(COLUMNS, rows, 20) == ("sb-1" if rows else "id  state  image\nexpires in  labels")
+
+
+def test_a_word_that_is_too_long_keeps_the_blanks_before_it() -> None:
+    assert layout.wrapped("    /a/long/path/of/a/program and more", 20) == "    /a/long/path/of/a/program\n    and more"

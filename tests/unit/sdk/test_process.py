@@ -235,6 +235,9 @@ async def test_signals_go_once_and_sizes_again(client: Client, fake: FakeGateway
     with pytest.raises(StreamInterrupted):
         await process.signal(2)
     assert made.signals == [(15, True), (2, False)]
+    for columns, rows in ((0, 30), (100, 65_536), ("a", 30)):
+        with pytest.raises(InvalidArgument):
+            await process.resize(columns, rows)
     await process.resize(100, 30)
     await _until(made, lambda: len(made.sizes) == 1)
     await process.aclose()

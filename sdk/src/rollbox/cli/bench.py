@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rollbox.cli import output
 from rollbox.cli.options import Json, ResourceArguments, time_option, with_resources
+from rollbox.cli.progress import bars
 from rollbox.errors import InvalidArgument
 from rollbox.printable import printable_lines
 
@@ -140,14 +141,5 @@ class _Shown:
 
 @contextmanager
 def _shown() -> Iterator[_Shown]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Shown(None)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns: tuple[Any, ...] = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as made:
-        yield _Shown(made)
+    with bars("items", "elapsed") as shown_by:
+        yield _Shown(shown_by)

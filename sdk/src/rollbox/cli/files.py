@@ -14,6 +14,7 @@ import typer
 from rollbox.cli import output
 from rollbox.cli.options import Json
 from rollbox.cli.paths import Remote, place
+from rollbox.cli.progress import bars
 from rollbox.errors import FileNotFound, InvalidArgument
 
 if TYPE_CHECKING:
@@ -133,16 +134,5 @@ class _Bar:
 
 @contextmanager
 def _bar(label: str) -> Iterator[_Bar]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-    from rich.table import Column
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Bar(None, label)
-        return
-    # A long name must not push the counts off the terminal.
-    narrow = Column(no_wrap=True, overflow="ellipsis", max_width=32)
-    text = TextColumn("{task.description}", markup=False, table_column=narrow)
-    with Progress(text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=console, transient=True) as made:
-        yield _Bar(made, label)
+    with bars("bytes", "speed") as shown_by:
+        yield _Bar(shown_by, label)

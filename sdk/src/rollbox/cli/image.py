@@ -13,6 +13,7 @@ import typer
 
 from rollbox.cli import output
 from rollbox.cli.options import Json, time_option
+from rollbox.cli.progress import bars
 from rollbox.cli.sandboxes import span
 
 if TYPE_CHECKING:
@@ -286,13 +287,5 @@ class _Bars:
 
 @contextmanager
 def _bars() -> Iterator[_Bars]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Bars(None)
-        return
-    text = TextColumn("{task.description}", markup=False)
-    with Progress(text, BarColumn(), DownloadColumn(), console=console, transient=True) as made:
-        yield _Bars(made)
+    with bars("bytes") as shown_by:
+        yield _Bars(shown_by)

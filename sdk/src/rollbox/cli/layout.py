@@ -51,8 +51,11 @@ def wrapped(text: str, width: int | None, *, indent: str = "") -> str:
 def _wrapped(line: str, width: int, indent: str) -> str:
     if len(line) <= width:
         return line
-    begin = line[: len(line) - len(line.lstrip())] + indent
-    return "\n".join(_wrapper(width, begin).wrap(line)) or line
+    begin = line[: len(line) - len(line.lstrip())]
+    wrapper = _wrapper(width, begin + indent)
+    # Else a word that is too long for the line would lose them.
+    wrapper.initial_indent = begin
+    return "\n".join(wrapper.wrap(line[len(begin) :])) or line
 
 
 def _wrapper(width: int, indent: str) -> TextWrapper:

@@ -58,7 +58,7 @@ def ls(
         output.data({"entries": [info.to_json() for info in found], "truncated": found.truncated})
         return
     for info in found:
-        typer.echo(_long(info) if long else shown(info.path))
+        output.line(_long(info), indent="  ") if long else typer.echo(shown(info.path))
     if found.truncated:
         output.message(f"there are more than {limit} entries; `--limit` shows more")
 
@@ -197,7 +197,7 @@ def _print(info: FileInfo, *, as_json: bool) -> None:
     if as_json:
         output.data(info.to_json())
     else:
-        typer.echo(_long(info))
+        output.line(_long(info), indent="  ")
 
 
 def _line(change: FileChange) -> str:

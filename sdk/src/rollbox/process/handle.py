@@ -12,7 +12,7 @@ from rollbox.process import frames
 from rollbox.process.connection import Connection
 from rollbox.process.stdin import StdinWriter
 from rollbox.process.streams import OutputStream, limited
-from rollbox.request import count
+from rollbox.request import count, window
 from rollbox.result import ExecResult
 
 _MOST_SIGNAL = 64
@@ -111,7 +111,7 @@ class Process:
 
     async def resize(self, columns: int, rows: int) -> None:
         """Set the window size of a command on a terminal."""
-        await self._connection.resize(count("columns", columns), count("rows", rows))
+        await self._connection.resize(**window(columns, rows))
 
     def detach(self) -> str:
         """Leave the command running when the `async with` ends; returns its exec_id."""
