@@ -10,6 +10,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument, StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import ConversionProgress
+from rollbox.reading import Reading
 from rollbox.request import milliseconds
 from rollbox.retry import Resumption
 from rollbox.transport import error_from_problem
@@ -65,8 +66,8 @@ class Conversion:
     def __await__(self) -> Generator[Any, None, ConversionProgress]:
         return self._done().__await__()
 
-    def __aiter__(self) -> AsyncGenerator[ConversionProgress, None]:
-        return self._progress()
+    def __aiter__(self) -> Reading[ConversionProgress]:
+        return Reading(self._progress())
 
     async def _done(self) -> ConversionProgress:
         last = ConversionProgress("copying")

@@ -12,6 +12,7 @@ from rollbox._problem import SandboxError
 from rollbox.errors import StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import PrefetchProgress, PrefetchReport
+from rollbox.reading import Reading
 from rollbox.request import count
 from rollbox.retry import Resumption
 from rollbox.transport import error_from_problem
@@ -45,8 +46,8 @@ class Prefetch:
     def __await__(self) -> Generator[Any, None, PrefetchReport]:
         return self._reported().__await__()
 
-    def __aiter__(self) -> AsyncGenerator[PrefetchProgress, None]:
-        return self._progress()
+    def __aiter__(self) -> Reading[PrefetchProgress]:
+        return Reading(self._progress())
 
     async def _reported(self) -> PrefetchReport:
         async for _ in self._progress():

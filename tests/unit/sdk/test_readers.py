@@ -27,6 +27,21 @@ async def cancelled(call: Awaitable[object], waits: Callable[[], object]) -> Non
         await task
 
 
+@pytest.mark.parametrize("what", ["prefetch", "convert"])
+async def test_progress_that_was_given_up_goes_on_and_ends_once(client: Client, fake: FakeGateway, what: str) -> None:
+    told = aiter(client.prefetch("a:1") if what == "prefetch" else client.convert("a:1"))
+    # Before anything can have come: it waits for the connection.
+    task = asyncio.ensure_future(anext(told))
+    asyncio.get_running_loop().call_soon(task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    states = [one.state async for one in told]
+    assert states == (["pulling", "here", "here"] if what == "prefetch" else ["copying", "converting", "offered"])
+    with pytest.raises(StopAsyncIteration):
+        await anext(told)
+    assert len(fake.images.prefetched if what == "prefetch" else fake.images.converted) == 1
+
+
 def waits_for(reading: Reading[Any]) -> object:
     return getattr(reading._came, "_getters")  # noqa: B009 - not typed
 

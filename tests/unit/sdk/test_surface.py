@@ -139,8 +139,6 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
 NOT_IN_SYNC = {
     "Batch": "it cancels rollouts that are stale, and no thread can be cancelled: threads and a `Run` instead",
     "Outcome": "what a `Batch` gives",
-    "Conversion": "`Client.convert` waits for it, and tells its progress to a function",
-    "Prefetch": "`Client.prefetch` waits for it, and tells its progress to a function",
     "aclose": "`shutdown` here",
     "__version__": "`rollbox.__version__` says it",
 }
@@ -197,9 +195,7 @@ def test_the_sync_face_has_the_same_methods_with_the_same_parameters() -> None:
         assert set(there) - ONLY_ASYNC.get(name, set()) <= set(here), name
         for method in (set(there) & set(here)) - ONLY_ASYNC.get(name, set()):
             if "options" not in parameters(here[method]):
-                # These two tell their progress to a function, since what they return there is iterated over.
-                added = ["progress"] if name == "Client" and method in ("prefetch", "convert") else []
-                assert parameters(here[method]) == parameters(there[method]) + added, f"{name}.{method}"
+                assert parameters(here[method]) == parameters(there[method]), f"{name}.{method}"
 
 
 def test_options_of_commands_are_those_of_the_methods() -> None:

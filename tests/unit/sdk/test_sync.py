@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from rollbox import sync
+from rollbox.errors import Unsupported
 from tests.support.eventually import LIMIT_S
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
@@ -79,6 +80,20 @@ def test_an_iteration_goes_on_after_ctrl_c_and_after_a_limit(
         assert lines.next(timeout=60) == "three"
         process.stdin.write_eof()
         assert [*lines] == []
+
+
+def test_images_are_waited_for_or_told_step_by_step(apart: FakeGateway) -> None:
+    with sync.Client() as client:
+        assert client.prefetch(["a:1"]).here == {"a:1": ["n1", "n2"]}
+        pulling = sync.Prefetch(client, "a:1", nodes=1)
+        with iter(pulling) as told:
+            assert (next(told).node, [one.state for one in told]) == ("n1", ["here", "here"])
+        assert pulling.report.here == {"a:1": ["n1", "n2"]}
+        assert client.convert("a:1").state == "offered"
+        assert [one.state for one in sync.Conversion(client, "a:1", first=["/bin/sh"])][-1] == "offered"
+        apart.images.missing.add("large:1")
+        with pytest.raises(Unsupported):
+            client.convert("large:1")
 
 
 AT_EXIT = {

@@ -6,8 +6,9 @@
         print(sandbox.exec("echo hello").stdout)
 
 Thin wrappers: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
-Thread-safe. What has nothing to await (errors, results, policies) is that of `rollbox`. There is no `Batch` here, since
-a thread cannot be cancelled. In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
+Thread-safe. What has nothing to await (errors, results, policies) is that of `rollbox`. There is no `Batch`, since a
+thread cannot be cancelled, and `shutdown` is `aclose`. In asynchronous programs use `rollbox` itself: a call from here
+blocks the loop.
 """
 
 from rollbox import (
@@ -74,6 +75,7 @@ from rollbox import (
 from rollbox.sync.client import Client
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
+from rollbox.sync.images import Conversion, Prefetch
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.loop_thread import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
@@ -90,6 +92,7 @@ __all__ = [
     "Commit",
     "Commits",
     "CommittedImage",
+    "Conversion",
     "ConversionProgress",
     "CreateOptions",
     "DeleteReport",
@@ -122,6 +125,7 @@ __all__ = [
     "Place",
     "Pool",
     "PoolFailure",
+    "Prefetch",
     "PrefetchProgress",
     "PrefetchReport",
     "Preflight",

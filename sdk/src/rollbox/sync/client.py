@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -14,14 +14,14 @@ from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
 from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.health import Health
-from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchProgress, PrefetchReport
+from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchReport
 from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
 from rollbox.retry import RetryPolicy
-from rollbox.sync.loop_thread import run
+from rollbox.sync.loop_thread import awaited, run
 from rollbox.sync.sandbox import Sandbox
 from rollbox.timeline import ErrorContext, Timeline
 
@@ -148,36 +148,13 @@ class Client:
         images: str | Iterable[str],
         *,
         nodes: int | None = None,
-        progress: Callable[[PrefetchProgress], None] | None = None,
     ) -> PrefetchReport:
-        """As `await rollbox.Client.prefetch`; `progress` is called in the background thread."""
+        """As `await rollbox.Client.prefetch`; iterate a `Prefetch` for its progress."""
+        return run(awaited(self.inner.prefetch(images, nodes=nodes)))
 
-        async def reported() -> PrefetchReport:
-            pulling = self.inner.prefetch(images, nodes=nodes)
-            async for one in pulling:
-                if progress is not None:
-                    progress(one)
-            return pulling.report
-
-        return run(reported())
-
-    def convert(
-        self,
-        image: str,
-        *,
-        progress: Callable[[ConversionProgress], None] | None = None,
-        **options: Unpack[ConvertOptions],
-    ) -> ConversionProgress:
-        """As `await rollbox.Client.convert`; `progress` is called in the background thread."""
-
-        async def done() -> ConversionProgress:
-            last = ConversionProgress("copying")
-            async for last in self.inner.convert(image, **options):
-                if progress is not None:
-                    progress(last)
-            return last
-
-        return run(done())
+    def convert(self, image: str, **options: Unpack[ConvertOptions]) -> ConversionProgress:
+        """As `await rollbox.Client.convert`; iterate a `Conversion` for its progress."""
+        return run(awaited(self.inner.convert(image, **options)))
 
     def pools(self) -> PoolList:
         """As `rollbox.Client.pools`."""

@@ -7,7 +7,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -123,6 +123,11 @@ def run(call: Coroutine[Any, Any, _T]) -> _T:
         call.close()
         raise
     return shared.run(call)
+
+
+async def awaited(one: Awaitable[_T]) -> _T:
+    """Await what is no coroutine, which alone a loop runs."""
+    return await one
 
 
 @runtime_checkable
