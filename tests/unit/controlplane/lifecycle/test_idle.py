@@ -10,7 +10,7 @@ import pytest
 from controlplane.cluster import Health
 from controlplane.errors import Problem
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.expiry.gateway_reports import MISSING_MS, MOST_GATEWAYS, GatewayReports
+from controlplane.lifecycle.expiry.gateway_reports import MISSING_MS, MOST_GATEWAYS, STEADY_MS, GatewayReports
 from controlplane.model import Sandbox, SandboxSpec, State
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.reports import reporting
@@ -37,7 +37,7 @@ async def test_what_nobody_uses_ends_and_says_so() -> None:
         await asyncio.sleep(IDLE_S)
         assert await state(plane, sandbox) is State.RUNNING
         await asyncio.sleep(MISSING_S + 1)
-        with pytest.raises(Problem, match=r"idle_expired: it was idle for 11\d s, its idle timeout is 100 s: no exec"):
+        with pytest.raises(Problem, match=r"idle_expired: it was idle for 108 s, its idle timeout is 100 s: no exec"):
             await plane.service.alive(OWNER, sandbox.id)
 
 
@@ -169,13 +169,25 @@ async def test_a_vigil_judges_from_the_later_of_the_two_beginnings() -> None:
     reports = GatewayReports(VirtualClock())
     assert reports.judges_from(EPOCH_MS, 1000) is None
     reports.report("gw-1")
-    assert reports.judges_from(EPOCH_MS - 500_000, 1000) == EPOCH_MS + 1000 + MISSING_MS
-    assert reports.judges_from(EPOCH_MS + 500, 1000) == EPOCH_MS + 1500 + MISSING_MS
-    await asyncio.sleep(10)
+    assert reports.judges_from(EPOCH_MS - 500_000, 1000) == EPOCH_MS + 1000 + STEADY_MS
+    assert reports.judges_from(EPOCH_MS + 500, 1000) == EPOCH_MS + 1500 + STEADY_MS
+    await asyncio.sleep(5)
     reports.restart_quiet_time()
-    assert reports.judges_from(EPOCH_MS, 1000) == EPOCH_MS + 11_000 + MISSING_MS
+    assert reports.judges_from(EPOCH_MS, 1000) == EPOCH_MS + 6_000 + STEADY_MS
     await asyncio.sleep(MISSING_S)
     assert reports.judges_from(EPOCH_MS, 1000) is None, "nobody has reported for too long"
+
+
+async def test_a_late_report_of_one_gateway_leaves_the_longer_wait() -> None:
+    reports = GatewayReports(VirtualClock())
+    for at_s in range(0, 60, 4):
+        reports.report("gw-1")
+        if at_s % 12 == 0:
+            reports.report("late")
+        await asyncio.sleep(4)
+    assert reports.judges_from(EPOCH_MS, 50_000) == EPOCH_MS + 50_000 + MISSING_MS
+    # From when it has been late for the last time the shorter one counts.
+    assert reports.judges_from(EPOCH_MS + 60_000, 50_000) == EPOCH_MS + 110_000 + STEADY_MS
 
 
 async def test_gateways_that_come_and_go_do_not_pile_up() -> None:
@@ -219,7 +231,7 @@ async def test_what_is_stored_while_it_is_judged_has_it_judged_anew() -> None:
             return await store.replace(after, expected_version)
 
         store.replace = opened_before_it  # type: ignore[assignment, method-assign]
-        await asyncio.sleep(IDLE_S + MISSING_S + 0.5)
+        await asyncio.sleep(IDLE_S + STEADY_MS / 1000 + 0.5)
         assert tried == [State.ENDING]
         assert await state(plane, sandbox) is State.RUNNING
         await asyncio.sleep(2)
