@@ -12,10 +12,12 @@ from rollbox.sync.loop_thread import Iteration
 
 
 class Prefetch:
-    """As `rollbox.Prefetch`, for its progress: nothing is sent before it is iterated. `Client.prefetch` waits for all.
+    """As `rollbox.Prefetch`, for its progress.
 
         for progress in Prefetch(client, images):
             print(progress.image, progress.node, progress.state)
+
+    Nothing is sent before it is iterated. `Client.prefetch` waits for the end.
     """
 
     def __init__(self, client: ClientOwner, images: str | Iterable[str], nodes: int | None = None) -> None:
@@ -32,10 +34,12 @@ class Prefetch:
 
 
 class Conversion:
-    """As `rollbox.Conversion`, for its progress: nothing is sent before it is iterated. `Client.convert` waits for it.
+    """As `rollbox.Conversion`, for its progress.
 
         for progress in Conversion(client, image):
             print(progress.state, progress.text)
+
+    Nothing is sent before it is iterated. `Client.convert` waits for the end.
     """
 
     def __init__(self, client: ClientOwner, image: str, **options: Unpack[ConvertOptions]) -> None:
