@@ -115,14 +115,16 @@ class Images:
     async def _unnamed(self, name: str) -> Problem:
         """What is told of a name that the engine does not know, and that names no registry to ask."""
         why = "the engine has no such image, and its name names no registry"
-        return await self._absent(name, why, reason="local_image")
+        problem = await self._absent(name, why)
+        problem.details["reason"] = "local_image"
+        return problem
 
-    async def _absent(self, name: str, why: str, **reason: str) -> Problem:
+    async def _absent(self, name: str, why: str) -> Problem:
         said = ""
         # Without the list the answer lacks the hint, and is no other one.
         with suppress(Problem):
             said = near.hint(name, [one for image in await self.all() for one in image.names])
-        return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name, **reason)
+        return Problem("image_not_found", f"{name}: {why}" + (f"; {said}" if said else ""), image=name)
 
     async def prefetch(
         self, name: str, nodes: int | None = None, layers: Mapping[str, int] = NO_LAYERS

@@ -156,7 +156,11 @@ def spawn_body(
     max_output_bytes: int | None,
     max_stderr_bytes: int | None,
 ) -> dict[str, Any]:
-    """Build the body of a spawn, arguments as in `Sandbox.spawn`; InvalidArgument for an invalid one."""
+    """Build the body of a spawn, arguments as in `Sandbox.spawn`.
+
+    Raises:
+        InvalidArgument: for an invalid one.
+    """
     body = exec_body(
         cmd,
         exec_id,

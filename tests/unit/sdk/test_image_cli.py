@@ -51,10 +51,8 @@ def test_an_image_that_is_not_converted_is_a_failure_with_its_reason(apart: Fake
 
 def test_without_await(apart: FakeGateway) -> None:
     apart.images.missing.add("large:1")
-    states: list[str] = []
     with sync.Client() as client:
-        done = client.convert("a:1", progress=lambda one: states.append(one.state))
-        assert (done.ran, states) == ("sha256:b", ["copying", "converting", "offered"])
+        assert client.convert("a:1").ran == "sha256:b"
         with pytest.raises(Unsupported, match="128 layers"):
             client.convert("large:1")
         client.convert("a:1", first=["/a"])

@@ -235,9 +235,13 @@ async def test_signals_go_once_and_sizes_again(client: Client, fake: FakeGateway
     with pytest.raises(StreamInterrupted):
         await process.signal(2)
     assert made.signals == [(15, True), (2, False)]
-    for columns, rows in ((0, 30), (100, 65_536), ("a", 30)):
+    odd: Any = "a"
+    for columns, rows in ((0, 30), (100, 65_536), (odd, 30)):
         with pytest.raises(InvalidArgument):
             await process.resize(columns, rows)
+    for terminal in (True, "80x24", (80,)):
+        with pytest.raises(InvalidArgument, match="not its columns and rows"):
+            await sandbox.spawn("x", terminal=terminal)  # type: ignore[arg-type]
     await process.resize(100, 30)
     await _until(made, lambda: len(made.sizes) == 1)
     await process.aclose()

@@ -29,7 +29,7 @@ async def cancelled(call: Awaitable[object], waits: Callable[[], object]) -> Non
 
 @pytest.mark.parametrize("what", ["prefetch", "convert"])
 async def test_progress_that_was_given_up_goes_on_and_ends_once(client: Client, fake: FakeGateway, what: str) -> None:
-    told = aiter(client.prefetch("a:1") if what == "prefetch" else client.convert("a:1"))
+    told: Reading[Any] = aiter(client.prefetch("a:1")) if what == "prefetch" else aiter(client.convert("a:1"))
     # Before anything can have come: it waits for the connection.
     task = asyncio.ensure_future(anext(told))
     asyncio.get_running_loop().call_soon(task.cancel)

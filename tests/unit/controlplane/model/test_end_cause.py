@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,9 @@ def test_the_error_of_an_end_is_told_again_with_its_details() -> None:
 
 
 def test_what_is_kept_of_details_is_bounded() -> None:
-    many = {f"d{number:02}": "x" for number in range(MOST_DETAILS + 5)}
+    many: dict[str, Any] = {f"d{number:02}": "x" for number in range(MOST_DETAILS + 5)}
     assert [*EndCause.of(Problem("internal", "d", **many), 1, "x").details] == sorted(many)[:MOST_DETAILS]
-    long = {"a": "x" * MOST_OF_A_DETAIL, "reason": "exists"}
+    long: dict[str, Any] = {"a": "x" * MOST_OF_A_DETAIL, "reason": "exists"}
     assert EndCause.of(Problem("conflict", "d", **long), 1, "x").details == {"reason": "exists"}
 
 
