@@ -291,8 +291,9 @@ class Batch(Generic[Sample, Value]):
 
 
 def _is_mistake(error: SandboxError) -> bool:
-    # With a reason it is about one call in a sandbox: a command that is not there, a name that is too long.
-    return error.code in _MISTAKES and "reason" not in error.details
+    # An argument with a reason is that of one call in a sandbox: a command that is not there, a name that is too long.
+    in_sandbox = error.code == "invalid_argument" and "reason" in error.details
+    return error.code in _MISTAKES and not in_sandbox
 
 
 def _told(error: SandboxError) -> tuple[str, str]:

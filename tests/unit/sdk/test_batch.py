@@ -10,7 +10,15 @@ from contextlib import nullcontext
 import pytest
 
 from rollbox import Batch, BreakerPolicy, Client, Outcome, RetryPolicy, SandboxError
-from rollbox.errors import FileNotFound, ImageNotFound, Internal, InvalidArgument, OomKilled, SandboxLost
+from rollbox.errors import (
+    FileNotFound,
+    ImageNotFound,
+    Internal,
+    InvalidArgument,
+    OomKilled,
+    SandboxLost,
+    Unauthenticated,
+)
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -312,6 +320,8 @@ def test_a_batch_that_is_left_takes_no_more_samples() -> None:
         (lambda n: ImageNotFound(f"there is no image pyton (sb-{n})", sandbox_id=f"sb-{n}"), True),
         (lambda n: InvalidArgument("memory 'lots' is no size"), True),
         (lambda n: InvalidArgument("there is no command nosuch", details={"reason": "command_not_found"}), False),
+        (lambda n: ImageNotFound("there is no pyhton", details={"reason": "local_image"}), True),
+        (lambda n: Unauthenticated("the API key is not known here", details={"reason": "api_key"}), True),
         (lambda n: FileNotFound("/answer does not exist"), False),
         (lambda n: ImageNotFound(f"there is no image image-{n}"), False),
         (lambda n: OomKilled("over") if n == 7 else InvalidArgument("the same"), False),
