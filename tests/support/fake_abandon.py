@@ -8,14 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def abandon(shell: int, number: int, command_id: str, spared: set[int]) -> None:
-    """Stop a shell, kill what its command has started until none of it is left, and continue the shell."""
-    _send(shell, signal.SIGSTOP)
+def abandon(shell: int, number: int, command_id: str, spared: set[int], *, on_terminal: bool) -> None:
+    """Kill what a shell's command has started until none of it is left.
+
+    One on a terminal is stopped meanwhile, and continued with the signal; any other has the signal before each kill.
+    """
+    if on_terminal:
+        _send(shell, signal.SIGSTOP)
+    else:
+        _send(shell, number)
+        _send(shell, signal.SIGCONT)
     while members := _members(shell, command_id, spared):
+        if not on_terminal:
+            _send(shell, number)
         for pid in sorted(members):
             _send(pid, signal.SIGKILL)
-    _send(shell, number)
-    _send(shell, signal.SIGCONT)
+    if on_terminal:
+        _send(shell, number)
+        _send(shell, signal.SIGCONT)
 
 
 def _members(shell: int, command_id: str, spared: set[int]) -> set[int]:

@@ -255,7 +255,7 @@ class FakeProcesses:
     def abandon(self, made: FakeExec, number: int, command_id: str, spared: list[int]) -> None:
         """Kill what a command of a shell has started, as a sidecar does, and continue the shell with the signal."""
         assert made.process
-        abandon(made.process.pid, number, command_id, set(spared))
+        abandon(made.process.pid, number, command_id, set(spared), on_terminal="terminal" in made.body)
 
     async def attach(self, request: web.Request, made: FakeExec) -> web.StreamResponse:
         """Serve one WebSocket."""

@@ -73,7 +73,7 @@ pub(super) struct Spawner {
     /// Ordered but not started yet; at most as many as the sidecar lets run at a time.
     waiting: VecDeque<(Spawn, io::Result<Descriptors>)>,
     sweeps: Vec<Sweep>,
-    /// Shells that are stopped while what a command of theirs has started is killed: which one, and the signal with which
+    /// Shells on terminals that are stopped while what a command of theirs has started is killed: which one, and the signal with which
     /// it is continued, by the number of the kill.
     stopped: BTreeMap<u64, (u64, u32)>,
     unreported: UnreportedStarts,
@@ -220,16 +220,26 @@ impl Spawner {
         }
     }
 
-    /// The shell is stopped first, lest it goes on with the next command of the line.
+    /// A shell on a terminal is stopped before, lest the signal meets it while it starts a job: it would be at its prompt,
+    /// and the job would still take the terminal. Any other has the signal before each kill, and takes it up when what it
+    /// waits for is killed. It is not stopped: gVisor sends SIGHUP to the group of a stopped process when an orphan of that group
+    /// ends, and without a terminal what a shell starts is in its own group.
     fn abandon(&mut self, order: Abandon, channel: &mut Channel) -> io::Result<()> {
         let Abandon { id, shell, signal, command_id, spared } = order;
         let Some(command) = self.commands.get(&shell) else {
             return channel.send(&Report::Swept { id, left: 0 });
         };
-        sys::signal(command.leader.as_raw(), libc::SIGSTOP);
         let marks = Marks::of_command(command.leader, &command.exec_id, command_id, spared);
-        self.sweeps.push(Sweep::new(id, marks, false, Instant::now()));
-        self.stopped.insert(id, (shell, signal));
+        let sweep = Sweep::new(id, marks, false, Instant::now());
+        if command.on_terminal {
+            sys::signal(command.leader.as_raw(), libc::SIGSTOP);
+            self.stopped.insert(id, (shell, signal));
+            self.sweeps.push(sweep);
+        } else {
+            self.signal(shell, signal, false);
+            self.signal(shell, libc::SIGCONT.cast_unsigned(), false);
+            self.sweeps.push(sweep.with_signal(signal.cast_signed()));
+        }
         Ok(())
     }
 

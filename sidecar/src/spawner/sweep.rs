@@ -175,6 +175,8 @@ pub(super) struct Sweep {
     last: Instant,
     /// Until then only the hang-up is sent.
     lenient_until: Instant,
+    /// Sent to a shell before its processes are killed, so that it goes on with nothing when they end.
+    shell_signal: Option<i32>,
 }
 
 impl Sweep {
@@ -182,7 +184,22 @@ impl Sweep {
     pub(super) fn new(id: u64, marks: Marks, on_terminal: bool, now: Instant) -> Self {
         let lenient_until = if on_terminal { now + HANGUP_PATIENCE } else { now };
         let (report_at, last) = (now + REPORT_AFTER, now + MAX_DURATION);
-        Self { id, marks, rounds: 0, due: now, report_at, reported: false, last, lenient_until }
+        Self {
+            id,
+            marks,
+            rounds: 0,
+            due: now,
+            report_at,
+            reported: false,
+            last,
+            lenient_until,
+            shell_signal: None,
+        }
+    }
+
+    /// A kill of one command of a shell, which gets a signal before each round that kills.
+    pub(super) fn with_signal(self, number: i32) -> Self {
+        Self { shell_signal: Some(number), ..self }
     }
 
     /// Notes the result of a round. Returns whether there is another round, and the report if it is due: id and
@@ -253,6 +270,11 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
             return true;
         }
         let members = sweep.marks.members_in(&look);
+        if let (Some(leader), Some(number), false) =
+            (sweep.marks.leader, sweep.shell_signal, members.is_empty())
+        {
+            sys::signal(leader, number);
+        }
         sweep.signals(now).iter().for_each(|number| signal(&members, *number));
         let goes_on = !members.is_empty() || hit.contains(&sweep.id);
         let (goes_on, report) = sweep.turn(members.len(), goes_on, Instant::now());
