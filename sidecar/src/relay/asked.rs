@@ -8,6 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use super::socks;
 use crate::itself::Itself;
 
 /// How long a program may take to send its first byte, and from then on to say which host it asks for: what says less is
@@ -26,17 +27,36 @@ pub(super) const HTTP_PORT: u16 = 80;
 /// What a program has asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Something that is not in the sandbox, or no request; with what was read of it, which is not empty.
-    Outside(BytesMut),
-    /// A server of the sandbox itself.
+    /// Something that is not in the sandbox, or no request.
+    Outside(Outside),
+    /// A server of the sandbox itself, and what was read after a request of SOCKS, or with one in HTTP.
     Inside(Inside, BytesMut),
+}
+
+/// What was read of a connection that is not for the sandbox itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outside {
+    /// Not empty.
+    pub(super) read: BytesMut,
+    /// How many of these bytes are a greeting of SOCKS5 that was answered; 0: none was.
+    pub(super) greeting_bytes: usize,
+}
+
+/// How a program has asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A request of HTTP in absolute form.
+    Absolute,
+    Connect,
+    /// Version 4, by address or by name.
+    Socks4,
+    Socks5,
 }
 
 /// A request for a server of the sandbox itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Inside {
-    /// Whether it is a `CONNECT`; otherwise it is a request in absolute form.
-    pub(super) connect: bool,
+    pub(super) form: Form,
     /// Host and port, as the program has named them.
     pub(super) target: String,
     /// Where the server may be, in the order in which to try.
@@ -58,15 +78,22 @@ pub(super) async fn read(program: &mut TcpStream, itself: &Itself) -> Option<Ask
         match timeout_at(deadline, program.read_buf(&mut bytes)).await {
             Ok(Ok(1..)) => {}
             // What came so far is all there is for now.
-            Ok(Ok(_)) | Err(_) if !bytes.is_empty() => return Some(Asked::Outside(bytes)),
+            Ok(Ok(_)) | Err(_) if !bytes.is_empty() => return Some(outside(bytes)),
             _ => return None,
+        }
+        if matches!(bytes.first(), Some(&(socks::VERSION_4 | socks::VERSION))) {
+            return socks::read(program, bytes, itself).await;
         }
         match judge(&bytes, itself) {
             Judged::Undecided => deadline = deadline.min(Instant::now() + HOST),
-            Judged::Outside => return Some(Asked::Outside(bytes)),
+            Judged::Outside => return Some(outside(bytes)),
             Judged::Inside(inside) => return Some(Asked::Inside(inside, bytes)),
         }
     }
+}
+
+fn outside(read: BytesMut) -> Asked {
+    Asked::Outside(Outside { read, greeting_bytes: 0 })
 }
 
 /// What of a request says which host it is for.
@@ -128,7 +155,8 @@ fn within(authority: &[u8], connect: bool, itself: &Itself) -> Judged {
     if places.is_empty() {
         return Judged::Outside;
     }
-    Judged::Inside(Inside { connect, target: target.to_owned(), places })
+    let form = if connect { Form::Connect } else { Form::Absolute };
+    Judged::Inside(Inside { form, target: target.to_owned(), places })
 }
 
 /// Host, without brackets, and port.
@@ -151,7 +179,7 @@ mod tests {
 
     fn inside(text: &str) -> Option<(bool, String)> {
         match judge(text.as_bytes(), &Itself::default()) {
-            Judged::Inside(inside) => Some((inside.connect, inside.places[0].to_string())),
+            Judged::Inside(inside) => Some((inside.form == Form::Connect, inside.places[0].to_string())),
             _ => None,
         }
     }

@@ -12,7 +12,9 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::task::yield_now;
 use wire::Gathered;
 
+use super::asked::Outside;
 use super::links::Opened;
+use super::socks::GREETED_BYTES;
 
 /// Bytes of one read: under gVisor most of the cost is per call.
 const PIECE_BYTES: usize = 64 << 10;
@@ -21,12 +23,14 @@ const SMALL_BYTES: usize = 256;
 
 /// Carries both directions until each has ended by itself. When one breaks, the program's connection is reset: a plain
 /// end would make what was cut look like the whole.
-/// `held` was read of the program already.
-pub(super) async fn carry(mut stream: TcpStream, held: Bytes, opened: Opened) {
+/// `outside` was read of the program already.
+pub(super) async fn carry(mut stream: TcpStream, outside: Outside, opened: Opened) {
     // Counted until the end of this function.
     let Opened { response, sent: mut link, counted: _counted } = opened;
     let (read, write) = stream.split();
-    let whole = async { tokio::try_join!(up(read, held, &mut link), down(response, write)) };
+    let known_bytes = if outside.greeting_bytes > 0 { GREETED_BYTES } else { 0 };
+    let held = outside.read.freeze();
+    let whole = async { tokio::try_join!(up(read, held, &mut link), down(response, known_bytes, write)) };
     if whole.await.is_err() {
         link.send_reset(Reason::CANCEL);
         // If that fails, the program sees a plain end.
@@ -80,8 +84,9 @@ async fn room(link: &mut SendStream<Bytes>) -> io::Result<usize> {
 
 /// To the program. The window opens only for what the program's socket has taken, in steps of a piece: small ones would
 /// be pieces of their own, of many connections in one of the library's buffers. What comes before is taken from the
-/// library at once, which ends the whole link at a number of small pieces that wait in it.
-async fn down(response: ResponseFuture, mut write: WriteHalf<'_>) -> io::Result<()> {
+/// library at once, which ends the whole link at a number of small pieces that wait in it. The program has the first
+/// `known_bytes` already.
+async fn down(response: ResponseFuture, mut known_bytes: usize, mut write: WriteHalf<'_>) -> io::Result<()> {
     let response = response.await.map_err(|err| broken(&err))?;
     if !response.status().is_success() {
         return Err(io::ErrorKind::ConnectionRefused.into());
@@ -93,7 +98,13 @@ async fn down(response: ResponseFuture, mut write: WriteHalf<'_>) -> io::Result<
             // All that has come is written by one call.
             biased;
             piece = body.data(), if !ended => match piece {
-                Some(piece) => waiting.push(piece.map_err(|err| broken(&err))?),
+                Some(piece) => {
+                    let mut piece = piece.map_err(|err| broken(&err))?;
+                    let known = known_bytes.min(piece.len());
+                    piece.advance(known);
+                    (known_bytes, taken) = (known_bytes - known, taken + known);
+                    waiting.push(piece);
+                }
                 None => ended = true,
             },
             written = write.write_buf(&mut waiting), if waiting.has_remaining() => {

@@ -107,18 +107,18 @@ async fn accept(listener: TcpListener, family: Family, serving: Arc<Serving>, pl
 async fn program(mut stream: TcpStream, family: Family, serving: &Serving) {
     // Small pieces of a program's protocol must not wait for each other.
     let _ = stream.set_nodelay(true);
-    let held = match asked::read(&mut stream, &serving.itself).await {
-        Some(Asked::Outside(held)) => held,
+    let outside = match asked::read(&mut stream, &serving.itself).await {
+        Some(Asked::Outside(outside)) => outside,
         Some(Asked::Inside(asked, read)) => return inside::serve(stream, &asked, read).await,
         None => return,
     };
     match serving.links.open(family).await {
-        Ok(opened) => carry::carry(stream, held.freeze(), opened).await,
+        Ok(opened) => carry::carry(stream, outside, opened).await,
         Err(refusal) => {
-            let (wanted, answer) = if held.first() == Some(&socks::VERSION) {
-                socks::hear(&mut stream, held, refusal).await
+            let (wanted, answer) = if outside.read.first() == Some(&socks::VERSION) {
+                socks::refused(&outside, refusal)
             } else {
-                (Wanted::of_http(&held), refusal.http())
+                (Wanted::of_http(&outside.read), refusal.http())
             };
             serving.tally.refused(wanted, refusal);
             refusal::answer(stream, &answer).await;

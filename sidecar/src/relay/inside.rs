@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::{Code, Problem};
 
-use super::asked::Inside;
-use super::refusal;
+use super::asked::{Form, Inside};
+use super::{refusal, socks};
 
 /// Largest head of a request, and how long it may take to come.
 const HEAD_BYTES: usize = 64 << 10;
@@ -23,24 +23,23 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const END: &[u8] = b"\r\n\r\n";
 const LINE: &str = "\r\n";
 
-/// Serves a program's connection to its end; `read` is what it has sent so far.
+/// Serves a program's connection to its end; `read` is what it has sent so far, without a request of SOCKS.
 pub(super) async fn serve(mut program: TcpStream, asked: &Inside, mut read: BytesMut) {
-    let Ok(Some(length)) = timeout(HEAD_WAIT, head(&mut program, &mut read)).await else {
-        let problem = Problem::new(Code::InvalidArgument, "the head of this request does not end");
-        return refusal::answer(program, &refusal::http(&problem, "")).await;
-    };
-    let head = read.split_to(length);
+    let mut head = BytesMut::new();
+    if matches!(asked.form, Form::Absolute | Form::Connect) {
+        let Ok(Some(length)) = timeout(HEAD_WAIT, whole_head(&mut program, &mut read)).await else {
+            let problem = Problem::new(Code::InvalidArgument, "the head of this request does not end");
+            return refusal::answer(program, &refusal::http(&problem, "")).await;
+        };
+        head = read.split_to(length);
+    }
     let Some(mut server) = connect(&asked.places).await else {
-        let detail =
-            format!("nothing in this sandbox listens at {}, which is the sandbox itself", asked.target);
-        return refusal::answer(program, &refusal::http(&Problem::new(Code::PortUnreachable, detail), ""))
-            .await;
+        return refusal::answer(program, &unreachable(asked)).await;
     };
     let _ = server.set_nodelay(true);
-    let carried = if asked.connect {
-        tunnel(&mut program, &mut server, &read).await
-    } else {
-        exchange(&mut program, &mut server, &head, &read).await
+    let carried = match accepted(asked.form) {
+        Some(answer) => tunnel(&mut program, &mut server, &answer, &read).await,
+        None => exchange(&mut program, &mut server, &head, &read).await,
     };
     if carried.is_err() {
         // A plain end would make what was cut look like the whole.
@@ -48,8 +47,26 @@ pub(super) async fn serve(mut program: TcpStream, asked: &Inside, mut read: Byte
     }
 }
 
+/// The answer that begins a tunnel; `None`: the answer is the server's.
+fn accepted(form: Form) -> Option<Vec<u8>> {
+    match form {
+        Form::Absolute => None,
+        Form::Connect => Some(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
+        Form::Socks4 | Form::Socks5 => Some(socks::connected(form, true)),
+    }
+}
+
+/// The answer where nothing listens.
+fn unreachable(asked: &Inside) -> Vec<u8> {
+    if matches!(asked.form, Form::Socks4 | Form::Socks5) {
+        return socks::connected(asked.form, false);
+    }
+    let detail = format!("nothing in this sandbox listens at {}, which is the sandbox itself", asked.target);
+    refusal::http(&Problem::new(Code::PortUnreachable, detail), "")
+}
+
 /// Reads until the head has ended, and returns its length; `None` where it does not.
-async fn head(program: &mut TcpStream, read: &mut BytesMut) -> Option<usize> {
+async fn whole_head(program: &mut TcpStream, read: &mut BytesMut) -> Option<usize> {
     let mut from = 0;
     loop {
         if let Some(at) = read[from..].windows(END.len()).position(|four| four == END) {
@@ -71,8 +88,13 @@ async fn connect(places: &[SocketAddr]) -> Option<TcpStream> {
     None
 }
 
-async fn tunnel(program: &mut TcpStream, server: &mut TcpStream, read: &[u8]) -> io::Result<()> {
-    program.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+async fn tunnel(
+    program: &mut TcpStream,
+    server: &mut TcpStream,
+    answer: &[u8],
+    read: &[u8],
+) -> io::Result<()> {
+    program.write_all(answer).await?;
     server.write_all(read).await?;
     io::copy_bidirectional(program, server).await.map(drop)
 }

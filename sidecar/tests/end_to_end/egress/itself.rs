@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -56,12 +57,30 @@ async fn a_program_reaches_its_own_server_by_the_proxy_in_every_notation() {
 }
 
 #[tokio::test]
+async fn a_program_reaches_its_own_server_by_socks_too() {
+    let sandbox = serving().await;
+    let named = "LocalHost. a.localhost 127.0.0.1 127.1 127.8.9.10 0.0.0.0 $HOSTNAME $HOSTNAME.some.domain";
+    // Version 4 has no addresses of IPv6.
+    for (by, hosts) in [("socks5h", named), ("socks4a", named), ("socks5h", "[::1] [::] [::ffff:127.0.0.1]")]
+    {
+        for host in hosts.split(' ') {
+            let asked =
+                format!("curl -sS --noproxy '' -x {by}://127.0.0.1:3128 -d body http://{host}:8000/path");
+            assert_eq!(sandbox.sh(&asked).await, "POST /path body None", "{by} {host}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_listens_in_the_sandbox_the_answer_says_so_and_other_hosts_stay_refused() {
     let sandbox = serving().await;
     let asked = |url: &str| format!("curl -s --noproxy '' -x $http_proxy -w ' %{{http_code}}' {url}");
     let closed = sandbox.sh(&asked("http://0.0.0.0:8001/")).await;
     assert!(closed.ends_with(" 502") && closed.contains("\"code\":\"port_unreachable\""), "{closed}");
     assert!(closed.contains("nothing in this sandbox listens at 0.0.0.0:8001"), "{closed}");
+    let socks = "curl -sS --noproxy '' -x socks5h://127.0.0.1:3128 http://0.0.0.0:8001/ 2>&1; true";
+    let refused = sandbox.sh(socks).await;
+    assert!(refused.contains("(5)"), "{refused}");
     for host in ["example.org", "localhost.example.org", "10.1.2.3"] {
         let refused = sandbox.sh(&asked(&format!("http://{host}:8000/"))).await;
         assert!(refused.ends_with(" 403") && refused.contains("egress_denied"), "{refused}");
@@ -130,4 +149,27 @@ async fn a_tunnel_within_the_sandbox_keeps_the_end_of_each_side() {
     assert_eq!(read_to_end(&mut program).await, b"HTTP/1.1 200 OK\r\n\r\nanswer");
     // Nothing of it is counted as refused.
     assert_eq!(egress.refused().await, 0);
+}
+
+#[tokio::test]
+async fn a_client_of_socks_for_another_host_is_greeted_once() {
+    let egress = Installed::start().await;
+    let mut link = egress.link().await;
+    let mut program = egress.program().await;
+    let greeting = [5, 2, 0, 2];
+    let request = [&[5, 1, 0, 3, 11][..], b"example.org", &[1, 187]].concat();
+    program.write_all(&greeting).await.unwrap();
+    let mut greeted = [0; 2];
+    program.read_exact(&mut greeted).await.unwrap();
+    assert_eq!(greeted, [5, 0]);
+    program.write_all(&request).await.unwrap();
+    let mut stream = link.accept().await;
+    assert_eq!(stream.next().await.unwrap().unwrap(), [&greeting[..], &request].concat());
+    // Egress answers both, in pieces as they come.
+    let accepted = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for piece in [&[5][..], &[0], &accepted, b"data"] {
+        stream.down.send_data(Bytes::copy_from_slice(piece), false).unwrap();
+    }
+    stream.down.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(read_to_end(&mut program).await, [&accepted[..], b"data"].concat());
 }
