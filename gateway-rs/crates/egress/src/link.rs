@@ -22,7 +22,7 @@ use wire::agent::agent_client::AgentClient;
 use crate::front;
 use crate::live::Live;
 use crate::outside::Outside;
-use crate::paced::Paced;
+use crate::paced::{Paced, paced};
 use crate::sandbox::{Place, Sandbox};
 use crate::stream::Carried;
 
@@ -174,10 +174,7 @@ pub(crate) fn protocol() -> Builder {
 async fn open(opening: &Opening, place: &Place) -> Result<Connection<Paced, Bytes>, String> {
     let opening = async {
         let stream = handed_over(opening, place).await?;
-        protocol()
-            .handshake(Paced::new(stream))
-            .await
-            .map_err(|e| format!("the relay does not speak HTTP/2: {e}"))
+        protocol().handshake(paced(stream)).await.map_err(|e| format!("the relay does not speak HTTP/2: {e}"))
     };
     let late = |_| format!("no link within {} s", OPEN_DEADLINE.as_secs());
     tokio::time::timeout(OPEN_DEADLINE, opening).await.map_err(late)?

@@ -220,7 +220,7 @@ mod tests {
 
     use super::*;
     use crate::link::{FRAME_BUDGET, STREAM_BYTES, protocol};
-    use crate::paced::Paced;
+    use crate::paced::paced;
 
     /// More small pieces than the library lets wait in it.
     const PIECES: usize = 2 * FRAME_BUDGET / 256;
@@ -238,7 +238,7 @@ mod tests {
     async fn small_pieces_before_a_reader_that_stands_still_end_no_link() {
         let (ours, relay) = UnixStream::pair().unwrap();
         let (link, programs) = tokio::join!(
-            protocol().handshake::<_, Bytes>(Paced::new(Stream::Unix(ours))),
+            protocol().handshake::<_, Bytes>(paced(Stream::Unix(ours))),
             h2::client::handshake(relay)
         );
         let (mut link, (mut programs, relay)) = (link.unwrap(), programs.unwrap());

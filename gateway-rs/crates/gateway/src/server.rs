@@ -26,11 +26,12 @@ use tokio_util::task::TaskTracker;
 use crate::drain::Drain;
 use crate::gateway::Gateway;
 use crate::http::Peer;
+use crate::http::body::Held;
 use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
 use preface::Protocol;
-use unread::{Explaining, Unread};
+use unread::{Turn, explained};
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
 /// estimate: eight clients with pooled connections to 2,000 sandboxes each).
@@ -168,11 +169,11 @@ impl Server {
     }
 
     async fn serve_http1(&self, stream: Replayed<TcpStream>, peer: Peer) {
-        let unread = Unread::default();
-        let io = TokioIo::new(Explaining::new(stream, unread.clone()));
+        let turn = Turn::default();
+        let io = TokioIo::new(explained(stream, turn.clone()));
         let service = service_fn(|request| {
-            unread.is_read();
-            self.answer(request, peer)
+            turn.begin();
+            self.in_turn(&turn, request, peer)
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
@@ -204,6 +205,20 @@ impl Server {
             () = self.closing.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         drop(connection.await);
+    }
+
+    /// The answer to a request of HTTP/1, whose end `turn` is told.
+    async fn in_turn(
+        &self,
+        turn: &Turn,
+        request: http::Request<Incoming>,
+        peer: Peer,
+    ) -> Result<http::Response<Body>, std::convert::Infallible> {
+        let response = self.answer(request, peer).await?;
+        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(response);
+        }
+        Ok(response.map(|body| Body::new(Held::new(body, turn.answer()))))
     }
 
     async fn answer(

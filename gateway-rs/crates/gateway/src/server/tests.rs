@@ -63,6 +63,7 @@ async fn a_request_that_cannot_be_read_is_told_why() {
         ("GET /?a=\"b\" HTTP/1.1", "400 Bad Request", "invalid_argument"),
         ("GET /?a=<b> HTTP/1.1", "400 Bad Request", "invalid_argument"),
         ("GET / HTTP/1.1\r\nno header", "400 Bad Request", "invalid_argument"),
+        ("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -1", "400 Bad Request", "invalid_argument"),
         (&long, "413 Payload Too Large", "payload_too_large"),
         (&many, "413 Payload Too Large", "payload_too_large"),
     ] {
@@ -90,21 +91,42 @@ async fn a_request_that_cannot_be_read_is_told_why() {
 }
 
 #[tokio::test]
-async fn bytes_of_a_body_that_look_like_such_a_refusal_pass() {
+async fn requests_that_come_at_once_are_told_of_the_one_that_cannot_be_read() {
+    let (_server, address) = server(8).await;
+    let good = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let (said, _) = closed(address, format!("{good}{good}GET /?\" HTTP/1.1\r\n\r\n").as_bytes()).await;
+    assert_eq!(
+        (said.matches("HTTP/1.1 200 OK").count(), said.matches("HTTP/1.1 400 ").count()),
+        (2, 1),
+        "{said}"
+    );
+    let body: serde_json::Value = serde_json::from_str(said.rsplit_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(body["code"], "invalid_argument");
+}
+
+#[tokio::test]
+async fn bytes_of_an_answer_that_look_like_such_a_refusal_pass() {
     const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-    let (inside, mut outside) = tokio::io::duplex(1024);
-    let unread = Unread::default();
-    let mut stream = Explaining::new(inside, unread.clone());
-    outside.write_all(b"more of an upload").await.unwrap();
-    assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+    let (inside, mut outside) = tokio::io::duplex(4096);
+    let turn = Turn::default();
+    let mut stream = explained(inside, turn.clone());
+    turn.begin();
+    let answer = turn.answer();
     stream.write_all(REFUSAL).await.unwrap();
-    stream.write_all(b"the rest").await.unwrap();
-    // Where nothing came since the request, not even the last piece waits.
-    unread.is_read();
+    stream.flush().await.unwrap();
     stream.write_all(REFUSAL).await.unwrap();
-    let mut passed = vec![0; 2 * REFUSAL.len() + 8];
+    // Its end may still wait to be written.
+    drop(answer);
+    stream.write_all(REFUSAL).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut passed = vec![0; 3 * REFUSAL.len()];
     outside.read_exact(&mut passed).await.unwrap();
-    assert_eq!(passed, [REFUSAL, b"the rest", REFUSAL].concat());
+    assert_eq!(passed, REFUSAL.repeat(3));
+    stream.write_all(REFUSAL).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut explained = String::new();
+    outside.read_to_string(&mut explained).await.unwrap();
+    assert!(explained.contains("\"code\":\"invalid_argument\""), "{explained}");
 }
 
 #[tokio::test]

@@ -4,116 +4,111 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use program::filtered::{Filter, Filtered};
+use tokio::io::AsyncWrite;
 use wire::{Code, Problem};
 
 use crate::http::{error, request_id};
 
-/// Whether something was read since the latest request that could be.
+/// Every byte of the answers so far was written: what follows is hyper's own, or the answer to a further request.
+const IDLE: u8 = 0;
+/// A request was read, and the end of its answer is still to come.
+const ANSWERING: u8 = 1;
+/// The end of an answer has come, and may wait to be written.
+const ENDED: u8 = 2;
+
+/// How far a connection has come with its requests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unread(Arc<AtomicBool>);
+pub(super) struct Turn(Arc<AtomicU8>);
 
-impl Unread {
-    /// A request was read.
-    pub(super) fn is_read(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
-/// The stream of a client. It keeps what looks like hyper's refusal until the next write, which shows that it was none,
-/// or the shutdown, which always follows on a refusal: a body of a sandbox's server with the same bytes stays as it is.
+/// To be kept with the body of an answer.
 #[derive(Debug)]
-pub(super) struct Explaining<S> {
-    stream: S,
-    unread: Unread,
-    kept: Bytes,
-    explained: bool,
-}
+pub(super) struct Answer(Turn);
 
-impl<S> Explaining<S> {
-    pub(super) fn new(stream: S, unread: Unread) -> Self {
-        Self { stream, unread, kept: Bytes::new(), explained: false }
+impl Turn {
+    /// A request was read. Nothing is explained any more until the answer is dropped, nor ever on a connection that
+    /// changes its protocol.
+    pub(super) fn begin(&self) {
+        self.0.store(ANSWERING, Ordering::Relaxed);
     }
 
-    fn keeps(&mut self, bytes: &[u8]) -> bool {
-        let refusal = self.unread.0.load(Ordering::Relaxed) && explanation(bytes).is_some();
-        if refusal {
-            self.kept = Bytes::copy_from_slice(bytes);
-        }
-        refusal
+    /// What tells the end of the answer.
+    pub(super) fn answer(&self) -> Answer {
+        Answer(self.clone())
     }
 }
 
-impl<S: AsyncWrite + Unpin> Explaining<S> {
-    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.kept.is_empty() {
-            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.kept))?;
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.0.0.store(ENDED, Ordering::Relaxed);
+    }
+}
+
+/// The stream of a client.
+pub(super) type Explained<S> = Filtered<S, Explaining>;
+
+/// Puts an explanation in the place of a refusal of hyper. hyper flushes an answer before it reads a further request, so
+/// no bytes of a sandbox's server are taken for a refusal.
+#[derive(Debug)]
+pub(super) struct Explaining {
+    turn: Turn,
+    explanation: Bytes,
+}
+
+/// See [`Explaining`].
+pub(super) fn explained<S>(stream: S, turn: Turn) -> Explained<S> {
+    Filtered::by(Explaining { turn, explanation: Bytes::new() }, stream)
+}
+
+impl Explaining {
+    fn poll_explanation<S: AsyncWrite>(
+        &mut self,
+        mut stream: Pin<&mut S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.explanation.is_empty() {
+            let count = ready!(stream.as_mut().poll_write(cx, &self.explanation))?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.kept.advance(count);
+            self.explanation.advance(count);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Explaining<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl Filter for Explaining {
+    fn poll_write<S: AsyncWrite>(
+        &mut self,
+        mut stream: Pin<&mut S>,
         cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.unread.0.store(true, Ordering::Relaxed);
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Explaining<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.poll_kept(cx))?;
-        if self.keeps(buf) {
-            return Poll::Ready(Ok(buf.len()));
-        }
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let [only] = bufs {
-            return self.poll_write(cx, only);
-        }
-        ready!(self.poll_kept(cx))?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !std::mem::replace(&mut self.explained, true)
-            && let Some(explanation) = explanation(&self.kept)
+        ready!(self.poll_explanation(stream.as_mut(), cx))?;
+        if self.turn.0.load(Ordering::Relaxed) == IDLE
+            && let [refusal] = pieces
+            && let Some(explanation) = explanation(refusal)
         {
-            self.kept = explanation;
+            self.explanation = explanation;
+            return Poll::Ready(Ok(refusal.len()));
         }
-        ready!(self.poll_kept(cx))?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        stream.poll_write_vectored(cx, pieces)
+    }
+
+    fn poll_flush<S: AsyncWrite>(
+        &mut self,
+        mut stream: Pin<&mut S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_explanation(stream.as_mut(), cx))?;
+        ready!(stream.poll_flush(cx))?;
+        let _ = self.turn.0.compare_exchange(ENDED, IDLE, Ordering::Relaxed, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -124,7 +119,8 @@ fn explanation(refusal: &[u8]) -> Option<Bytes> {
         b"400 " => Problem::new(
             Code::InvalidArgument,
             "this is no valid HTTP/1.1 request: in its target, spaces, control characters, <, > and (in the query) \" \
-             have to be percent-encoded, and each header is a name, a colon and a value",
+             have to be percent-encoded, each header is a name, a colon and a value, and a body has one valid length \
+             or comes in chunks",
         ),
         b"414 " | b"431 " => Problem::new(
             Code::PayloadTooLarge,
