@@ -118,18 +118,13 @@ async def test_streamlit_takes_words_and_files(stack: Product, shared: Sandbox, 
 
 
 @pytest.mark.parametrize("by", ["host", "path"])
-async def test_gradio_answers_by_its_queue_where_it_is_told_its_address(
-    stack: Product, shared: Sandbox, tmp_path: Path, by: str
-) -> None:
-    """Its pages have absolute addresses, for which it takes its own word."""
-    port = await shared.ports.expose(PORT, public=True)
-    told = {"GRADIO_ROOT_PATH": str(port.host_url if by == "host" else port.url).rstrip("/")}
-    async with pages(stack, shared, "python3 gradio_app.py 8000", tmp_path, by=by, told=told) as visits:
-        page, address = await anext(visits)
-        await page.goto(str(address))
-        await page.get_by_label("said").fill("häß")
-        await page.get_by_role("button", name="Submit").click()
-        await expect(page.get_by_label("answer")).to_have_value("got häß", timeout=60_000)
+async def test_gradio_answers_by_its_queue(stack: Product, shared: Sandbox, tmp_path: Path, by: str) -> None:
+    async with pages(stack, shared, "python3 gradio_app.py 8000", tmp_path, by=by) as visits:
+        async for page, address in visits:
+            await page.goto(str(address))
+            await page.get_by_label("said").fill("häß")
+            await page.get_by_role("button", name="Submit").click()
+            await expect(page.get_by_label("answer")).to_have_value("got häß", timeout=60_000)
 
 
 async def test_jupyter_lets_in_by_its_form_and_runs_a_kernel(stack: Product, shared: Sandbox, tmp_path: Path) -> None:

@@ -94,6 +94,11 @@ async def test_redirects_and_cookies_as_the_client_knows_the_port(
         f"//0.0.0.0:{HTTP}/c?d=1",
         f"HTTP://[::1]:{HTTP}/c?d=1",
         f"http://{shared.id}:{HTTP}/c?d=1",
+        f"http://{shared.id}.some.domain:{HTTP}/c?d=1",
+        f"http://app.localhost:{HTTP}/c?d=1",
+        "http://localhost/c?d=1",
+        "https://localhost/c?d=1",
+        "//127.1/c?d=1",
         f"{prefix}/c?d=1",
     ):
         query = {"to": to, "cookie": "a=b; Domain=localhost; Path=/x; Secure"}

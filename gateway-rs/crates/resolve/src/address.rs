@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,6 +24,16 @@ pub enum Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be `unix:/PATH` (absolute, at most {MAX_SOCKET_PATH_BYTES} bytes) or `http://HOST:PORT`")]
 pub struct InvalidAddress;
+
+impl Address {
+    /// The IP address; `None` for a name and for a unix socket.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp { host, .. } => host.parse().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+}
 
 impl FromStr for Address {
     type Err = InvalidAddress;

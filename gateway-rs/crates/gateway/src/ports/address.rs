@@ -1,11 +1,16 @@
 //! Addresses of a port: as its server sees them, and as clients do. Both are parsed as URLs, as browsers do.
 
+use std::net::IpAddr;
+
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use url::{Host, Position, Url};
 
 use super::credential::TOKEN_NAME;
 use super::place::Place;
+
+/// Names of loopback in usual hosts files.
+const LOOPBACK: [&str; 4] = ["localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"];
 
 /// How a client reached the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,24 +119,26 @@ pub(super) fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     }
 }
 
+/// Without a port too: servers that are told of a host and a port often write the host alone.
 fn is_own(url: &Url, place: &Place) -> bool {
     let web = matches!(url.scheme(), "http" | "https");
-    web && url.port_or_known_default() == Some(place.port)
+    web && url.port().is_none_or(|port| port == place.port)
         && url.host().is_some_and(|host| is_here(&host, place))
 }
 
 fn is_here(host: &Host<&str>, place: &Place) -> bool {
-    match host {
-        Host::Domain(name) => {
-            let name = name.strip_suffix('.').unwrap_or(name);
-            name == "localhost" || name.eq_ignore_ascii_case(&place.sandbox_id)
-        }
-        Host::Ipv4(ip) => ip.is_loopback() || ip.is_unspecified(),
-        Host::Ipv6(ip) => {
-            let mapped = ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback() || ip.is_unspecified());
-            ip.is_loopback() || ip.is_unspecified() || mapped
-        }
-    }
+    let ip = match host {
+        Host::Domain(name) => return is_name(name.strip_suffix('.').unwrap_or(name), place),
+        Host::Ipv4(ip) => IpAddr::V4(*ip),
+        Host::Ipv6(ip) => IpAddr::V6(*ip).to_canonical(),
+    };
+    ip.is_loopback() || ip.is_unspecified() || Some(ip) == place.ip
+}
+
+/// The URL's parser has made small letters of it.
+fn is_name(name: &str, place: &Place) -> bool {
+    let own = name.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(&place.sandbox_id));
+    own || name.ends_with(".localhost") || LOOPBACK.contains(&name)
 }
 
 #[cfg(test)]
@@ -141,7 +148,13 @@ mod tests {
     const PREFIX: &str = "/v1/sandboxes/sb-1/ports/8000/http";
 
     fn place(prefix: &str) -> Place {
-        Place { sandbox_id: "sb-1".into(), port: 8000, prefix: prefix.into(), path: "/a/b".into() }
+        Place {
+            sandbox_id: "sb-1".into(),
+            port: 8000,
+            prefix: prefix.into(),
+            path: "/a/b".into(),
+            ip: Some([10, 0, 1, 9].into()),
+        }
     }
 
     fn gateway() -> Outside {
@@ -173,6 +186,15 @@ mod tests {
             ("http://[::ffff:127.0.0.1]:8000/c", "/c"),
             ("http://sb-1:8000/c", "/c"),
             ("http://SB-1.:8000/c", "/c"),
+            ("http://sb-1.shard-0.sandboxes.svc.cluster.local:8000/c", "/c"),
+            ("http://10.0.1.9:8000/c", "/c"),
+            ("http://[::ffff:10.0.1.9]:8000/c", "/c"),
+            ("http://ip6-localhost:8000/c", "/c"),
+            ("http://app.localhost:8000/c", "/c"),
+            ("http://localhost/c", "/c"),
+            ("https://localhost/c", "/c"),
+            ("//127.0.0.1/c", "/c"),
+            ("https://sb-1/c", "/c"),
         ] {
             let prefixed = format!("{PREFIX}{path}");
             assert_eq!(outside(to, &place(PREFIX), &gateway()), Some(prefixed), "{to}");
@@ -184,8 +206,8 @@ mod tests {
     fn other_addresses_pass_as_they_are() {
         for to in [
             "http://localhost:8001/a",
-            "http://localhost/a",
-            "https://127.0.0.1/",
+            "https://127.0.0.1:8443/",
+            "http://10.0.1.8:8000/",
             "https://example.com/",
             "//example.com/",
             "/\\example.com",
@@ -197,19 +219,6 @@ mod tests {
             "",
         ] {
             assert_eq!(outside(to, &place(PREFIX), &gateway()), None, "{to}");
-        }
-    }
-
-    #[test]
-    fn a_default_port_needs_not_be_written() {
-        for (port, to, own) in [
-            (80, "http://localhost/a", true),
-            (80, "https://localhost/a", false),
-            (443, "https://0.0.0.0/a", true),
-            (443, "http://localhost:443/a", true),
-        ] {
-            let place = Place { port, ..place(PREFIX) };
-            assert_eq!(outside(to, &place, &gateway()), own.then(|| format!("{PREFIX}/a")), "{port} {to}");
         }
     }
 

@@ -66,6 +66,7 @@ pub fn check_answer(bytes: &[u8]) {
             port: 80,
             prefix: prefix.to_owned(),
             path: "/a".to_owned(),
+            ip: None,
         };
         let mut headers = sent.clone();
         let outside = Outside { host: "gw.test".to_owned(), scheme: "http" };

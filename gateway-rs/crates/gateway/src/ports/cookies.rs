@@ -61,7 +61,8 @@ mod tests {
     const PREFIX: &str = "/v1/sandboxes/sb-1/ports/80/http";
 
     fn set(cookie: &str, prefix: &str, path: &str, scheme: &'static str) -> Option<String> {
-        let place = Place { sandbox_id: "sb-1".into(), port: 80, prefix: prefix.into(), path: path.into() };
+        let place =
+            Place { sandbox_id: "sb-1".into(), port: 80, prefix: prefix.into(), path: path.into(), ip: None };
         let outside = Outside { host: "gw.example.com".into(), scheme };
         let value = confined(&HeaderValue::from_str(cookie).unwrap(), &place, &outside)?;
         Some(value.to_str().unwrap().to_owned())

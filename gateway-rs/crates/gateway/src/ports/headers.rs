@@ -49,6 +49,9 @@ const OF_THE_ORIGIN: [HeaderName; 6] = [
     HeaderName::from_static("service-worker-allowed"),
 ];
 
+/// The client's address of the port for Gradio, whose pages have absolute links. No other server reads it.
+const FOR_GRADIO: HeaderName = HeaderName::from_static("x-gradio-server");
+
 /// Where WebDAV's COPY and MOVE put it.
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 
@@ -66,8 +69,8 @@ pub(super) fn is_preflight(head: &Parts) -> bool {
 }
 
 /// Turns a client's headers into those of the request to the server. The server sees a client on its own machine: host,
-/// origin and referrer all say so, and nothing says otherwise. Of the way it hears the client's address, and the prefix
-/// below which its pages are. Call it after the credentials were taken out.
+/// origin and referrer all say so, and nothing says otherwise but a header of Gradio's own. Of the way it hears the
+/// client's address, and the prefix below which its pages are. Call it after the credentials were taken out.
 pub(super) fn to_server(
     headers: &mut HeaderMap,
     place: &Place,
@@ -95,6 +98,7 @@ pub(super) fn to_server(
     if !place.prefix.is_empty() {
         set(headers, HeaderName::from_static("x-forwarded-prefix"), &place.prefix);
     }
+    set(headers, FOR_GRADIO, &format!("{}{}", outside.origin().unwrap_or_default(), place.prefix));
     if switch {
         switching(headers);
     } else {
@@ -246,6 +250,7 @@ mod tests {
             ("host", "localhost"),
             ("x-forwarded-for", "10.0.0.1"),
             ("x-forwarded-prefix", "/v1/sandboxes/sb-1/ports/80/http"),
+            ("x-gradio-server", "https://gw.example.com/v1/sandboxes/sb-1/ports/80/http"),
             ("connection", "close"),
             ("accept", "*/*"),
         ]);

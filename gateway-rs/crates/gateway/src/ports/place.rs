@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use http::Uri;
 use wire::{Code, Problem};
 
@@ -10,6 +12,8 @@ pub(super) struct Place {
     pub(super) prefix: String,
     /// The path as the server sees it.
     pub(super) path: String,
+    /// The sandbox's address in a network, once its route is known; on an engine it has none.
+    pub(super) ip: Option<IpAddr>,
 }
 
 impl Place {
@@ -23,7 +27,7 @@ impl Place {
         let mut part = || parts.next().unwrap_or_default().to_owned();
         let (sandbox_id, _, port, kind, rest) = (part(), part(), part(), part(), part());
         let prefix = format!("/v1/sandboxes/{sandbox_id}/ports/{port}/{kind}");
-        Ok(Self { port: number(&port)?, sandbox_id, prefix, path: format!("/{rest}") })
+        Ok(Self { port: number(&port)?, sandbox_id, prefix, path: format!("/{rest}"), ip: None })
     }
 
     /// Parses `PORT-ID.DOMAIN`, with or without the port of the gateway; `None` for another host.
@@ -45,6 +49,7 @@ impl Place {
             port: number(port)?,
             prefix: String::new(),
             path: path.to_owned(),
+            ip: None,
         };
         Ok(Some(place))
     }
@@ -85,7 +90,7 @@ mod tests {
     use super::*;
 
     fn place(prefix: &str, path: &str) -> Place {
-        Place { sandbox_id: "sb-1".into(), port: 80, prefix: prefix.into(), path: path.into() }
+        Place { sandbox_id: "sb-1".into(), port: 80, prefix: prefix.into(), path: path.into(), ip: None }
     }
 
     #[test]

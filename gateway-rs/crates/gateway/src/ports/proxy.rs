@@ -1,12 +1,16 @@
+use std::error::Error as _;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::header::CONTENT_LENGTH;
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -55,7 +59,7 @@ impl Proxied {
     ///
     /// # Cancel safety
     /// Dropping it aborts the connection to the server.
-    pub(super) async fn send(self, request: Request) -> Result<Response, Problem> {
+    pub(super) async fn send(mut self, request: Request) -> Result<Response, Problem> {
         let (mut head, body) = request.into_parts();
         if head.method == Method::CONNECT {
             return Err(
@@ -68,9 +72,14 @@ impl Proxied {
         self.prepare(&mut head, client.is_some())?;
         if body.is_end_stream() {
             headers::without_body(&mut head.headers, &head.method, length_given);
+        } else if body.size_hint().exact().is_none() {
+            // Without it the library leaves out such a body of GET and HEAD.
+            head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
+        let only_head = head.method == Method::HEAD;
         let (Ports { calls, gate, .. }, bearer) = (&self.ports, &self.bearer);
         let (route, permit) = calls.admit(gate, bearer).await?;
+        self.place.ip = route.address.ip();
         let leg = calls.leg(Way::Out, &route);
         let first = PortFrame { port: self.place.port.into(), ticket: leg.ticket(), ..PortFrame::default() };
         let frames = connection::open(calls, bearer, &route, first).await?;
@@ -79,6 +88,10 @@ impl Proxied {
         let mut response = self.answered(&route, answered).await?;
         headers::to_client(response.headers_mut(), &self.place, &self.outside);
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            if only_head && !response.headers().contains_key(CONTENT_LENGTH) {
+                // Otherwise the length of what is not sent would be told, 0.
+                return Ok(response.map(|_| Body::from_stream(stream::empty::<io::Result<Bytes>>())));
+            }
             let Self { call, .. } = self;
             return Ok(response.map(|body| Body::new(Held::new(body, (call, permit, abort)))));
         }
@@ -103,7 +116,13 @@ impl Proxied {
         route: &Arc<Route>,
     ) -> Result<(http1::SendRequest<Body>, tokio_util::sync::DropGuard), Problem> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
+        // As browsers read answers of careless servers.
+        builder
+            .max_buf_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true)
+            .ignore_invalid_headers_in_responses(true);
         let handshake = builder.handshake(TokioIo::new(connection));
         let (sender, connection) = self.answered(route, handshake).await?;
         let (abort, drain) = (CancellationToken::new(), self.ports.calls.drain().clone());
@@ -138,6 +157,7 @@ impl Proxied {
             Ok(answer) => Ok(answer),
             Err(interrupted) => match no_http {
                 Some(error) if error.is_parse_too_large() => Err(too_large(&self.place)),
+                Some(error) if error.is_user() => Err(unreadable(&error)),
                 Some(error) => Err(not_http(&self.place, &error.to_string())),
                 None => Err(interrupted.explain(&self.ports.calls, route).await),
             },
@@ -182,6 +202,13 @@ async fn carry(client: OnUpgrade, server: OnUpgrade, abort: tokio_util::sync::Dr
 fn not_http(place: &Place, why: &str) -> Problem {
     let detail = format!("what listens on port {} of the sandbox does not answer in HTTP: {why}", place.port);
     Problem::new(Code::PortUnreachable, detail).with("port", place.port).with("reason", "no_http")
+}
+
+/// The client's own body broke off, or is in no valid chunks.
+fn unreadable(error: &hyper::Error) -> Problem {
+    let why = error.source().map(ToString::to_string).unwrap_or_default();
+    Problem::new(Code::InvalidArgument, format!("the body of this request cannot be read: {why}"))
+        .with("field", "body")
 }
 
 fn too_large(place: &Place) -> Problem {
