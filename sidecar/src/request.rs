@@ -144,11 +144,21 @@ impl Command {
 
     /// Moves environment variables, directory and user out, filled up with the claim's defaults.
     pub fn take_bound(&mut self, defaults: Defaults) -> (Vec<(OsBytes, OsBytes)>, OsBytes, String) {
-        let either = |own: &mut String, bound: String| if own.is_empty() { bound } else { take(own) };
+        let user = if self.user.is_empty() { defaults.user } else { take(&mut self.user) };
+        let cwd = within(&defaults.cwd, &self.cwd);
         let mut env = defaults.env;
         env.append(&mut self.env);
         let env = env.into_iter().map(|(name, value)| (name.into_bytes(), value.into_bytes())).collect();
-        (env, either(&mut self.cwd, defaults.cwd).into_bytes(), either(&mut self.user, defaults.user))
+        (env, cwd.into_bytes(), user)
+    }
+}
+
+/// The directory of a command: a relative one is in the one that the claim bound, where there is one.
+fn within(bound: &str, own: &str) -> String {
+    match own {
+        "" => bound.to_owned(),
+        own if own.starts_with('/') || bound.is_empty() => own.to_owned(),
+        own => format!("{bound}/{own}"),
     }
 }
 
@@ -495,5 +505,18 @@ mod tests {
         let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         assert_eq!(env, [pair("A", "call"), pair("B", "bound")]);
         assert_eq!((cwd.as_slice(), user.as_str()), (&b"/work"[..], "bob"));
+    }
+
+    #[test]
+    fn a_relative_directory_is_in_the_one_that_the_claim_bound() {
+        for (bound, own, used) in [
+            ("/work", "", "/work"),
+            ("/work", "sub/dir", "/work/sub/dir"),
+            ("/work", "/tmp", "/tmp"),
+            ("", "sub", "sub"),
+            ("", "", ""),
+        ] {
+            assert_eq!(within(bound, own), used);
+        }
     }
 }

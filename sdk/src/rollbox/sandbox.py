@@ -221,7 +221,7 @@ class Sandbox:
 
         Args:
             cmd: a string for the shell (bash, or sh where there is none), or the arguments themselves.
-            cwd: its directory, over that of the sandbox.
+            cwd: its directory, over that of the sandbox; a relative one is in that one.
             env: its variables, over those of the sandbox.
             user: the name or number that it runs as, over that of the sandbox.
             stdin: its input, then end of file: bytes, text, an open binary file or an asynchronous iterator of bytes,

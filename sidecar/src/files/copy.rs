@@ -65,7 +65,7 @@ pub(super) fn tree(
     let file = |stat: &FileStat| kind(stat) == SFlag::S_IFREG;
     if let Some(old) = old.filter(|old| !options.keep && file(old) && file(&stat)) {
         let (file, _) = read::open(source.directory.as_fd(), &*source.name, from, false)?;
-        let rewrite = Rewrite::begin(target.directory.as_fd(), &target.name, to, Some(old), false)?;
+        let rewrite = Rewrite::begin(target.directory.as_fd(), &target.name, to, Some(old), true, false)?;
         pour(&file, rewrite.content(), to)?;
         return rewrite.commit(Wanted::default()).map(drop);
     }

@@ -58,7 +58,8 @@ pub(super) struct Rewrite<'a> {
 }
 
 impl<'a> Rewrite<'a> {
-    /// Opens a file for the content. `old` is the stat of the regular file that is there.
+    /// Opens a file for the content. `old` is the stat of the regular file that is there; its owner may replace it where it
+    /// is read-only if `as_owner`.
     ///
     /// # Errors
     /// This process may not write to that file, or there is no room for another one.
@@ -67,10 +68,11 @@ impl<'a> Rewrite<'a> {
         name: &'a [u8],
         path: &'a [u8],
         old: Option<FileStat>,
+        as_owner: bool,
         in_place: bool,
     ) -> Result<Self, Stop> {
         if let Some(old) = &old {
-            may_write(directory, name, old).at(path)?;
+            may_write(directory, name, old, as_owner).at(path)?;
         }
         let (temporary, content) = match Temporary::file(directory) {
             Err(refused) if old.is_some() => (None, elsewhere().ok_or(refused).at(path)?),
@@ -143,10 +145,10 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// Whether this process may write to what is there. Its owner may: a program of that user can change the mode.
-fn may_write(directory: BorrowedFd<'_>, name: &[u8], old: &FileStat) -> nix::Result<()> {
+/// Whether this process may write to what is there.
+fn may_write(directory: BorrowedFd<'_>, name: &[u8], old: &FileStat, as_owner: bool) -> nix::Result<()> {
     match faccessat(directory, name, AccessFlags::W_OK, AtFlags::empty()) {
-        Err(Errno::EACCES) if geteuid().as_raw() == old.st_uid => Ok(()),
+        Err(Errno::EACCES) if as_owner && geteuid().as_raw() == old.st_uid => Ok(()),
         allowed => allowed,
     }
 }

@@ -209,7 +209,7 @@ fn file(
         Ok(file) => File::from(file),
         Err(refused) => {
             if let Some(old) = old(directory, last) {
-                let rewrite = Rewrite::begin(directory, last, name, Some(old), in_place)?;
+                let rewrite = Rewrite::begin(directory, last, name, Some(old), true, in_place)?;
                 let size = fill(rewrite.content(), entry, stream, buffer)?;
                 let wanted = Wanted { modified: Some(time(entry)), ..Wanted::default() };
                 return rewrite.commit(wanted).map(|_| size);

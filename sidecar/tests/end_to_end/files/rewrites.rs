@@ -113,9 +113,16 @@ async fn what_a_user_may_write_with_a_shell_is_written_and_nothing_else() {
     assert_eq!(why(write(&sandbox, asked, b"x").await), denied);
     write(&sandbox, as_user(folder.join("shared"), "1000"), b"new").await.unwrap();
     assert_eq!(found(folder.join("shared")), (0, 0, 0o666, "new".into()));
-    // The owner of a read-only file could change its mode.
+    // A read-only file is its owner's, who may write to it with a mode, as a second try of such a write does.
     file(folder.join("own"), 1000, 0o444);
-    write(&sandbox, as_user(folder.join("own"), "1000"), b"new").await.unwrap();
+    assert_eq!(why(write(&sandbox, as_user(folder.join("own"), "1000"), b"x").await), denied);
+    assert_eq!(found(folder.join("own")), (1000, 1000, 0o444, "old content".into()));
+    for content in [b"new", b"two"] {
+        let asked = WriteFileRequest { mode: Some(0o444), ..as_user(folder.join("own"), "1000") };
+        write(&sandbox, asked, content).await.unwrap();
+    }
+    assert_eq!(found(folder.join("own")), (1000, 1000, 0o444, "two".into()));
+    unpack_as(&sandbox, &folder, &tar_of("own", 0o444, b"new"), "1000").await.unwrap();
     assert_eq!(found(folder.join("own")), (1000, 1000, 0o444, "new".into()));
 }
 
