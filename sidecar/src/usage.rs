@@ -39,7 +39,7 @@ pub fn report(disk: Disk, limits: Limits, counter: Counter) -> UsageReport {
         processes: tasks().unwrap_or_default().saturating_sub(OWN_TASKS),
         processes_limit: limits.pids,
         counter: counter.into(),
-        memory_files_bytes: Some(disk.in_memory_bytes),
+        memory_files_bytes: disk.in_memory_bytes,
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
             let disk = Disk { used_bytes: 5, in_memory_bytes, ..Disk::default() };
             report(disk, Limits::default(), Counter::Node).memory_files_bytes
         };
-        assert_eq!((told(7), told(0)), (Some(7), Some(0)));
+        assert_eq!((told(7), told(0)), (7, 0));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(crate) struct Leg {
 pub(crate) enum Way {
     /// To the client.
     Out,
-    /// Into the sandbox. The sidecar confirms that it accepts them: an older one does not know such legs.
+    /// Into the sandbox. The sidecar confirms that it accepts them.
     In,
 }
 

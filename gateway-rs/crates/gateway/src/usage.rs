@@ -36,7 +36,7 @@ struct Usage {
     cpu_ms: f64,
     cpu_counted_by: &'static str,
     memory_bytes: u64,
-    memory_files_bytes: Option<u64>,
+    memory_files_bytes: u64,
     memory_limit_bytes: Option<u64>,
     disk_bytes: Option<u64>,
     disk_limit_bytes: Option<u64>,

@@ -335,13 +335,11 @@ impl Agent for Fake {
 
     async fn usage(&self, _: Request<agent::UsageRequest>) -> Result<Response<agent::UsageReport>, Status> {
         let (cpu_us, memory_bytes, memory_limit_bytes) = (1500, 1 << 20, 2 << 20);
-        // As a sidecar of the version before, where gVisor counts.
-        let memory_files_bytes = (self.0.counter == Counter::Node).then_some(4096);
         let report = agent::UsageReport {
             cpu_us,
             memory_bytes,
             memory_limit_bytes,
-            memory_files_bytes,
+            memory_files_bytes: 4096,
             processes: 3,
             counter: self.0.counter.into(),
             ..Default::default()
