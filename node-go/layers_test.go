@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"agent", "collector", "mirror", "peers", "snapshotter"},
 	{"install/config"},
 	{"install/plan"},
-	{"install/keeper"},
+	{"install/supervisor"},
 	{"install/apply", "install/node"},
 	{"install"},
 }

@@ -25,9 +25,9 @@ from controlplane.api import (
     sandboxes,
     timeline,
 )
+from controlplane.api.answer_counter import AnswerCounter
 from controlplane.api.body_limit import BodyLimit
 from controlplane.api.context import Context
-from controlplane.api.counted import Counted
 from controlplane.api.fast_path import FastPath
 from controlplane.api.query import closed_query
 from controlplane.api.request_id import RequestId
@@ -46,7 +46,7 @@ def create_app(context: Context) -> ASGIApp:
     # The rest wraps the framework, since requests that ``FastPath`` answers do not pass through the framework's layers.
     # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
     bounded = BodyLimit(FastPath(app, context), MAX_BODY_BYTES)
-    return RequestId(Counted(problems.Unforeseen(bounded), context.deps.metrics))
+    return RequestId(AnswerCounter(problems.Unforeseen(bounded), context.deps.metrics))
 
 
 def bare_app() -> FastAPI:

@@ -45,14 +45,14 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
     """The first page."""
     asked = Asked.of(_single(request))
     service, now_ms = context.service, context.deps.clock.now_ms()
-    looking = service.looks.find(owner, asked.states, asked.words, asked.offset, PER_PAGE)
+    looking = service.console_views.find(owner, asked.states, asked.words, asked.offset, PER_PAGE)
     found, use, others, (pools, trouble), silent = await _within(
         asyncio.gather(
             looking,
             service.quota_use(owner),
             _others(context, owner),
             _pools(context),
-            service.looks.silent_since_ms(),
+            service.console_views.silent_since_ms(),
         )
     )
     view = Overview.of(
@@ -62,7 +62,7 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
         use,
         others=others,
         pools=pools,
-        ends=service.looks.ends(owner),
+        ends=service.console_views.ends(owner),
         troubles=[trouble] if trouble else [],
         now_ms=now_ms,
         silent=silent,
@@ -86,7 +86,7 @@ async def usage(request: Request, context: App, owner: Owner, _: PagesOfConsole)
     ids = request.query_params.getlist("id")
     if request.query_params.keys() - {"id"} or not 1 <= len(ids) <= PER_PAGE:
         raise Problem("invalid_argument", f"give id=ID, 1 to {PER_PAGE} times", field="id")
-    found = await _within(context.service.looks.usage(owner, ids))
+    found = await _within(context.service.console_views.usage(owner, ids))
     return JSONResponse({name: used(one) for name, one in found.items()}, headers=dict(POLICY))
 
 
@@ -130,10 +130,10 @@ async def _told(context: Context, one: Sandbox) -> Told:
         ended = "It has ended: which commands ran in it is not known any more." if one.end else "It is not ready yet."
         return Told(refusal, pulling, None, ended)
     try:
-        return Told(refusal, pulling, await service.looks.commands(one))
+        return Told(refusal, pulling, await service.console_views.commands(one))
     except Problem as problem:
         trouble = f"Its commands are not known now: {problem.code}: {problem.detail}"
-        return Told(refusal, pulling, None, trouble, await service.looks.silence(one))
+        return Told(refusal, pulling, None, trouble, await service.console_views.silence(one))
 
 
 def _single(request: Request) -> dict[str, str]:

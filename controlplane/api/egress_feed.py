@@ -11,7 +11,7 @@ from controlplane.api.feed_key import FeedDoor
 from controlplane.errors import Problem
 from controlplane.errors.rpc import abort
 from controlplane.lifecycle import Egress
-from controlplane.lifecycle.egress.board import MOST_ID_CHARS
+from controlplane.lifecycle.egress.assignments import MOST_ID_CHARS
 from controlplane.lifecycle.egress.subscription import Subscription
 from controlplane.wire import egress_pb2, egress_pb2_grpc
 
@@ -51,7 +51,7 @@ class EgressServicer(egress_pb2_grpc.EgressServicer):
         if not replica:
             await abort(context, Problem("invalid_argument", "egress_id is empty", field="egress_id"))
         self._log.info("egress replica connected", replica=replica)
-        board, replicas = self._egress.board, self._egress.replicas
+        board, replicas = self._egress.assignments, self._egress.replicas
         try:
             with board.subscribe(replica) as feed:
                 replicas.changed()
@@ -69,9 +69,9 @@ class EgressServicer(egress_pb2_grpc.EgressServicer):
             async with asyncio.timeout(HEARTBEAT_S):
                 while True:
                     try:
-                        return await feed.next(self._egress.board.version)
+                        return await feed.next(self._egress.assignments.version)
                     except Problem as away:
                         self._log.warning("egress feed waits for the store", detail=away.detail)
                         await asyncio.sleep(AWAY_S)
         except TimeoutError:
-            return egress_pb2.Update(version=self._egress.board.version, heartbeat=egress_pb2.Heartbeat())
+            return egress_pb2.Update(version=self._egress.assignments.version, heartbeat=egress_pb2.Heartbeat())

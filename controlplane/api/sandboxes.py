@@ -96,7 +96,7 @@ async def find(
         raise Problem("invalid_argument", "give state=STATE or all=true, and not both", field="all")
     states = state if state is not None else (None if everything else LIVE)
     found = await service.find(owner, _labels(label), states)
-    silent = await service.looks.silent_since_ms()
+    silent = await service.console_views.silent_since_ms()
     return SandboxList(sandboxes=[SandboxBody.of(one, service.description, silent) for one in found])
 
 
@@ -129,7 +129,7 @@ async def delete_many(
 async def get(sandbox_id: str, service: Service, owner: Owner) -> SandboxBody:
     """The record; a tombstone is kept for 24 hours if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
-    return SandboxBody.of(sandbox, service.description, await service.looks.silent_since_ms())
+    return SandboxBody.of(sandbox, service.description, await service.console_views.silent_since_ms())
 
 
 @router.delete("/sandboxes/{sandbox_id}", summary="Delete; answers when the end is on record and its quota free")

@@ -106,7 +106,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
                 settings.routes,
                 service.egress_feed,
                 door,
-                cpu_us=service.looks.cpu_us,
+                cpu_us=service.console_views.cpu_us,
             )
         )
         await stack.enter_async_context(serving_http(app, settings.api))

@@ -106,6 +106,6 @@ async def timeline(sandbox_id: str, service: Service, owner: Owner) -> TimelineB
     """Kept as long as the record: 24 hours after the end, if the store lasts."""
     sandbox = await service.get(owner, sandbox_id)
     requests = service.filled(sandbox.spec)[1]
-    pulling, silence = await service.pulling(sandbox), await service.looks.silence(sandbox)
+    pulling, silence = await service.pulling(sandbox), await service.console_views.silence(sandbox)
     refusal = service.refusal(sandbox)
     return TimelineBody.of(sandbox, service.description, requests, refusal, pulling=pulling, silence=silence)

@@ -13,7 +13,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import QuotaUse
 from controlplane.lifecycle.pools import Shown
 from controlplane.lifecycle.record.end_times import EndedIn
-from controlplane.lifecycle.service.looks import Found
+from controlplane.lifecycle.service.console_views import Found
 from controlplane.model import State
 
 PER_PAGE: Final = 50

@@ -8,7 +8,7 @@ from controlplane.egress.compiled import Compiled, CompiledRule, WireMode
 from controlplane.egress.policy import EgressPolicy, EgressRule, Mode, check_count
 
 Side = Literal["allow", "deny"]
-# Looks a preset up for the owner of the policy; None: there is none.
+# ConsoleViews a preset up for the owner of the policy; None: there is none.
 Presets = Callable[[str], EgressPolicy | None]
 
 _USUAL: Final[names.Ports] = ((80, 80), (443, 443))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import uvloop
 
 from controlplane.embedded.options import parse
-from controlplane.embedded.trouble import TroubleError
 from controlplane.embedded.up import up
+from controlplane.embedded.up_error import UpError
 from controlplane.errors import Problem
 from controlplane.settings import EXIT_CONFIG, SettingError
 from controlplane.telemetry import complain, configure_log
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         uvloop.run(up(options))
     # Errors from task groups arrive as exception groups.
-    except* (TroubleError, Problem) as group:
+    except* (UpError, Problem) as group:
         complain("rollbox up", group)
         status = 1
     except* SettingError as group:

@@ -8,7 +8,7 @@ from pathlib import Path
 from controlplane.cluster import Description
 from controlplane.embedded.engines import Engine
 from controlplane.embedded.options import UpOptions, default_state_dir
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 
 
 def announce(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> None:
@@ -22,7 +22,7 @@ def announce(options: UpOptions, url: str, api_key: str, what: Description, engi
         engine: that runs the sandboxes.
 
     Raises:
-        TroubleError: stdout does not take it.
+        UpError: stdout does not take it.
     """
     text = _line(options, url, api_key, what, engine) if options.json else _words(options, url, api_key, what, engine)
     try:
@@ -30,7 +30,7 @@ def announce(options: UpOptions, url: str, api_key: str, what: Description, engi
         sys.stdout.flush()
     except OSError as error:
         trouble = f"the standard output cannot be written: {error.strerror}"
-        raise TroubleError(trouble, "The address and the key are printed there.") from error
+        raise UpError(trouble, "The address and the key are printed there.") from error
 
 
 def _line(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> str:

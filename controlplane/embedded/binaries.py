@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 
 
 def find(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -29,12 +29,12 @@ def required(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     """As ``find``, but required.
 
     Raises:
-        TroubleError: the binary was not found.
+        UpError: the binary was not found.
     """
     found = find(name, environ)
     if found is None or not found.is_file():
         where = f"beside {sys.executable} or in PATH" if found is None else f"at {found}"
-        raise TroubleError(f"there is no rollbox-{name} {where}", "Run `make ready`, or install the wheels again.")
+        raise UpError(f"there is no rollbox-{name} {where}", "Run `make ready`, or install the wheels again.")
     return found
 
 
@@ -42,7 +42,7 @@ def gateway_command(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The command that starts the gateway: its binary, else the Python module ``rollbox_gateway`` that contains it.
 
     Raises:
-        TroubleError: neither was found.
+        UpError: neither was found.
     """
     if find("gateway", environ) is None and find_spec("rollbox_gateway") is not None:
         return [sys.executable, "-c", "import rollbox_gateway; raise SystemExit(rollbox_gateway.serve())"]

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 
 KILL_AFTER_S: Final = 10.0
 FIRST_RETRY_S: Final = 0.1
@@ -69,7 +69,7 @@ async def keep_running(
         folder: its working directory; None: that of this process.
 
     Raises:
-        TroubleError: it exited before it ``was_ready``; a restart would fail in the same way.
+        UpError: it exited before it ``was_ready``; a restart would fail in the same way.
     """
     log, loop, pause_s = structlog.get_logger("children"), asyncio.get_running_loop(), FIRST_RETRY_S
     while True:
@@ -77,7 +77,7 @@ async def keep_running(
         async with child(command, environ, folder) as process:
             status = await process.wait()
         if not was_ready():
-            raise TroubleError(f"{name} ended with {status} before it was ready", "Look at its message above.")
+            raise UpError(f"{name} ended with {status} before it was ready", "Look at its message above.")
         pause_s = FIRST_RETRY_S if loop.time() - began_s > WELL_AFTER_S else min(2 * pause_s, LAST_RETRY_S)
         log.warning("child exited, restarting it", child=name, status=status, pause_s=pause_s)
         await asyncio.sleep(pause_s)

@@ -30,7 +30,7 @@ class Egress:
             environ: of this process.
 
         Raises:
-            TroubleError: there is no such program.
+            UpError: there is no such program.
         """
         self._command = [str(required("egress", environ))]
         ours = {
@@ -48,7 +48,7 @@ class Egress:
         """Keeps egress running until cancelled.
 
         Raises:
-            TroubleError: it exited before it was ready for the first time.
+            UpError: it exited before it was ready for the first time.
         """
         await keep_running("egress", self._command, self._environ, lambda: self._was_ready)
 
@@ -56,7 +56,7 @@ class Egress:
         """Returns when egress follows the control plane's feed.
 
         Raises:
-            TroubleError: it does not in time.
+            UpError: it does not in time.
         """
         await ready("egress", "http://egress", aiohttp.UnixConnector(str(self._socket)))
         self._was_ready = True

@@ -12,7 +12,7 @@ from typing import Final
 
 from controlplane.cluster.engine.client import EngineClient
 from controlplane.embedded.children import keep_running
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 from controlplane.errors import Problem
 from controlplane.settings import socket_path
 
@@ -42,7 +42,7 @@ async def engine(wanted: str | None, state_dir: Path, environ: Mapping[str, str]
     """The engine to use; a Podman service that was started for it ends with the block.
 
     Raises:
-        TroubleError: no engine answers; the message says which were tried and what to install.
+        UpError: no engine answers; the message says which were tried and what to install.
     """
     tried: list[str] = []
     for url, origin in candidates(wanted, environ):
@@ -52,7 +52,7 @@ async def engine(wanted: str | None, state_dir: Path, environ: Mapping[str, str]
         tried.append(f"{origin}: {failure}")
     podman = shutil.which("podman", path=environ.get("PATH"))
     if wanted is not None or podman is None:
-        raise TroubleError("no container engine answers: " + "; ".join(tried or ["none was found"]), INSTALL)
+        raise UpError("no container engine answers: " + "; ".join(tried or ["none was found"]), INSTALL)
     async with _own_service(podman, state_dir, environ) as started:
         yield started
 
@@ -107,9 +107,7 @@ async def _answering(url: str) -> None:
             while (failure := await silence(url)) is not None:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_EVERY_S)
     except TimeoutError as error:
-        raise TroubleError(
-            f"podman system service does not answer: {failure}", "Run `podman info` to see why."
-        ) from error
+        raise UpError(f"podman system service does not answer: {failure}", "Run `podman info` to see why.") from error
 
 
 def containers_conf() -> str:

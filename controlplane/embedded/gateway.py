@@ -8,7 +8,7 @@ from typing import Final
 from controlplane.embedded.binaries import gateway_command
 from controlplane.embedded.children import keep_running
 from controlplane.embedded.readiness import ready
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 from controlplane.settings import Listen
 
 DRAIN_MS: Final = 5_000
@@ -30,7 +30,7 @@ class Gateway:
         """Checks that the address can be bound, before anything is started.
 
         Raises:
-            TroubleError: it cannot.
+            UpError: it cannot.
         """
         family = socket.AF_INET6 if ":" in self._listen.host else socket.AF_INET
         with socket.socket(family) as attempt:
@@ -38,15 +38,13 @@ class Gateway:
             try:
                 attempt.bind((self._listen.host, self._listen.port))
             except OSError as error:
-                raise TroubleError(
-                    f"cannot listen on {self._listen}: {error.strerror}", "Give another --listen."
-                ) from error
+                raise UpError(f"cannot listen on {self._listen}: {error.strerror}", "Give another --listen.") from error
 
     async def run(self) -> None:
         """Keeps the gateway running until cancelled.
 
         Raises:
-            TroubleError: it exited before it was ready for the first time.
+            UpError: it exited before it was ready for the first time.
         """
         await keep_running("the gateway", self._command, self._environ, lambda: self._was_ready)
 
@@ -54,7 +52,7 @@ class Gateway:
         """Returns when the gateway accepts calls.
 
         Raises:
-            TroubleError: it does not in time.
+            UpError: it does not in time.
         """
         await ready("the gateway", self.url)
         self._was_ready = True

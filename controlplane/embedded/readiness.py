@@ -6,7 +6,7 @@ from typing import Final
 
 import aiohttp
 
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 
 READY_WITHIN_S: Final = 20.0
 LOOK_EVERY_S: Final = 0.02
@@ -21,7 +21,7 @@ async def ready(name: str, url: str, connector: aiohttp.BaseConnector | None = N
         connector: how it is reached, if not by the address in ``url``; it is closed.
 
     Raises:
-        TroubleError: it does not within ``READY_WITHIN_S``.
+        UpError: it does not within ``READY_WITHIN_S``.
     """
     last = "nothing listens"
     try:
@@ -30,9 +30,7 @@ async def ready(name: str, url: str, connector: aiohttp.BaseConnector | None = N
             while last := await _unready(session, url):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_EVERY_S)
     except TimeoutError as error:
-        raise TroubleError(
-            f"{name} is not ready after {READY_WITHIN_S:.0f} s: {last}", "Look at its log above."
-        ) from error
+        raise UpError(f"{name} is not ready after {READY_WITHIN_S:.0f} s: {last}", "Look at its log above.") from error
 
 
 async def _unready(session: aiohttp.ClientSession, url: str) -> str:

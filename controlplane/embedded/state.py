@@ -13,7 +13,7 @@ from typing import Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 from controlplane.settings import MAX_SOCKET_PATH_BYTES, SettingError
 
 # The longest path of a socket below the state directory.
@@ -80,7 +80,7 @@ def opened(path: Path) -> Iterator[StateDir]:
 
     Raises:
         SettingError: its path is too long.
-        TroubleError: it is not writable, or another ``rollbox up`` uses it.
+        UpError: it is not writable, or another ``rollbox up`` uses it.
     """
     check_length(path)
     try:
@@ -89,9 +89,7 @@ def opened(path: Path) -> Iterator[StateDir]:
             folder.chmod(mode)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise TroubleError(
-            f"the state directory {path} cannot be used: {error}", "Give another --state-dir."
-        ) from error
+        raise UpError(f"the state directory {path} cannot be used: {error}", "Give another --state-dir.") from error
     try:
         _lock(lock, path)
         yield StateDir(path)
@@ -128,7 +126,7 @@ def _lock(descriptor: int, path: Path) -> None:
     except BlockingIOError as error:
         holder = os.pread(descriptor, 32, 0).decode().strip() or "unknown"
         detail = f"another rollbox up runs on {path} (process {holder})"
-        raise TroubleError(detail, "Stop it, or give this one another --state-dir and --listen.") from error
+        raise UpError(detail, "Stop it, or give this one another --state-dir and --listen.") from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
 

@@ -18,7 +18,7 @@ from controlplane.embedded.egress import PORT, Egress
 from controlplane.embedded.engines import Engine, engine, is_root
 from controlplane.embedded.gateway import DRAIN_MS, Gateway
 from controlplane.embedded.options import UpOptions
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 from controlplane.lifecycle import Sandboxes, SigningKey
 from controlplane.settings import EngineSettings, Listen, Settings
 
@@ -33,10 +33,10 @@ async def up(options: UpOptions) -> None:
     """Runs until SIGINT or SIGTERM, then deletes all sandboxes unless ``--keep`` is set.
 
     Raises:
-        TroubleError: it cannot run on this machine; the message says what to do.
+        UpError: it cannot run on this machine; the message says what to do.
     """
     if not is_root():
-        raise TroubleError(ROOTLESS, "Use sudo.")
+        raise UpError(ROOTLESS, "Use sudo.")
     log = structlog.get_logger("up")
     with state.opened(options.state_dir) as directory, stop_signal() as stop:
         api_key = directory.keys()

@@ -58,7 +58,7 @@ class Proofs:
         self._log = structlog.get_logger("proofs")
 
     async def run(self) -> None:
-        """Looks every ``EVERY_S`` until it is cancelled."""
+        """ConsoleViews every ``EVERY_S`` until it is cancelled."""
         while True:
             try:
                 await self.once()
@@ -67,7 +67,7 @@ class Proofs:
             await asyncio.sleep(EVERY_S)
 
     async def once(self) -> None:
-        """Looks once.
+        """ConsoleViews once.
 
         Raises:
             Problem: the API server does not list the nodes.

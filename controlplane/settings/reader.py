@@ -1,4 +1,4 @@
-"""Looks environment variables up; an error names the variable, its value and the rule that it breaks."""
+"""ConsoleViews environment variables up; an error names the variable, its value and the rule that it breaks."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar

@@ -7,16 +7,16 @@
 //! - `readers`: the readers that an output waits for; `reader`: one of them.
 //! - `watched`: a value that tasks wait for.
 
+mod pipe_end;
 mod reader;
 mod readers;
-mod side;
+mod small_watch;
 mod state;
 mod stdin;
 mod stream;
 mod streams;
 pub mod supervise;
 mod terminal;
-mod watched;
 
 pub use reader::Reader;
 pub use readers::Position;

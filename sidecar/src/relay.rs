@@ -9,7 +9,7 @@
 //!
 //! # Layout
 //! - `sockets`: what is bound on the sandbox's loopback; `control`: the messages between sidecar and relay.
-//! - `keeper`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
+//! - `supervisor`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
 //! - `child`: the relay's process; `confine`: what it gives up; `asked`: where a connection is to go; `inside`: those to
 //!   the sandbox itself; `links`, `carry`: connections on the link; `refusal`, `socks`: the answers without one; `names`: the
 //!   resolver that knows no name; `wanted`: what was asked for; `tally`: what it tells the sidecar, and `refusals`: what
@@ -21,13 +21,13 @@ pub mod child;
 mod confine;
 mod control;
 mod inside;
-pub mod keeper;
 mod links;
 mod names;
 mod refusal;
 mod refusals;
 pub mod sockets;
 mod socks;
+pub mod supervisor;
 mod tally;
 mod wanted;
 

@@ -18,8 +18,8 @@ use crate::memory_files;
 use crate::oom::OomCounter;
 use crate::process::supervise::Context;
 use crate::readiness::{self, BootTimes};
-use crate::relay::keeper::{Keeper, Relay};
 use crate::relay::sockets::Sockets;
+use crate::relay::supervisor::{Relay, Supervisor};
 use crate::request::Defaults;
 use crate::ring::Budget;
 use crate::server::agent::{Identity, Service};
@@ -51,12 +51,12 @@ pub async fn run(
     first_fork: Pid,
     started: Instant,
 ) -> Result<(), Problem> {
-    let (relay, keeper) = sockets.map(Relay::new).unzip();
+    let (relay, supervisor) = sockets.map(Relay::new).unzip();
     let prepared = prepare(&settings, relay, socket, first_fork, started).await;
     if let Err(problem) = &prepared {
         tell_failure(&settings, problem).await;
     }
-    serve_until_told(settings, prepared?, keeper).await
+    serve_until_told(settings, prepared?, supervisor).await
 }
 
 /// Reports to the control plane that the sandbox will never be ready; gives up after a while.
@@ -120,7 +120,7 @@ async fn prepare(
 async fn serve_until_told(
     settings: Settings,
     prepared: Prepared,
-    keeper: Option<Keeper>,
+    supervisor: Option<Supervisor>,
 ) -> Result<(), Problem> {
     let Prepared { listener, link, service, draining, spawner, kernel, boot } = prepared;
     log::event(
@@ -147,8 +147,8 @@ async fn serve_until_told(
         std::future::pending::<()>().await;
     };
     let relayed = async {
-        match keeper {
-            Some(keeper) => keeper.keep().await,
+        match supervisor {
+            Some(supervisor) => supervisor.keep().await,
             None => std::future::pending().await,
         }
     };

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.nodes.nodes import Node
-from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference, ToldImages, version_of
+from controlplane.cluster.kubernetes.nodes.preference import HeldImage, NodePreference, ReportedImages, version_of
 from controlplane.model import SandboxSpec
 from tests.bench.record import Record, distribution, save
 
@@ -62,7 +62,7 @@ def measure() -> list[Record]:
         [node(number) for number in range(NODES)],
         [dice.sample(range(IMAGES), PER_NODE) for _ in range(NODES)],
     )
-    preference, told = NodePreference(SystemClock()), ToldImages()
+    preference, told = NodePreference(SystemClock()), ReportedImages()
     tracemalloc.start()
     for one, numbers in zip(nodes, held, strict=True):
         told.replace(one.name, "", {number + 1: image(number) for number in numbers})

@@ -224,7 +224,7 @@ def test_an_installer_that_raises_limits_has_each_setting_alone() -> None:
 
 
 def test_without_systemd_it_sees_the_nodes_processes_instead_of_the_bus() -> None:
-    spec = installer(render(*INSTALLER, *LAZY, "nodeAgent.installer.keeper=process"))
+    spec = installer(render(*INSTALLER, *LAZY, "nodeAgent.installer.supervisor=process"))
     assert spec["hostPID"] is True
     assert mounted(spec) == {
         "/etc/containerd": True,
@@ -281,7 +281,7 @@ def test_only_an_installer_lets_the_operator_change_nodes() -> None:
     ("settings", "words"),
     [
         (("nodeAgent.installer.enabled=true",), "needs nodeAgent.enabled"),
-        ((*INSTALLER, "nodeAgent.installer.keeper=runit"), "keeper"),
+        ((*INSTALLER, "nodeAgent.installer.supervisor=runit"), "supervisor"),
         ((*INSTALLER, "nodeAgent.installer.config=/config.toml"), "config"),
         ((*INSTALLER, "nodeAgent.installer.mode=maybe"), "mode"),
     ],

@@ -69,7 +69,7 @@ async def _filled(stage: Stage) -> str:
         body = {"template": {"image": f"{name}:3"}, "min_warm": least, "max_warm": 12}
         assert (await api("PUT", f"/v1/pools/{name}", body=body)).status == 201
     ids = await stage.add(COUNT)
-    newest = (await stage.plane.service.looks.find(OWNER, {State.RUNNING}, (), 0, 1)).page.sandboxes[0].id
+    newest = (await stage.plane.service.console_views.find(OWNER, {State.RUNNING}, (), 0, 1)).page.sandboxes[0].id
     await stage.a_day_of_ends(newest)
     now_ms = stage.plane.deps.clock.now_ms()
     stage.plane.sidecars.ran_there[await stage.address(newest)] = [

@@ -79,7 +79,7 @@ class EgressReplicaSuite:
     async def test_of_two_each_answers_for_its_own_and_the_one_that_stays_for_all(
         self, plane: World, replica: Replica
     ) -> None:
-        board = egress(plane).board
+        board = egress(plane).assignments
         async with replica("e1"):
             async with replica("e2"):
                 boxes = [await bound(plane) for _ in range(12)]

@@ -69,7 +69,7 @@ async def test_gateways_ask_what_the_node_of_a_sandbox_has_counted(tmp_path: Pat
     async with world(clock=SystemClock()) as plane:
         service = plane.service
         plane.cluster.cpu["sb-1"] = 2_491_000
-        serving = serving_routes(service.board, service.activity, listen, cpu_us=service.looks.cpu_us)
+        serving = serving_routes(service.board, service.activity, listen, cpu_us=service.console_views.cpu_us)
         async with serving, aio.insecure_channel(str(listen)) as channel:
             stub = routes_pb2_grpc.RoutesStub(channel)  # type: ignore[no-untyped-call]
             told = await stub.Usage(routes_pb2.UsageRequest(sandbox_id="sb-1"))
@@ -169,7 +169,7 @@ async def test_without_its_key_nobody_gets_the_egress_feed_and_no_report_is_take
             with pytest.raises(aio.AioRpcError, match="the feed of egress was asked for with"):
                 await stub.Report(egress_pb2.EgressReport(egress_id="e1"), metadata=metadata)
             assert service.egress_feed is not None
-            assert not service.egress_feed.board.connected
+            assert not service.egress_feed.assignments.connected
     assert [one["event"] for one in said].count("feed of egress refused") == 1
     assert FEED_KEY not in str(said)
     assert "rollbox_egress_feed_refused_total 3.0" in generate_latest(metrics.registry).decode()
@@ -193,7 +193,7 @@ async def test_a_replica_that_stands_still_is_taken_for_gone(tmp_path: Path, mon
     async with world(clock=SystemClock(), options=Options(egress=EgressOptions(3128))) as plane:
         service = plane.service
         assert service.egress_feed is not None
-        board, door = service.egress_feed.board, FeedDoor(FEED_KEY, Metrics())
+        board, door = service.egress_feed.assignments, FeedDoor(FEED_KEY, Metrics())
         async with serving_routes(service.board, service.activity, listen, service.egress_feed, door):
             process = await asyncio.create_subprocess_exec(sys.executable, "-c", WATCHES, str(listen))
             try:

@@ -58,7 +58,7 @@ async def when(look: Callable[[], bool]) -> None:
 async def test_what_one_control_plane_is_asked_for_an_egress_replica_of_the_other_does(url: str) -> None:
     async with planes(url) as (a, b), egress_replica(b, "e1", cut=2) as one:
         assert a.service.egress_feed is not None
-        board = a.service.egress_feed.board
+        board = a.service.egress_feed.assignments
         await when(lambda: "e1" in board.live)
         sandbox = (await a.create(OWNER, ASKING)).sandbox
         assert sandbox.egress.in_force
@@ -76,7 +76,7 @@ async def test_what_one_control_plane_is_asked_for_an_egress_replica_of_the_othe
 async def test_a_redis_that_is_emptied_takes_no_policy_with_it(url: str) -> None:
     async with planes(url) as (a, b), egress_replica(b, "e1") as one:
         assert a.service.egress_feed is not None
-        board = a.service.egress_feed.board
+        board = a.service.egress_feed.assignments
         await when(lambda: "e1" in board.live)
         sandbox = (await a.create(OWNER, ASKING)).sandbox
         held = a.cluster.held
@@ -98,7 +98,7 @@ async def test_what_another_control_plane_confirms_is_known_there_as_a_whole(url
     async with planes(url) as (a, b), egress_replica(b, "e1"):
         assert a.service.egress_feed is not None
         assert b.service.egress_feed is not None
-        board, there = a.service.egress_feed.board, b.service.egress_feed.board
+        board, there = a.service.egress_feed.assignments, b.service.egress_feed.assignments
         await when(lambda: "e1" in board.live)
         made = [(await a.create(OWNER, spec)).sandbox for spec in (ASKING, promised)]
         for sandbox, digest in zip(made, ("", "d" * 64), strict=True):

@@ -37,7 +37,7 @@ class TestEgressReplica(EgressReplicaSuite):
         @asynccontextmanager
         async def connected(name: str) -> AsyncIterator[None]:
             async with egress_process(program, tmp_path, name, tmp_path / "routes.sock"):
-                await when(lambda: name in egress(plane).board.connected)
+                await when(lambda: name in egress(plane).assignments.connected)
                 yield
 
         return connected

@@ -159,7 +159,7 @@ async def test_a_replica_that_stood_still_takes_no_sandbox_from_its_successor(pr
         made = await stack.enter_async_context(plane(tmp_path))
         there = await stack.enter_async_context(sidecar(tmp_path / "sidecar.sock"))
         both = {one: await stack.enter_async_context(replica(program, tmp_path, one)) for one in NAMES}
-        board = egress(made).board
+        board = egress(made).assignments
         await when(lambda: {*board.connected} == {*NAMES})
         sandbox = (await made.create(OWNER, SPEC)).sandbox
         assert (await made.service.egress.switch(OWNER, sandbox.id, OPEN, 60)).sandbox.egress.in_force

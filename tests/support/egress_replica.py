@@ -45,11 +45,11 @@ class EgressReplica:
 
     async def follow(self) -> None:
         """Follows the feed until cancelled."""
-        with self.egress.board.subscribe(self.name) as feed:
+        with self.egress.assignments.subscribe(self.name) as feed:
             self.egress.replicas.changed()
             try:
                 while True:
-                    await self._take(await feed.next(self.egress.board.version))
+                    await self._take(await feed.next(self.egress.assignments.version))
             finally:
                 self.egress.replicas.changed()
 

@@ -16,7 +16,7 @@ from tests.support.bare_node import BareNode, made, unmount
 from tests.support.installed import ROOT
 from tests.support.waiting import until
 
-BOOT = ROOT / "node-go/internal/install/keeper/testdata/systemd.sh"
+BOOT = ROOT / "node-go/internal/install/supervisor/testdata/systemd.sh"
 MANAGER = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
 # As containerd's own unit has it.
 CONTAINERD = """\

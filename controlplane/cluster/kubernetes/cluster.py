@@ -34,8 +34,8 @@ from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
 from controlplane.cluster.kubernetes.nodes.lost_nodes import Nodes
 from controlplane.cluster.kubernetes.nodes.node_leases import NodeLeases
 from controlplane.cluster.kubernetes.nodes.node_room import NodeRooms
+from controlplane.cluster.kubernetes.nodes.node_summary import NodeSummary
 from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
-from controlplane.cluster.kubernetes.nodes.survey import Survey
 from controlplane.cluster.kubernetes.pods import direct_check
 from controlplane.cluster.kubernetes.pods.deaths import death
 from controlplane.cluster.kubernetes.pods.pods import Events, Pods
@@ -107,7 +107,7 @@ class KubernetesCluster:
             fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
         )
         self._nodes = Nodes(self._lost, self._see, self._gone)
-        self._survey = Survey(fleet, lambda: self._nodes.all, may_come)
+        self._node_summary = NodeSummary(fleet, lambda: self._nodes.all, may_come)
         self.names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
         self._pods = Pods(self._clock, self._nodes.trouble, forged, self.names.see)
         self._leases = NodeLeases(self._heard)
@@ -208,8 +208,8 @@ class KubernetesCluster:
         """See ``Sandboxes.check``; capacity_unavailable, when there is no node for sandboxes."""
         refuse_gpu(spec)
         isolation.check_pids(spec, self._what)
-        self._survey.check(spec)
-        lazy.check(self._defaults.lazy, spec, self._survey.eligible)
+        self._node_summary.check(spec)
+        lazy.check(self._defaults.lazy, spec, self._node_summary.eligible)
 
     @property
     def own_ports(self) -> frozenset[int]:
@@ -232,7 +232,7 @@ class KubernetesCluster:
 
     def starts_at_once(self) -> int:
         """See ``Placements.starts_at_once``."""
-        return self._per_node * self._survey.ready
+        return self._per_node * self._node_summary.ready
 
     @property
     def starts_per_node(self) -> int:
@@ -283,7 +283,7 @@ class KubernetesCluster:
 
     def architectures(self) -> frozenset[str]:
         """See ``Images.architectures``."""
-        return frozenset(one.architecture for one in self._survey.eligible if one.architecture)
+        return frozenset(one.architecture for one in self._node_summary.eligible if one.architecture)
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Sandboxes.start``. Cost: one call to the API server; for a direct network one or two more."""
@@ -371,7 +371,7 @@ class KubernetesCluster:
         return self._pods.deaths()
 
     def _eligible(self) -> Sequence[Node]:
-        return self._survey.eligible
+        return self._node_summary.eligible
 
     def _handler(self, image: str) -> str:
         """By which runtime's handler nodes are to have an image."""

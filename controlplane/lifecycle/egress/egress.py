@@ -10,13 +10,13 @@ from controlplane.clock import Clock
 from controlplane.cluster.documents import Documents
 from controlplane.egress import EgressOptions, read_fact
 from controlplane.errors import Problem
-from controlplane.lifecycle.egress.board import EgressBoard
+from controlplane.lifecycle.egress.assignments import EgressAssignments
 from controlplane.lifecycle.egress.facts import Facts
 from controlplane.lifecycle.egress.log import AttemptLog
+from controlplane.lifecycle.egress.policy_store import PolicyStore
 from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.replicas import LiveReplicas
 from controlplane.lifecycle.egress.reports import Reports
-from controlplane.lifecycle.egress.shelf import Shelf
 from controlplane.lifecycle.egress.waits import Wait, Waits
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.ledger import Ledger
@@ -34,9 +34,9 @@ class Egress:
 
     Attributes:
         options: how it is set up.
-        shelf: policies by digest.
+        policy_store: policies by digest.
         presets: the installation's, everybody's and owners'.
-        board: which replica serves which sandbox.
+        assignments: which replica serves which sandbox.
         replicas: which replicas there are.
         reports: takes what these report.
         log: what was attempted.
@@ -56,13 +56,13 @@ class Egress:
         metrics: Metrics,
     ) -> None:
         self.options = options
-        self.shelf = Shelf(store, clock, options)
+        self.policy_store = PolicyStore(store, clock, options)
         self.presets = Presets(documents, options)
-        self.board = EgressBoard(key, self.shelf)
-        self.replicas = LiveReplicas(self.board, store, clock, replica)
+        self.assignments = EgressAssignments(key, self.policy_store)
+        self.replicas = LiveReplicas(self.assignments, store, clock, replica)
         self.log = AttemptLog(store, metrics)
-        self.reports = Reports(self.board, ledger, self.log)
-        self._facts = Facts(self.shelf, annotations)
+        self.reports = Reports(self.assignments, ledger, self.log)
+        self._facts = Facts(self.policy_store, annotations)
         self._waits = Waits()
         self._ledger = ledger
         self._metrics = metrics
@@ -70,7 +70,7 @@ class Egress:
 
     def on(self, transition: Transition) -> None:
         """Does what follows from a transition."""
-        self.board.on(transition)
+        self.assignments.on(transition)
         self._waits.on(transition)
         self._facts.on(transition)
         if transition.after.end is not None:
@@ -79,7 +79,7 @@ class Egress:
     def adopt(self, fact: str) -> None:
         """Keeps the rules that the cluster has with a sandbox; ignores any other text."""
         if (found := read_fact(fact)) is not None:
-            self.shelf.hold(found[1])
+            self.policy_store.hold(found[1])
 
     def waiting(self, sandbox_id: str) -> AbstractContextManager[Wait]:
         """What hears of a sandbox while the block runs, for ``in_force``: it begins before the record is read."""
@@ -143,7 +143,7 @@ class Egress:
         while True:
             await asyncio.sleep(TEND_EVERY_S)
             try:
-                await self.shelf.refresh(self.board.digests)
+                await self.policy_store.refresh(self.assignments.digests)
             except Problem as away:
                 self._logger.warning("network policies not refreshed in the store", detail=away.detail)
 

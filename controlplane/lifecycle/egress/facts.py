@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.egress.shelf import Shelf
+from controlplane.lifecycle.egress.policy_store import PolicyStore
 from controlplane.lifecycle.record.annotations import Annotations
 from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.transition import Transition
@@ -17,8 +17,8 @@ FACT = "egress"
 class Facts:
     """Writes each revision once, at the replica that has made it; ``run`` is its loop."""
 
-    def __init__(self, shelf: Shelf, annotations: Annotations) -> None:
-        self._shelf = shelf
+    def __init__(self, policy_store: PolicyStore, annotations: Annotations) -> None:
+        self._policy_store = policy_store
         self._annotations = annotations
         self._due: dict[str, tuple[Sandbox, bool]] = {}
         self._more = asyncio.Event()
@@ -45,7 +45,7 @@ class Facts:
     async def _write(self, sandbox: Sandbox, switched: bool) -> None:
         binding = sandbox.egress
         try:
-            policy = await retried_while_away(lambda: self._shelf.get(binding.digest))
+            policy = await retried_while_away(lambda: self._policy_store.get(binding.digest))
         except Problem as away:
             self._log.error(
                 "network policy not written to the cluster: a lost store is rebuilt without it",

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.errors import Problem
-from controlplane.lifecycle.egress.board import EgressBoard
+from controlplane.lifecycle.egress.assignments import EgressAssignments
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 
 NOTE: Final = "egress/replicas"
@@ -23,16 +23,16 @@ _Held = Mapping[str, tuple[str, int]]
 
 
 class LiveReplicas:
-    """Tells the board which replicas there are; ``run`` is its loop.
+    """Tells the assignments which replicas there are; ``run`` is its loop.
 
     Args:
-        board: knows those that are connected here.
+        assignments: knows those that are connected here.
         store: has the note, if it is shared; else there are no others.
         replica: this control plane's name.
     """
 
-    def __init__(self, board: EgressBoard, store: RecoveringStore, clock: Clock, replica: str) -> None:
-        self._board = board
+    def __init__(self, assignments: EgressAssignments, store: RecoveringStore, clock: Clock, replica: str) -> None:
+        self._assignments = assignments
         self._store = store
         self._clock = clock
         self._replica = replica
@@ -44,7 +44,7 @@ class LiveReplicas:
         self._changed.set()
 
     async def run(self) -> None:
-        """Looks every second until cancelled."""
+        """ConsoleViews every second until cancelled."""
         while True:
             await self.look()
             try:
@@ -59,9 +59,9 @@ class LiveReplicas:
 
         While the store does not answer, those of others are taken to be as they were.
         """
-        here = frozenset(self._board.connected)
+        here = frozenset(self._assignments.connected)
         if not self._store.shared:
-            self._board.set_live(here)
+            self._assignments.set_live(here)
             return
         held: _Held = {}
 
@@ -76,9 +76,9 @@ class LiveReplicas:
             self._log.warning("not known which egress replicas there are elsewhere", detail=away.detail)
             return
         # As they are now: some may have come or gone while the store was asked.
-        here = frozenset(self._board.connected)
+        here = frozenset(self._assignments.connected)
         elsewhere = {one for one, (by, _) in held.items() if by != self._replica}
-        self._board.set_live(here | elsewhere)
+        self._assignments.set_live(here | elsewhere)
 
     def _held(self, text: str) -> dict[str, tuple[str, int]]:
         now_ms = self._clock.now_ms()
@@ -87,7 +87,7 @@ class LiveReplicas:
             for one, (by, until_ms) in _read(text).items()
             if by != self._replica and until_ms > now_ms
         }
-        return others | dict.fromkeys(self._board.connected, (self._replica, now_ms + HOLDS_MS))
+        return others | dict.fromkeys(self._assignments.connected, (self._replica, now_ms + HOLDS_MS))
 
 
 def _read(text: str) -> _Held:

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from controlplane.errors import Problem
-from controlplane.lifecycle.egress.board import EgressBoard
+from controlplane.lifecycle.egress.assignments import EgressAssignments
 from controlplane.lifecycle.egress.log import AttemptLog
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.ledger import Ledger
@@ -36,8 +36,8 @@ class Reports:
     A policy that allows something is in force only when the sandbox has its link: without it nothing gets out.
     """
 
-    def __init__(self, board: EgressBoard, ledger: Ledger, log: AttemptLog) -> None:
-        self._board = board
+    def __init__(self, assignments: EgressAssignments, ledger: Ledger, log: AttemptLog) -> None:
+        self._assignments = assignments
         self._attempts = log
         self._ledger = ledger
         self._links: dict[str, Link] = {}
@@ -70,12 +70,12 @@ class Reports:
     async def _take_applied(self, report: wire.EgressReport) -> None:
         in_force: dict[str, tuple[int, int]] = {}
         for linked in report.links:
-            if linked.sandbox_id in self._board.sandboxes:
+            if linked.sandbox_id in self._assignments.sandboxes:
                 self._take_link(linked, report.egress_id)
             if linked.up and (early := self._early.pop(linked.sandbox_id, None)) is not None:
                 in_force[linked.sandbox_id] = early
         for applied in report.applied:
-            sandbox = self._board.sandboxes.get(applied.sandbox_id)
+            sandbox = self._assignments.sandboxes.get(applied.sandbox_id)
             if sandbox is not None and self._waits_for_link(sandbox):
                 self._early[sandbox.id] = (applied.revision, applied.cut)
             elif sandbox is not None:
@@ -94,14 +94,14 @@ class Reports:
         return link is not None and not link.up and sandbox.egress.name != "offline"
 
     def _is_news(self, sandbox_id: str, revision: int, cut: int) -> bool:
-        sandbox = self._board.sandboxes.get(sandbox_id)
+        sandbox = self._assignments.sandboxes.get(sandbox_id)
         return sandbox is not None and sandbox.egress.confirmed(revision, cut) != sandbox.egress
 
     def _confirm(self, sandbox_id: str, revision: int, cut: int) -> Callable[[], Awaitable[Sandbox | None]]:
         def confirmed(record: Sandbox) -> Sandbox:
             return changes.egress_applied(record, revision, cut)
 
-        known = self._board.sandboxes.get(sandbox_id)
+        known = self._assignments.sandboxes.get(sandbox_id)
         return lambda: retried_while_away(lambda: self._ledger.change(sandbox_id, confirmed, known))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from controlplane.egress import OwnerLimits
 from controlplane.lifecycle.egress import messages
-from controlplane.lifecycle.egress.shelf import Shelf
+from controlplane.lifecycle.egress.policy_store import PolicyStore
 from controlplane.wire import egress_pb2 as wire
 
 # The most sandboxes in one delta.
@@ -30,13 +30,13 @@ class Subscription:
     Args:
         replica: its id.
         assigned: all sandboxes that it serves at this moment.
-        shelf: has their policies.
+        policy_store: has their policies.
     """
 
-    def __init__(self, replica: str, assigned: Mapping[str, Assigned], shelf: Shelf) -> None:
+    def __init__(self, replica: str, assigned: Mapping[str, Assigned], policy_store: PolicyStore) -> None:
         self.replica = replica
         self._changed: dict[str, Assigned | None] = dict(assigned)
-        self._shelf = shelf
+        self._policy_store = policy_store
         # By sandbox, the policy that the replica was told last, and how many have each: it may forget what none has.
         self._told: dict[str, str] = {}
         self._in_use: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class Subscription:
         named = {one.assignment.policy_digest: one for one in served}
         missing = {digest: one for digest, one in named.items() if not self._in_use[digest]}
         policies = [
-            messages.policy(digest, await self._shelf.get(one.digest), one.limits)
+            messages.policy(digest, await self._policy_store.get(one.digest), one.limits)
             for digest, one in sorted(missing.items())
         ]
         # Nothing is awaited from here on. What has a later word by now is told that.

@@ -12,7 +12,7 @@ from controlplane.cluster.documents import Documents
 from controlplane.errors import Problem
 from controlplane.images import Checkpoint, Reference, folder, is_foreign, own_reference, parse
 from controlplane.lifecycle.admission.quotas import Quotas
-from controlplane.lifecycle.housekeeping.byte_shares import ByteShares
+from controlplane.lifecycle.housekeeping.commit_byte_budget import CommitByteBudget
 from controlplane.lifecycle.pools.declared import declared
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import GROUP, LIVE, Sandbox
@@ -59,7 +59,7 @@ class CommittedImages:
         documents: Documents,
         quotas: Quotas,
         *,
-        shares: ByteShares,
+        shares: CommitByteBudget,
         metrics: Metrics,
         limit_bytes: int,
     ) -> None:

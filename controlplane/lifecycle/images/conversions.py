@@ -14,7 +14,7 @@ from controlplane.images import Converted, Mirror, PrivateRegistry, Recorded, Re
 from controlplane.lifecycle.images.conversion_order import MOST_WAITING
 from controlplane.lifecycle.images.conversion_queue import Conversion, ConversionQueue, key_of
 from controlplane.lifecycle.images.copies import Copies, Copy
-from controlplane.lifecycle.images.forms import Known
+from controlplane.lifecycle.images.form_choice import Known
 from controlplane.lifecycle.images.recorded_share import RecordedShare
 from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.verdicts import TRIALS, Verdicts

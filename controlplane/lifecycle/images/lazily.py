@@ -9,7 +9,7 @@ from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, Recorded, parse
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
-from controlplane.lifecycle.images.forms import Choice, Known, choose
+from controlplane.lifecycle.images.form_choice import Choice, Known, choose
 from controlplane.lifecycle.images.pins import Pin
 from controlplane.model import SandboxSpec
 from controlplane.telemetry import FullReason, Metrics

@@ -5,7 +5,7 @@ from typing import Final
 
 from controlplane.clock import Clock
 from controlplane.images import Converted
-from controlplane.lifecycle.images.forms import Known
+from controlplane.lifecycle.images.form_choice import Known
 
 # How long an answer of the mirror holds.
 KNOWN_MS: Final = 60_000

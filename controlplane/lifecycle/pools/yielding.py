@@ -66,7 +66,7 @@ class Yielding:
             await asyncio.sleep(PAUSE_S)
 
     async def turn(self) -> None:
-        """Looks once.
+        """ConsoleViews once.
 
         Raises:
             Problem: the store's.

@@ -17,8 +17,8 @@ from controlplane.cluster.node_pools import NodePools
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
-from controlplane.lifecycle.scaling.census import Census, OnNode
 from controlplane.lifecycle.scaling.report import ScalerReport
+from controlplane.lifecycle.scaling.sandbox_counts import OnNode, SandboxCounts
 from controlplane.lifecycle.starting.without_node import without_node
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.scaling import Kind, NodePool, ScalingOptions
@@ -50,7 +50,7 @@ class Scaler:
     """See above; ``turn`` is one turn.
 
     Attributes:
-        census: subscribes to the ledger.
+        sandbox_counts: subscribes to the ledger.
         report: of this replica's last turn.
 
     Args:
@@ -90,7 +90,7 @@ class Scaler:
         self._clock = clock
         self._metrics = metrics
         self._group = group
-        self.census = Census(cluster.request)
+        self.sandbox_counts = SandboxCounts(cluster.request)
         self.report = ScalerReport(0, options.dry_run)
         self._decisions = Decisions(options.pools, options.down_after_ms)
         self._growth = Growth()
@@ -162,23 +162,23 @@ class Scaler:
             self._groups[pool.name] = f"{type(error).__name__} while it was read"
 
     def _demands(self, waiting: Sequence[Sandbox], now_ms: int) -> Sequence[Demand]:
-        census, live = self.census, self.census.live(waiting)
-        found = [Demand(census.kind(one.spec), 1, "pool" if one.unclaimed else "waiting") for one in waiting]
-        found += [Demand(census.kind(spec), count, "pool") for spec, count in self._missing(now_ms)]
+        sandbox_counts, live = self.sandbox_counts, self.sandbox_counts.live(waiting)
+        found = [Demand(sandbox_counts.kind(one.spec), 1, "pool" if one.unclaimed else "waiting") for one in waiting]
+        found += [Demand(sandbox_counts.kind(spec), count, "pool") for spec, count in self._missing(now_ms)]
         self._growth.see(live, now_ms)
         left = max(0, self._max_sandboxes - sum(live.values())) if self._max_sandboxes else _ANY
         for kind, count in self._growth.ahead(self._decisions.arrival_ms()).items():
             found.append(Demand(kind, min(count, left), "ahead"))
             left -= min(count, left)
         if self._options.headroom:
-            found.append(Demand(census.kind(_DEFAULT), self._options.headroom, "headroom"))
+            found.append(Demand(sandbox_counts.kind(_DEFAULT), self._options.headroom, "headroom"))
         return found
 
     def _nodes(self) -> Sequence[SeenNode]:
         room = self._cluster.room
         if room is None:
             return ()
-        on_nodes, nothing = self.census.by_node(self._node_of), OnNode()
+        on_nodes, nothing = self.sandbox_counts.by_node(self._node_of), OnNode()
         found = []
         for one in room.free():
             there = on_nodes.get(one.node.name, nothing)
@@ -234,7 +234,7 @@ class Scaler:
         elif isinstance(step, Uncordon):
             await self._node_pools.uncordon(step.node)
         elif isinstance(step, Empty):
-            for sandbox_id in self.census.idle_on(self._node_of, step.node):
+            for sandbox_id in self.sandbox_counts.idle_on(self._node_of, step.node):
                 await self._warm.retire(sandbox_id, BY, f"its node {step.node} goes: {step.why}")
         else:
             await self._node_pools.remove(pool, group, step.machines)

@@ -25,8 +25,8 @@ from controlplane.lifecycle.ending.reclaim import Reclaimer
 from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.health.silent_nodes import SilentNodes
 from controlplane.lifecycle.housekeeping import registry_cleanup
-from controlplane.lifecycle.housekeeping.byte_shares import ByteShares
 from controlplane.lifecycle.housekeeping.cleanup import LOOK_EVERY_S, NodeCleanup
+from controlplane.lifecycle.housekeeping.commit_byte_budget import CommitByteBudget
 from controlplane.lifecycle.housekeeping.committed import CommittedImages
 from controlplane.lifecycle.housekeeping.copy_removals import CopyRemovals
 from controlplane.lifecycle.housekeeping.needed import Needs
@@ -67,9 +67,9 @@ from controlplane.lifecycle.scaling import Scaler
 from controlplane.lifecycle.service.boots import Boots
 from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
+from controlplane.lifecycle.service.console_views import ConsoleViews
 from controlplane.lifecycle.service.creates import Creates
 from controlplane.lifecycle.service.egress_calls import EgressCalls
-from controlplane.lifecycle.service.looks import Looks
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
@@ -199,11 +199,11 @@ class Core:
         )
         self._yielding = Yielding(self.pools, self.line.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
-        self.owner_calls, self.looks = (
+        self.owner_calls, self.console_views = (
             OwnerCalls(deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)),
-            Looks(deps, store, self.end_times),
+            ConsoleViews(deps, store, self.end_times),
         )
-        self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, self.looks, deps.clock)
+        self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, self.console_views, deps.clock)
         self.creates = Creates(
             deps,
             options,
@@ -224,7 +224,7 @@ class Core:
             store,
             deps.documents,
             self.quotas,
-            shares=ByteShares(store, deps.clock),
+            shares=CommitByteBudget(store, deps.clock),
             metrics=deps.metrics,
             limit_bytes=options.commit_bytes,
         )
@@ -290,8 +290,8 @@ class Core:
         if self.egress is not None:
             # Also before callers: one that waits for a switch has to find its egress replica told.
             self.ledger.subscribe(self.egress.on)
-            self.egress.board.limit_owners(self.quotas.egress)
-            self.quotas.listen(self.egress.board.limits_changed)
+            self.egress.assignments.limit_owners(self.quotas.egress)
+            self.quotas.listen(self.egress.assignments.limits_changed)
         self.ledger.subscribe(self.settlements.on)
         self.ledger.subscribe(self.images.on)
         if (private := self._options.images.private) is not None:
@@ -309,7 +309,7 @@ class Core:
         self.ledger.subscribe(self.population.on)
         self.ledger.subscribe(self.end_times.on)
         if self.scaler is not None:
-            self.ledger.subscribe(self.scaler.census.on)
+            self.ledger.subscribe(self.scaler.sandbox_counts.on)
         self.ledger.subscribe(self._count_end)
         self.ledger.subscribe(self.reclaimer.on)
         self.quotas.listen(self.create_queue.changed)

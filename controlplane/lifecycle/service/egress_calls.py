@@ -13,7 +13,7 @@ from controlplane.lifecycle.egress.presets import Presets
 from controlplane.lifecycle.egress.reports import Link
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.ledger import Ledger
-from controlplane.lifecycle.service.looks import Looks
+from controlplane.lifecycle.service.console_views import ConsoleViews
 from controlplane.lifecycle.service.owner_calls import OwnerCalls
 from controlplane.model import Sandbox, SandboxSpec
 
@@ -43,7 +43,7 @@ class EgressCalls:
     """
 
     def __init__(
-        self, egress: Egress | None, ledger: Ledger, owner_calls: OwnerCalls, looks: Looks, clock: Clock
+        self, egress: Egress | None, ledger: Ledger, owner_calls: OwnerCalls, looks: ConsoleViews, clock: Clock
     ) -> None:
         self._egress = egress
         self._looks = looks
@@ -64,7 +64,7 @@ class EgressCalls:
         policy = self._compiled(owner, self._egress.options.default if spec.egress is None else spec.egress)
         if policy.digest == OFFLINE.digest:
             return UNBOUND
-        await self._egress.shelf.keep(policy)
+        await self._egress.policy_store.keep(policy)
         return UNBOUND.switched(policy, self._clock.now_ms())
 
     def refused(self, owner: str, spec: SandboxSpec) -> Sequence[Problem]:
@@ -140,7 +140,7 @@ class EgressCalls:
             policy = self._compiled(owner, wish)
             if policy.digest == OFFLINE.digest and not before.egress.bound:
                 return await self._view(egress, before)
-            await egress.shelf.keep(policy)
+            await egress.policy_store.keep(policy)
             sandbox = await self._switched(before, policy)
             if (now := await egress.in_force(sandbox, within_s, wait)) is None:
                 raise self._not_in_force(sandbox, within_s)
@@ -154,9 +154,9 @@ class EgressCalls:
         return sandbox
 
     async def _view(self, egress: Egress, sandbox: Sandbox) -> EgressView:
-        policy = await egress.shelf.get(sandbox.egress.digest) if sandbox.egress.bound else OFFLINE
+        policy = await egress.policy_store.get(sandbox.egress.digest) if sandbox.egress.bound else OFFLINE
         # Where another control plane hears of its replica, what was heard here is old.
-        here = egress.board.replica(sandbox.id) in egress.board.connected
+        here = egress.assignments.replica(sandbox.id) in egress.assignments.connected
         return EgressView(sandbox, policy, egress.reports.link(sandbox.id) if here else None)
 
     def _compiled(self, owner: str, wish: str | EgressPolicy) -> Compiled:
@@ -179,7 +179,7 @@ class EgressCalls:
     def _not_in_force(self, sandbox: Sandbox, within_s: float) -> Problem:
         egress = self._installed()
         link = egress.reports.link(sandbox.id)
-        if not egress.board.live:
+        if not egress.assignments.live:
             why = "no egress replica is connected"
         elif link is not None and not link.up:
             why = f"its egress replica has no link to it: {link.detail}"

@@ -39,7 +39,7 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
         roles=roles | {"pools"} if core.pools.leads else roles,
         node_pools={} if scaler is None else scaler.report.nodes(),
         scaler_unplaced=0 if scaler is None else scaler.report.unplaced_in_all,
-        egress_unserved=0 if core.egress is None else core.egress.board.unserved,
+        egress_unserved=0 if core.egress is None else core.egress.assignments.unserved,
     )
 
 

@@ -42,7 +42,7 @@ class Sandboxes:
         inventory: the images on nodes.
         committed: the images that were made of sandboxes.
         nodes: see ``Nodes``.
-        looks: what the console shows, see ``Looks``.
+        looks: what the console shows, see ``ConsoleViews``.
     """
 
     def __init__(self, deps: Dependencies, options: Options, core: Core) -> None:
@@ -58,7 +58,7 @@ class Sandboxes:
             check_converts=core.lazily.check_converts,
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
-        self.nodes, self.looks = Nodes(deps.cluster, core.store, deps.clock), core.looks
+        self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod
     @asynccontextmanager

@@ -123,7 +123,7 @@ func newCopier(settings mirror.Settings, private http.RoundTripper, account auth
 		Registry:        settings.Registry,
 		Credentials:     account,
 		Private:         private,
-		Upstream:        mirror.NewPatience(mirror.NewGuard(settings.PlainRegistries).Transport(settings.Stall)),
+		Upstream:        mirror.NewRetryAfter(mirror.NewGuard(settings.PlainRegistries).Transport(settings.Stall)),
 		PlainRegistries: settings.PlainRegistries,
 		CopiesAtOnce:    settings.Copies,
 		LayersAtOnce:    settings.Layers,

@@ -24,7 +24,7 @@ func healthOf(t *testing.T, runtime *played.Containerd, settings Settings) *wire
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	store := images.NewStore(opened, settings.Handlers, images.NewUse(), images.NewBrought(opened, "sandboxes", slog.Default()))
+	store := images.NewStore(opened, settings.Handlers, images.NewUse(), images.NewPullMarks(opened, "sandboxes", slog.Default()))
 	return (&service{settings: &settings, runtime: opened, store: store, log: slog.Default()}).health(t.Context())
 }
 

@@ -58,5 +58,5 @@ func looking(t *testing.T, socket string) *service {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	settings := &Settings{Handlers: []string{"runsc"}, Images: "/", Pulls: 1}
 	use := images.NewUse()
-	return newService(settings, opened, use, images.NewBrought(opened, "s", log), log)
+	return newService(settings, opened, use, images.NewPullMarks(opened, "s", log), log)
 }

@@ -64,7 +64,7 @@ func Serve(ctx context.Context, settings *Settings, listener net.Listener, log *
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
 	use := images.NewUse()
-	brought := images.NewBrought(runtime, settings.Namespace, log)
+	brought := images.NewPullMarks(runtime, settings.Namespace, log)
 	offered := newService(settings, runtime, use, brought, log)
 	counts := newMetrics()
 	server := grpc.NewServer(

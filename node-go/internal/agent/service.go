@@ -44,7 +44,7 @@ type service struct {
 }
 
 func newService(
-	settings *Settings, runtime *containerd.Runtime, use *images.Use, brought *images.Brought, log *slog.Logger,
+	settings *Settings, runtime *containerd.Runtime, use *images.Use, brought *images.PullMarks, log *slog.Logger,
 ) *service {
 	found := &pods.Finder{Runtime: runtime, Namespace: settings.Namespace, Handlers: settings.Handlers}
 	kernels := runsc.New(settings.Runsc, log)

@@ -16,14 +16,14 @@ import (
 type Store struct {
 	runtime *containerd.Runtime
 	use     *Use
-	brought *Brought
+	brought *PullMarks
 	lazy    *laziness
 	layers  *layering
 	history *history
 }
 
 // NewStore returns the images of a containerd; sandboxes start from them by some runtime handlers.
-func NewStore(runtime *containerd.Runtime, handlers []string, use *Use, brought *Brought) *Store {
+func NewStore(runtime *containerd.Runtime, handlers []string, use *Use, brought *PullMarks) *Store {
 	return &Store{
 		runtime: runtime, use: use, brought: brought,
 		lazy: newLaziness(runtime, handlers), layers: newLayering(runtime.Content), history: newHistory(),

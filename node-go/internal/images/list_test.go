@@ -38,7 +38,7 @@ func opened(t *testing.T, played *played.Containerd) *containerd.Runtime {
 var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func store(runtime *containerd.Runtime, handlers []string, use *Use) *Store {
-	return NewStore(runtime, handlers, use, NewBrought(runtime, "sandboxes", silent))
+	return NewStore(runtime, handlers, use, NewPullMarks(runtime, "sandboxes", silent))
 }
 
 func node() *played.Containerd {
@@ -147,7 +147,7 @@ func TestAContainerThatIsGoneIsRemembered(t *testing.T) {
 	use.now = func() time.Time { return time.UnixMilli(77_000) }
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { use.Follow(ctx, runtime, NewBrought(runtime, "sandboxes", silent), silent) })
+	following.Go(func() { use.Follow(ctx, runtime, NewPullMarks(runtime, "sandboxes", silent), silent) })
 	defer following.Wait()
 	defer cancel()
 	made, err := anypb.New(&apievents.ContainerCreate{ID: "c", Image: "hub/swe:1"})

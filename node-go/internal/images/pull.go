@@ -26,7 +26,7 @@ const (
 type Puller struct {
 	runtime *containerd.Runtime
 	use     *Use
-	brought *Brought
+	brought *PullMarks
 	places  chan struct{}
 	running sync.WaitGroup
 	mutex   sync.Mutex
@@ -58,7 +58,7 @@ type pull struct {
 }
 
 // NewPuller returns a puller that has `atOnce` places.
-func NewPuller(runtime *containerd.Runtime, use *Use, brought *Brought, atOnce int) *Puller {
+func NewPuller(runtime *containerd.Runtime, use *Use, brought *PullMarks, atOnce int) *Puller {
 	return &Puller{runtime: runtime, use: use, brought: brought, places: make(chan struct{}, atOnce), pulls: map[key]*pull{}}
 }
 

@@ -40,7 +40,7 @@ func held() (c *played.Containerd, begun chan string, let chan struct{}) {
 func puller(t *testing.T, played *played.Containerd, atOnce int) *Puller {
 	t.Helper()
 	runtime := opened(t, played)
-	made := NewPuller(runtime, NewUse(), NewBrought(runtime, "sandboxes", silent), atOnce)
+	made := NewPuller(runtime, NewUse(), NewPullMarks(runtime, "sandboxes", silent), atOnce)
 	t.Cleanup(func() { made.End(); made.Wait() })
 	return made
 }

@@ -28,7 +28,7 @@ func NewUse() *Use { return &Use{now: time.Now, seen: map[string]int64{}} }
 
 // Follow records every container that is made, and has it judged who has brought its image, until the context ends. It
 // hears of those between two of its connections only as long as they exist.
-func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, brought *Brought, log *slog.Logger) {
+func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, brought *PullMarks, log *slog.Logger) {
 	for ctx.Err() == nil {
 		brought.forget()
 		if err := u.follow(ctx, runtime, brought); ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (u *Use) Follow(ctx context.Context, runtime *containerd.Runtime, brought *
 	}
 }
 
-func (u *Use) follow(ctx context.Context, runtime *containerd.Runtime, brought *Brought) error {
+func (u *Use) follow(ctx context.Context, runtime *containerd.Runtime, brought *PullMarks) error {
 	stream, err := runtime.Events.Subscribe(ctx, &events.SubscribeRequest{
 		Filters: []string{
 			`topic=="/containers/create",namespace=="k8s.io"`,

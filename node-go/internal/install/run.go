@@ -14,9 +14,9 @@ import (
 
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/install/apply"
-	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/node"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/install/supervisor"
 	"rollbox.dev/node/internal/installed"
 )
 
@@ -54,13 +54,13 @@ func Run(ctx context.Context, settings *Settings, work Work, out io.Writer, log 
 func newInstaller(settings *Settings, runtime *containerd.Runtime, log *slog.Logger) *installer {
 	sockets := map[string]string{plan.Containerd: settings.Containerd}
 	sockets[plan.ServeUnit], sockets[plan.MountsUnit] = (&plan.Lazy{Run: settings.Sockets}).Sockets()
-	var kept keeper.Keeper = &keeper.Processes{EndsIn: endsIn, StartsIn: settings.Starts}
-	if settings.Keeper == plan.Systemd {
-		kept = &keeper.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: settings.Starts}
+	var kept supervisor.Supervisor = &supervisor.Processes{EndsIn: endsIn, StartsIn: settings.Starts}
+	if settings.Supervisor == plan.Systemd {
+		kept = &supervisor.Systemd{Bus: settings.Bus, Units: map[string]string{plan.Containerd: settings.Unit}, StartsIn: settings.Starts}
 	}
-	here := &node.Node{Runtime: runtime, Keeper: kept, Kept: settings.Keeper, Sockets: sockets, Main: settings.Config, Wanted: &settings.Wanted}
+	here := &node.Node{Runtime: runtime, Supervisor: kept, Kept: settings.Supervisor, Sockets: sockets, Main: settings.Config, Wanted: &settings.Wanted}
 	return &installer{settings, here, &apply.Applier{
-		Store: &apply.Store{Folder: filepath.Join(settings.Wanted.Folder, "state")}, Keeper: kept, Payload: settings.Payload,
+		Store: &apply.Store{Folder: filepath.Join(settings.Wanted.Folder, "state")}, Supervisor: kept, Payload: settings.Payload,
 		Sockets: sockets, Live: here.Live, Verify: here.Verify, Log: log,
 	}, log}
 }

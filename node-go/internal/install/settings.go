@@ -20,8 +20,8 @@ import (
 type Settings struct {
 	// Containerd is the path of the socket of this node's containerd, Config that of its first settings file.
 	Containerd, Config string
-	// Keeper is what keeps services running: systemd, or process.
-	Keeper string
+	// Supervisor is what keeps services running: systemd, or process.
+	Supervisor string
 	// Bus is the socket of the node's message bus, Unit the unit of containerd.
 	Bus, Unit string
 	// Sockets is the folder of the sockets of the snapshotter, which may run from an earlier install.
@@ -71,7 +71,7 @@ func Read(environ func(string) string) (*Settings, error) {
 	s := &Settings{
 		Containerd: read.path("CONTAINERD", "/run/containerd/containerd.sock"),
 		Config:     read.path("CONFIG", "/etc/containerd/config.toml"),
-		Keeper:     read.one("KEEPER", "systemd", "systemd", "process"),
+		Supervisor: read.one("KEEPER", "systemd", "systemd", "process"),
 		Bus:        read.path("BUS", "/run/dbus/system_bus_socket"),
 		Unit:       read.match("UNIT", "containerd.service", unit, "the name of a unit is needed, such as containerd.service"),
 		Sockets:    read.path("SNAPSHOTTER_RUN", "/run/rollbox-snapshotter"),

@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Keeper != "systemd" || s.Unit != "containerd.service" || s.Every != time.Minute || s.Wanted.Handler != "runsc" || s.Wanted.Lazy != nil {
+	if s.Supervisor != "systemd" || s.Unit != "containerd.service" || s.Every != time.Minute || s.Wanted.Handler != "runsc" || s.Wanted.Lazy != nil {
 		t.Errorf("%+v", s)
 	}
 	s, err = readWith(folder, map[string]string{"LAZY_HANDLER": "runsc-lazy", "LAZY_IMAGES": "a.example/x/,localhost:5000/y/", "KEEPER": "process"})

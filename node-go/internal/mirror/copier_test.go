@@ -110,7 +110,7 @@ func TestALayerOfTheSameRegistryIsMounted(t *testing.T) {
 		return false
 	})
 	copier := copierFor(upstream, private, time.Minute)
-	copier.Upstream = NewPatience(NewGuard([]string{upstream.host, other.host}).Transport(time.Minute))
+	copier.Upstream = NewRetryAfter(NewGuard([]string{upstream.host, other.host}).Transport(time.Minute))
 	asked := wish(upstream.push(t, "team/first", first))
 	asked.Target = "mirror/first"
 	copied(t, copier, asked)

@@ -29,7 +29,7 @@ func newEndpoint(options ...remote.Option) (*endpoint, error) {
 		remote.WithUserAgent("rollbox-mirror"),
 		remote.WithRetryBackoff(retries),
 		remote.WithRetryPredicate(broke),
-		// Statuses are Patience's, or final.
+		// Statuses are RetryAfter's, or final.
 		remote.WithRetryStatusCodes(),
 	)
 	puller, err := remote.NewPuller(options...)

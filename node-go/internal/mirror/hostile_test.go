@@ -253,7 +253,7 @@ func TestARegistryIsAskedByHTTPOnlyWhereTheOperatorSaysSo(t *testing.T) {
 	at := upstream.push(t, "team/app", image(t, "one"))
 	copier := copierFor(upstream, private, time.Minute)
 	copier.PlainRegistries = nil
-	copier.Upstream = NewPatience(NewGuard(nil).Transport(time.Minute))
+	copier.Upstream = NewRetryAfter(NewGuard(nil).Transport(time.Minute))
 	if got := told(refused(t, copier, wish(at))); got != "image_pull_failed upstream away" {
 		t.Fatal(got)
 	}

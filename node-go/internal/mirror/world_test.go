@@ -146,7 +146,7 @@ func copierFor(upstream, private *server, stall time.Duration) *Copier {
 	return NewCopier(Options{
 		Registry: private.host, Credentials: authn.Anonymous, Private: transport,
 		PlainRegistries: []string{upstream.host},
-		Upstream:        NewPatience(NewGuard([]string{upstream.host}).Transport(stall)),
+		Upstream:        NewRetryAfter(NewGuard([]string{upstream.host}).Transport(stall)),
 		CopiesAtOnce:    2, LayersAtOnce: 2, MaxImageBytes: 1 << 30,
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})

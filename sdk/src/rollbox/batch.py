@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rollbox._problem import SandboxError
-from rollbox.ahead import ImagesAhead
 from rollbox.breaker import is_open
 from rollbox.errors import ExecDeadline, InvalidArgument
+from rollbox.image_prefetcher import ImagePrefetcher
 from rollbox.recording import current
 from rollbox.request import count, milliseconds
 from rollbox.shared import GatewayOwner
@@ -115,7 +115,7 @@ class Batch(Generic[Sample, Value]):
         self._timeout_s = None if timeout is None else milliseconds("timeout", timeout) / 1000
         self._ahead = None
         if image is not None:
-            self._samples = self._ahead = ImagesAhead(self._samples, image, in_flight, image_nodes, client)
+            self._samples = self._ahead = ImagePrefetcher(self._samples, image, in_flight, image_nodes, client)
         self._rollout = rollout
         self._in_flight = count("in_flight", in_flight)
         self._pulling: asyncio.Task[None] | None = None

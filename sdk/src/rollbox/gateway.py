@@ -32,7 +32,7 @@ from rollbox.record import SandboxRecord
 from rollbox.recording import current
 from rollbox.retry import REPEATABLE, RetryPolicy, repeat
 from rollbox.settings import Settings
-from rollbox.standstill import Attempts
+from rollbox.stalled_gateway import Attempts
 from rollbox.transport import Answer, Body, Source, Transport
 
 _T = TypeVar("_T")

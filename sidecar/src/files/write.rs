@@ -40,7 +40,8 @@ pub(super) fn write(request: &WriteFileRequest) -> Result<FileInfo, Stop> {
     };
     // Who names a mode may make the file writable; and a write that is sent again finds its own read-only file.
     let as_owner = request.mode.is_some();
-    let rewrite = Rewrite::begin(place.directory.as_fd(), &place.name, path, old, as_owner, request.in_place)?;
+    let rewrite =
+        Rewrite::begin(place.directory.as_fd(), &place.name, path, old, as_owner, request.in_place)?;
     let (size, digest) = receive(rewrite.content(), path)?;
     check(request, size, &digest)?;
     let stat = rewrite.commit(wanted)?;

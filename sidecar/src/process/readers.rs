@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::small_watch::{SmallWatch, lock};
 use super::stream::Stream;
-use super::watched::{Watched, lock};
 use crate::ring::Ring;
 
 /// A reader that takes nothing for this long counts as gone, and the command goes on without it. Progress shows only
@@ -20,7 +20,7 @@ pub type Position = [u64; 2];
 /// The readers of one process.
 #[derive(Debug)]
 pub struct Readers {
-    places: Watched<Places>,
+    places: SmallWatch<Places>,
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Readers {
     /// No reader yet, but the output waits for the first one.
     pub(super) fn new() -> Self {
         let expected = Place::new(0, [0, 0], false);
-        Self { places: Watched::new(Places { next: 1, all: vec![expected] }) }
+        Self { places: SmallWatch::new(Places { next: 1, all: vec![expected] }) }
     }
 
     /// Adds a reader that has everything before `from`; returns its number.

@@ -8,10 +8,10 @@ use wire::agent::End;
 use wire::{Code, Problem};
 
 use super::readers::Readers;
+use super::small_watch::{SmallWatch, lock};
 use super::stdin::Stdin;
 use super::stream::Stream;
 use super::terminal::Terminal;
-use super::watched::{Watched, lock};
 use crate::request::{Call, Command};
 use crate::ring::{Budget, Ring};
 use crate::spawner::frame::{Program, Size};
@@ -84,8 +84,8 @@ pub struct Process {
     /// Present while the command runs on a terminal.
     pub(super) terminal: Mutex<Option<Terminal>>,
     /// Also changes with every output.
-    pub(super) activity: Watched<()>,
-    pub(super) life: Watched<Life>,
+    pub(super) activity: SmallWatch<()>,
+    pub(super) life: SmallWatch<Life>,
 }
 
 /// What decides when it ends.
@@ -128,8 +128,8 @@ impl Process {
             outputs: command.kept_output_bytes().map(ring),
             readers: command.output_waits.then(Readers::new),
             terminal: Mutex::default(),
-            activity: Watched::new(()),
-            life: Watched::new(Life {
+            activity: SmallWatch::new(()),
+            life: SmallWatch::new(Life {
                 phase: Phase::Starting,
                 needs_waiters: call == Call::Exec,
                 waiters: 0,

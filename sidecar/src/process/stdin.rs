@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use wire::{Code, Problem};
 
-use super::side::Side;
+use super::pipe_end::PipeEnd;
 use super::terminal::Terminal;
 
 /// The writing side of a command's standard input.
 #[derive(Debug)]
 pub struct Stdin {
-    end: Option<Arc<Side>>,
+    end: Option<Arc<PipeEnd>>,
     terminal: Option<Terminal>,
     stays_open: bool,
     accepted: u64,
@@ -24,7 +24,7 @@ impl Stdin {
     }
 
     /// Writes the input of the request to `end`, then closes it unless more may come.
-    pub(super) async fn begin(&mut self, end: Option<Arc<Side>>, terminal: Option<Terminal>, data: &[u8]) {
+    pub(super) async fn begin(&mut self, end: Option<Arc<PipeEnd>>, terminal: Option<Terminal>, data: &[u8]) {
         self.end = end;
         self.terminal = terminal;
         self.push(data).await;
@@ -110,7 +110,7 @@ mod tests {
 
     async fn begun(data: &[u8]) -> (Stdin, PipeReader) {
         let (reader, writer) = pipe().unwrap();
-        let end = Side::to_write(writer.into()).unwrap();
+        let end = PipeEnd::to_write(writer.into()).unwrap();
         let mut stdin = Stdin::new(true);
         stdin.begin(Some(end.into()), None, data).await;
         (stdin, reader)

@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::side::Side;
+use super::pipe_end::PipeEnd;
 use super::state::Process;
 use super::stream::Stream;
 use super::terminal::{Promise, Terminal};
@@ -40,7 +40,7 @@ const UNWATCHED_REST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Streams {
     /// None: the command reads the null device. Dropping the end closes the input.
-    pub(super) stdin: Option<Arc<Side>>,
+    pub(super) stdin: Option<Arc<PipeEnd>>,
     pub(super) stdout: Output,
     /// None: the command runs on a terminal, which has one stream, or its two are one pipe.
     pub(super) stderr: Option<Output>,
@@ -52,7 +52,7 @@ pub(super) struct Streams {
 pub(super) enum Output {
     /// Registered with the runtime only while it is read: most commands end before registering would pay off.
     Pipe(OwnedFd),
-    Terminal(Arc<Side>),
+    Terminal(Arc<PipeEnd>),
 }
 
 impl AsFd for Output {
@@ -79,7 +79,7 @@ impl Prepared {
     pub(super) fn pipes(with_stdin: bool, merge: bool) -> io::Result<(Self, Vec<OwnedFd>)> {
         let (stdin, child_stdin) = if with_stdin {
             let (theirs, ours) = pipe2(OFlag::O_CLOEXEC)?;
-            (Some(Arc::new(Side::to_write(ours)?)), theirs)
+            (Some(Arc::new(PipeEnd::to_write(ours)?)), theirs)
         } else {
             (None, OpenOptions::new().read(true).open("/dev/null")?.into())
         };

@@ -10,11 +10,11 @@ use tokio::time::{sleep, timeout};
 use wire::agent::End;
 use wire::{Code, Problem};
 
-use super::side::Side;
+use super::pipe_end::PipeEnd;
+use super::small_watch::{SmallWatch, lock};
 use super::state::{Cause, Ended, Life, Phase, Process};
 use super::stream::Stream;
 use super::streams::{Prepared, Streams, pump};
-use super::watched::{Watched, lock};
 use crate::log;
 use crate::oom::{self, OomCounter};
 use crate::problem::arguments_too_large;
@@ -131,7 +131,7 @@ fn prepare(command: &Command) -> std::io::Result<(Prepared, Vec<OwnedFd>)> {
 }
 
 /// Moves data in all three directions until all streams are at their end.
-async fn traffic(process: &Process, stdin: Option<Arc<Side>>, streams: &Streams, input: &[u8]) {
+async fn traffic(process: &Process, stdin: Option<Arc<PipeEnd>>, streams: &Streams, input: &[u8]) {
     let terminal = streams.terminal.clone();
     let stderr = async {
         if let Some(stderr) = &streams.stderr {
@@ -229,7 +229,7 @@ async fn stopped(process: &Process, limit: Option<Duration>, orphan_grace: Durat
 }
 
 /// Completes when the command needs waiters and has had none for all of `grace`.
-async fn orphaned(life: &Watched<Life>, grace: Duration) {
+async fn orphaned(life: &SmallWatch<Life>, grace: Duration) {
     let missed = |wanted: bool| {
         life.until(move |life| ((life.needs_waiters && life.waiters == 0) == wanted).then_some(()))
     };
@@ -317,7 +317,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_command_is_orphaned_only_after_an_unbroken_grace() {
         let life =
-            Watched::new(Life { phase: Phase::Starting, needs_waiters: false, waiters: 0, stop: None });
+            SmallWatch::new(Life { phase: Phase::Starting, needs_waiters: false, waiters: 0, stop: None });
         let waiters = |count| life.change(|life| life.waiters = count);
         let grace = Duration::from_secs(30);
         let mut orphaned = pin!(orphaned(&life, grace));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::write;
 
-use super::side::Side;
+use super::pipe_end::PipeEnd;
 use crate::spawner::frame::Size;
 use crate::spawner::terminal;
 use crate::sys;
@@ -29,7 +29,7 @@ pub(super) struct Promise {
 /// The master of a command's terminal. The terminal hangs up when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Terminal {
-    pub(super) end: Arc<Side>,
+    pub(super) end: Arc<PipeEnd>,
 }
 
 impl Promise {
@@ -48,7 +48,7 @@ impl Promise {
     /// It did not come: this process is out of descriptors.
     pub(super) fn keep(self) -> io::Result<Terminal> {
         let master = terminal::receive(&self.socket)?;
-        Ok(Terminal { end: Arc::new(Side::both_ways(master)?) })
+        Ok(Terminal { end: Arc::new(PipeEnd::both_ways(master)?) })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::problem::status;
 use crate::process::supervise::{Context, Start, supervise};
 use crate::process::{Cause, Process};
 use crate::records::{Claim, Records};
-use crate::relay::keeper::Relay;
+use crate::relay::supervisor::Relay;
 use crate::request::{Call, Command, Defaults, check_exec_id, invalid, size};
 use crate::settings::Limits;
 use crate::spawner::frame::Order;

@@ -7,7 +7,7 @@ use wire::{Code, Problem};
 
 use crate::leg::{Legs, Way};
 use crate::log;
-use crate::relay::keeper::Relay;
+use crate::relay::supervisor::Relay;
 
 /// How long the leg may take to come after the call.
 const LEG_PATIENCE: Duration = Duration::from_secs(5);

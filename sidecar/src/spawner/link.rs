@@ -27,7 +27,7 @@ const QUEUE: usize = 64;
 const REPORTS: usize = 4;
 const CHUNK_BYTES: usize = 4 << 10;
 
-/// Watched for reading only: otherwise the spawner would wake this process with every order that it takes, only to show
+/// SmallWatch for reading only: otherwise the spawner would wake this process with every order that it takes, only to show
 /// that there is room for another one.
 type Socket = AsyncFd<StdStream>;
 

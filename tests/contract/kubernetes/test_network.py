@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.finding import Finding
+from controlplane.cluster.check_result import CheckResult
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.doctor import check_pods, network, network_check
 from controlplane.cluster.kubernetes.doctor.releases import SELECTOR
@@ -124,11 +124,11 @@ async def cluster(api: FakeKubernetes, *, release: bool) -> AsyncIterator[Kubele
 @pytest.fixture
 def looked(
     api: FakeKubernetes, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Awaitable[dict[str, Finding]]]:
+) -> Callable[..., Awaitable[dict[str, CheckResult]]]:
     """What is found, by name; whatever comes of it, no pod and no namespace is left."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "0a0a")
 
-    async def look(image: str = "", runtime_class: str = "gvisor") -> dict[str, Finding]:
+    async def look(image: str = "", runtime_class: str = "gvisor") -> dict[str, CheckResult]:
         async with KubernetesClient.connect(kubeconfig) as client:
             try:
                 releases = await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})
@@ -143,7 +143,7 @@ def looked(
 
 
 async def test_a_release_is_tried_where_its_sandboxes_run(
-    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, Finding]]]
+    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, CheckResult]]]
 ) -> None:
     async with cluster(api, release=True) as kubelet:
         found = await looked()
@@ -180,7 +180,7 @@ async def test_a_release_is_tried_where_its_sandboxes_run(
 
 
 async def test_a_plugin_that_ignores_policies_is_told(
-    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, Finding]]]
+    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, CheckResult]]]
 ) -> None:
     async with cluster(api, release=True) as kubelet:
         kubelet.inside = "open"
@@ -191,7 +191,7 @@ async def test_a_plugin_that_ignores_policies_is_told(
 
 
 async def test_before_an_install_it_is_tried_in_a_namespace_of_its_own(
-    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, Finding]]]
+    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, CheckResult]]]
 ) -> None:
     # A new namespace has no service account for a moment.
     refusal = 'error looking up service account x/default: serviceaccount "default" not found'
@@ -207,7 +207,7 @@ async def test_before_an_install_it_is_tried_in_a_namespace_of_its_own(
 
 
 async def test_without_a_release_and_an_image_nothing_is_vouched_for(
-    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, Finding]]]
+    api: FakeKubernetes, looked: Callable[..., Awaitable[dict[str, CheckResult]]]
 ) -> None:
     async with cluster(api, release=False) as kubelet:
         found = await looked()
@@ -218,7 +218,7 @@ async def test_without_a_release_and_an_image_nothing_is_vouched_for(
 
 async def test_a_pod_that_does_not_start_or_fails_is_told(
     api: FakeKubernetes,
-    looked: Callable[..., Awaitable[dict[str, Finding]]],
+    looked: Callable[..., Awaitable[dict[str, CheckResult]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with cluster(api, release=True) as kubelet:

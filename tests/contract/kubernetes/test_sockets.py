@@ -12,7 +12,7 @@ from aiohttp import web
 
 from controlplane.cluster.kubernetes.api_server import sockets
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
-from tests.contract.kubernetes.test_trouble import DAY, certificate
+from tests.contract.kubernetes.test_unreachable import DAY, certificate
 
 
 async def test_a_call_that_is_cancelled_before_its_answer_leaves_no_connection(

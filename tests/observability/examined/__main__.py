@@ -71,7 +71,7 @@ async def _all(names: list[str]) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Looks; the exit code."""
+    """ConsoleViews; the exit code."""
     if unknown := set(words) - FAULTS.keys():
         print(f"no faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}", file=sys.stderr)
         return 2

@@ -27,7 +27,7 @@ from controlplane.cluster.kubernetes.api_server.events import decoded
 from controlplane.cluster.kubernetes.api_server.outage import Outage
 from controlplane.cluster.kubernetes.api_server.refusals import MAX_RETRY_AFTER_S, Refusal, Refused
 from controlplane.cluster.kubernetes.api_server.sockets import Sockets
-from controlplane.cluster.kubernetes.api_server.trouble import MAX_SKEW_S, is_certificate, skew_s, unreachable
+from controlplane.cluster.kubernetes.api_server.unreachable import MAX_SKEW_S, is_certificate, skew_s, unreachable
 from controlplane.errors import Problem
 
 CONNECT_TIMEOUT_S: Final = 5.0

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding
+from controlplane.cluster.check_result import CheckResult
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.doctor import network_check
 from controlplane.cluster.kubernetes.doctor.check_pods import namespace_with_policies, reached, report_of, running
@@ -22,7 +22,7 @@ IMAGE: Final = (
 
 async def check(
     client: KubernetesClient, deployments: Sequence[Mapping[str, Any]], image: str, runtime_class: str
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Checks the namespaces of installed releases; without a release, a temporary namespace.
 
     Args:
@@ -35,22 +35,22 @@ async def check(
     """
     releases = [Release.of(one) for one in deployments]
     if not releases and not image:
-        return [Finding(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
-    found: list[Finding] = []
+        return [CheckResult(NAME, False, "not tried: no release is here, and no image to try it with", IMAGE)]
+    found: list[CheckResult] = []
     for release in releases:
         found += await _findings(_of_release(client, release), release.name)
     return found or await _findings(_of_namespace(client, image, runtime_class), "a sandbox")
 
 
-async def _findings(tried: Awaitable[list[Verdict]], where: str) -> list[Finding]:
+async def _findings(tried: Awaitable[list[Verdict]], where: str) -> list[CheckResult]:
     name = f"{NAME} of {where}"
     try:
         verdicts = await tried
     except Problem as problem:
-        return [Finding(name, False, f"not tried: {problem.detail}", "See to it, and run this again.")]
+        return [CheckResult(name, False, f"not tried: {problem.detail}", "See to it, and run this again.")]
     came = concluded(verdicts)
-    ways = [Finding(f"{one.way.name} from {where}", one.state != "broken", one.sentence) for one in verdicts]
-    return [*ways, Finding(name, came.isolated, came.sentence, came.fix)]
+    ways = [CheckResult(f"{one.way.name} from {where}", one.state != "broken", one.sentence) for one in verdicts]
+    return [*ways, CheckResult(name, came.isolated, came.sentence, came.fix)]
 
 
 async def _of_release(client: KubernetesClient, release: Release) -> list[Verdict]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controlplane.clock import SystemClock
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.doctor import network, release_checks
 from controlplane.cluster.kubernetes.doctor.releases import LABEL_RELEASE, SELECTOR
@@ -29,7 +29,9 @@ OTHER_RELEASE: Final = "Give --release the name of one that is here, or leave it
 MAKE_ROOM: Final = "Make a node ready that has the runtime of the RuntimeClass, or add one."
 
 
-async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "", release: str = "") -> list[Finding]:
+async def probe(
+    kubeconfig: Path, runtime_class: str, image: str, reach: str = "", release: str = ""
+) -> list[CheckResult]:
     """Runs all checks, and removes the pods that they start. Cost: see ``network.check`` and ``release_checks``.
 
     Args:
@@ -44,7 +46,7 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "
             version = str((await client.get("/version")).get("gitVersion") or "unknown")
             objects = (await client.get("/api/v1/nodes"))["items"]
             nodes = [Node.of(one) for one in objects]
-            found = [Finding("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
+            found = [CheckResult("API server", True, f"Kubernetes {version}, {len(nodes)} nodes")]
             runtime, found_of_it = await _runtime(client, runtime_class, nodes)
             found += [*found_of_it, *_proofs(objects), await _ended(client)]
             releases, missing = await _releases(client, release)
@@ -53,20 +55,22 @@ async def probe(kubeconfig: Path, runtime_class: str, image: str, reach: str = "
             found += await release_checks.check(client, SystemClock(), releases, reach)
             return [*found, *await network.check(client, releases, image, runtime_class if runtime else "")]
     except Problem as problem:
-        return [Finding("API server", False, problem.detail, ACCESS)]
+        return [CheckResult("API server", False, problem.detail, ACCESS)]
 
 
-async def _releases(client: KubernetesClient, name: str) -> tuple[Sequence[Mapping[str, Any]], Finding | None]:
+async def _releases(client: KubernetesClient, name: str) -> tuple[Sequence[Mapping[str, Any]], CheckResult | None]:
     """The Deployments of the control planes of all releases, or of one; and what is wrong with its name."""
     there = (await client.list("/apis/apps/v1/deployments", {"labelSelector": SELECTOR})).items
     names = [str(one["metadata"]["labels"].get(LABEL_RELEASE)) for one in there]
     if not name or name in names:
         return [one for one, its in zip(there, names, strict=True) if not name or its == name], None
     here = f"there are {', '.join(sorted(names))}" if names else "there is none"
-    return [], Finding("release", False, f"no release {name} is on this cluster; {here}", OTHER_RELEASE)
+    return [], CheckResult("release", False, f"no release {name} is on this cluster; {here}", OTHER_RELEASE)
 
 
-async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]) -> tuple[bool, list[Finding]]:
+async def _runtime(
+    client: KubernetesClient, runtime_class: str, nodes: Sequence[Node]
+) -> tuple[bool, list[CheckResult]]:
     """Whether the RuntimeClass exists, and the findings about it."""
     there = True
     try:
@@ -76,13 +80,13 @@ async def _runtime(client: KubernetesClient, runtime_class: str, nodes: Sequence
             raise
         # The chart creates the class itself; it cannot install the runtime on the nodes.
         there, runtime = False, Runtime("runsc", {}, ())
-        named = Finding("RuntimeClass", True, f"no {runtime_class} yet: the chart makes it, for the handler runsc")
+        named = CheckResult("RuntimeClass", True, f"no {runtime_class} yet: the chart makes it, for the handler runsc")
     else:
-        named = Finding("RuntimeClass", True, f"{runtime_class} (handler {runtime.handler})")
+        named = CheckResult("RuntimeClass", True, f"{runtime_class} (handler {runtime.handler})")
     return there, [named, *_nodes(Fleet(runtime.selector, runtime.tolerations, runtime.handler), nodes)]
 
 
-async def _ended(client: KubernetesClient) -> Finding:
+async def _ended(client: KubernetesClient) -> CheckResult:
     """Whether the nodes have stopped the ended sandboxes, of all installations on the cluster."""
     pods = (await client.list("/api/v1/pods", {"labelSelector": LABEL_SANDBOX})).items
     found = unstopped(pods, SystemClock().now_ms())
@@ -92,7 +96,7 @@ async def _ended(client: KubernetesClient) -> Finding:
     return finding("ended sandboxes", not found, detail, ADVICE)
 
 
-def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """What the agents of nodes have told, where an installer keeps nodes."""
     for node in nodes:
         proof, name = Proof.of(node), node["metadata"]["name"]
@@ -107,7 +111,7 @@ def _proofs(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         yield finding(f"node {name}", proof.proven, detail, PROVE)
 
 
-def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[Finding]:
+def _nodes(fleet: Fleet, nodes: Sequence[Node]) -> Iterator[CheckResult]:
     have = [one.name for one in nodes if one.handlers is not None and fleet.handler in one.handlers]
     silent = [one.name for one in nodes if one.handlers is None]
     detail = f"{len(have)} of {len(nodes)} nodes have the runtime {fleet.handler}"

@@ -9,7 +9,7 @@ import structlog
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
-from controlplane.cluster.kubernetes.nodes.preference import Catalogue, HeldImage, ToldImages
+from controlplane.cluster.kubernetes.nodes.preference import Catalogue, HeldImage, ReportedImages
 from controlplane.errors import Problem
 from controlplane.wire import node_pb2
 
@@ -39,7 +39,7 @@ class CatalogueUpkeep:
         self._catalogue = catalogue
         self._nodes = nodes
         self._clock = clock
-        self._told = ToldImages()
+        self._told = ReportedImages()
         self._answered_ms: dict[str, int] = {}
         self._log = structlog.get_logger("images")
 

@@ -65,7 +65,7 @@ class NodeLeases:
             self.judge()
 
     def judge(self) -> None:
-        """Looks once. Cost: O(nodes)."""
+        """ConsoleViews once. Cost: O(nodes)."""
         now_s = self._now_s()
         before, self._silent = self._silent, silent({name: now_s - at_s for name, at_s in self._heard_s.items()})
         for name in before ^ self._silent:

@@ -20,7 +20,7 @@ use bytes::BytesMut;
 use tokio::io::AsyncReadExt as _;
 
 use crate::outside::Outside;
-use crate::sandbox::{Sandbox, Seat};
+use crate::sandbox::{ConnectionPermit, Sandbox};
 use crate::socks5;
 use crate::stream::{Carried, Incoming};
 use asking::{Asking, REQUEST_DEADLINE};
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
 }
 
 async fn serve_stream(sandbox: Arc<Sandbox>, outside: Arc<Outside>, mut stream: Carried) {
-    let seat = Seat::take(&sandbox);
+    let seat = ConnectionPermit::take(&sandbox);
     let asking = Asking { sandbox, outside, seat };
     let mut first = BytesMut::with_capacity(FIRST_READ_BYTES);
     let read = tokio::time::timeout(REQUEST_DEADLINE, stream.read_buf(&mut first)).await;

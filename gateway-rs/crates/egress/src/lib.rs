@@ -20,6 +20,7 @@ pub mod client_hello;
 mod feed;
 mod front;
 mod gate;
+mod limited_stream;
 mod limits;
 mod link;
 mod live;
@@ -34,7 +35,6 @@ mod settings;
 pub mod socks5;
 mod stream;
 mod telemetry;
-mod watched;
 
 #[cfg(any(test, fuzzing))]
 pub use front::check_requests;

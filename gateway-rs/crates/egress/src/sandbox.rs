@@ -4,16 +4,16 @@
 //!   lasts. `seat`: a place among the connections that may be open.
 //! - `owner`: what all sandboxes of an owner use together.
 
+mod connection_permit;
 mod open;
 mod owner;
 mod passage;
-mod seat;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use connection_permit::ConnectionPermit;
 pub(crate) use open::Protocol;
 pub(crate) use owner::Owner;
 pub(crate) use passage::Passage;
-pub(crate) use seat::Seat;
 pub(crate) use state::{Common, Cut, Place, Sandbox};

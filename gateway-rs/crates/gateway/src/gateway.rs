@@ -18,7 +18,7 @@ use crate::feed::{self, FeedState};
 use crate::files::Files;
 use crate::forward::Forwarder;
 use crate::http::body::Reader;
-use crate::late::Creates;
+use crate::late_settings::Creates;
 use crate::node_usage::NodeUsage;
 use crate::ports::Ports;
 use crate::processes::Attaches;

@@ -22,9 +22,9 @@
 
 mod activity;
 mod admission;
-mod ahead;
 mod auth;
 mod call;
+mod coalesced;
 mod deletes;
 mod dns_checks;
 mod drain;
@@ -35,8 +35,8 @@ mod files;
 mod forward;
 mod gateway;
 mod http;
-mod keyed;
-mod late;
+mod keyed_digest;
+mod late_settings;
 mod leg;
 mod node_usage;
 pub mod ports;
@@ -49,7 +49,7 @@ mod telemetry;
 mod upstream;
 mod usage;
 
-pub use keyed::Key;
+pub use keyed_digest::Key;
 pub use program::settings::InvalidSetting;
 pub use run::{Running, StartFailed, start};
 pub use settings::{Headless, Settings};
@@ -57,4 +57,4 @@ pub use settings::{Headless, Settings};
 #[cfg(any(test, fuzzing))]
 pub use http::check_query;
 #[cfg(any(test, fuzzing))]
-pub use late::check_split;
+pub use late_settings::check_split;

@@ -19,7 +19,7 @@ use crate::files;
 use crate::forward::forward;
 use crate::gateway::Gateway;
 use crate::http::{Failure, error, request_id};
-use crate::late;
+use crate::late_settings;
 use crate::ports::{Ports, endpoints as ports};
 use crate::processes;
 use crate::telemetry::Metrics;
@@ -46,11 +46,14 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/v1/sandboxes/{id}/ports/{port}/http/", any(ports::http))
         .route("/v1/sandboxes/{id}/ports/{port}/http/{*rest}", any(ports::http))
         .route("/v1/sandboxes/{id}/usage", get(usage))
-        .route("/v1/sandboxes", any(forward).post(late::create).delete(deletes::delete_many))
+        .route("/v1/sandboxes", any(forward).post(late_settings::create).delete(deletes::delete_many))
         .route("/v1/sandboxes/{id}", any(forward).delete(deletes::delete))
         .route("/v1/sandboxes/{id}/unbound", any(unknown_path))
-        .route("/v1/groups/{name}", any(forward).put(late::create_members).delete(deletes::delete_many))
-        .route("/v1/preflight", any(forward).post(late::create_members))
+        .route(
+            "/v1/groups/{name}",
+            any(forward).put(late_settings::create_members).delete(deletes::delete_many),
+        )
+        .route("/v1/preflight", any(forward).post(late_settings::create_members))
         .route("/v1/{*rest}", any(forward))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))

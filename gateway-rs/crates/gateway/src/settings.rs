@@ -10,7 +10,7 @@ use resolve::Address;
 use token::Verifier;
 use tracing_subscriber::filter::Targets;
 
-use crate::keyed::Key;
+use crate::keyed_digest::Key;
 
 /// All settings; each field names its variable.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollbox.dev/node/internal/files"
-	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/install/supervisor"
 )
 
 // undoesIn is how long an undo may take: it goes on when the installer is told to end.
@@ -20,8 +20,8 @@ const undoesIn = 3 * time.Minute
 
 // Applier does what plans say.
 type Applier struct {
-	Store  *Store
-	Keeper keeper.Keeper
+	Store      *Store
+	Supervisor supervisor.Supervisor
 	// Payload is the folder of the programs.
 	Payload string
 	// Sockets are those of the services, by name.
@@ -128,11 +128,11 @@ func (a *Applier) do(ctx context.Context, begun *journal, step plan.Step) error 
 	service := a.service(step.Target)
 	switch step.Do {
 	case plan.Withdraw:
-		return a.Keeper.Withdraw(ctx, service)
+		return a.Supervisor.Withdraw(ctx, service)
 	case plan.Provide:
-		return a.Keeper.Provide(ctx, service)
+		return a.Supervisor.Provide(ctx, service)
 	default:
-		return a.Keeper.Restart(ctx, service)
+		return a.Supervisor.Restart(ctx, service)
 	}
 }
 
@@ -153,6 +153,6 @@ func (a *Applier) write(step plan.Step) error {
 	return files.Copy(filepath.Join(a.Payload, step.Program), step.Target, about)
 }
 
-func (a *Applier) service(name string) keeper.Service {
-	return keeper.Service{Name: name, Socket: a.Sockets[name]}
+func (a *Applier) service(name string) supervisor.Service {
+	return supervisor.Service{Name: name, Socket: a.Sockets[name]}
 }

@@ -15,8 +15,8 @@ import (
 
 	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
-	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/install/supervisor"
 	"rollbox.dev/node/internal/installed"
 )
 
@@ -29,7 +29,7 @@ type node struct {
 	wanted  *plan.Wanted
 	running map[string]bool
 	said    []string
-	// fails is the call of the keeper, or the verification, that does.
+	// fails is the call of the supervisor, or the verification, that does.
 	fails string
 	// live are pods that run in gVisor.
 	live []string
@@ -45,7 +45,7 @@ func newNode(t *testing.T) *node {
 		Lazy: &plan.Lazy{Handler: "runsc-lazy", Snapshotter: "lazy", Run: "/run/s", Root: "/var/s", Images: []string{"a/"}},
 	}
 	n.Applier = &Applier{
-		Store: &Store{filepath.Join(n.wanted.Folder, "state")}, Keeper: n, Payload: filepath.Join(root, "payload"),
+		Store: &Store{filepath.Join(n.wanted.Folder, "state")}, Supervisor: n, Payload: filepath.Join(root, "payload"),
 		Live:   func(context.Context) ([]string, error) { return n.live, nil },
 		Verify: func(context.Context, string) error { return n.say("verify") }, Log: slog.New(slog.DiscardHandler),
 	}
@@ -80,21 +80,21 @@ func (n *node) say(what string) error {
 	return nil
 }
 
-func (n *node) Restart(_ context.Context, service keeper.Service) error {
+func (n *node) Restart(_ context.Context, service supervisor.Service) error {
 	return n.say("restart " + service.Name)
 }
 
-func (n *node) Provide(_ context.Context, service keeper.Service) error {
+func (n *node) Provide(_ context.Context, service supervisor.Service) error {
 	n.running[service.Name] = true
 	return n.say("provide " + service.Name)
 }
 
-func (n *node) Withdraw(_ context.Context, service keeper.Service) error {
+func (n *node) Withdraw(_ context.Context, service supervisor.Service) error {
 	delete(n.running, service.Name)
 	return n.say("withdraw " + service.Name)
 }
 
-func (n *node) Running(_ context.Context, service keeper.Service) (bool, error) {
+func (n *node) Running(_ context.Context, service supervisor.Service) (bool, error) {
 	return n.running[service.Name], nil
 }
 
@@ -105,7 +105,7 @@ func (n *node) facts(t *testing.T) *plan.Facts {
 		t.Fatal(err)
 	}
 	facts := &plan.Facts{
-		Kernel: "6.1.0", Containerd: "2.1.9", Main: n.main(), Keeper: plan.Systemd, Running: n.running, Record: record,
+		Kernel: "6.1.0", Containerd: "2.1.9", Main: n.main(), Supervisor: plan.Systemd, Running: n.running, Record: record,
 		Handlers: []string{"runsc", "runsc-lazy"}, Present: map[string]plan.File{},
 	}
 	text, err := os.ReadFile(n.main())

@@ -16,17 +16,17 @@ func (a *Applier) undo(ctx context.Context, begun *journal) error {
 	for _, service := range begun.Services {
 		// Before its unit goes.
 		if service != plan.Containerd && !slices.Contains(begun.Had, service) {
-			failed = append(failed, a.Keeper.Withdraw(ctx, a.service(service)))
+			failed = append(failed, a.Supervisor.Withdraw(ctx, a.service(service)))
 		}
 	}
 	failed = append(failed, begun.restore())
 	for _, service := range begun.Services {
 		if service != plan.Containerd && slices.Contains(begun.Had, service) {
-			failed = append(failed, a.Keeper.Provide(ctx, a.service(service)))
+			failed = append(failed, a.Supervisor.Provide(ctx, a.service(service)))
 		}
 	}
 	if slices.Contains(begun.Services, plan.Containerd) {
-		failed = append(failed, a.Keeper.Restart(ctx, a.service(plan.Containerd)))
+		failed = append(failed, a.Supervisor.Restart(ctx, a.service(plan.Containerd)))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return err

@@ -21,18 +21,18 @@ import (
 	"rollbox.dev/node/internal/containerd"
 	"rollbox.dev/node/internal/files"
 	"rollbox.dev/node/internal/install/config"
-	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/install/supervisor"
 )
 
-// looksIn is how long containerd and the keeper may take to answer all that is asked of them.
+// looksIn is how long containerd and the supervisor may take to answer all that is asked of them.
 const looksIn = time.Minute
 
 // Node is this node.
 type Node struct {
-	Runtime *containerd.Runtime
-	Keeper  keeper.Keeper
-	// Kept is how the keeper is called, Sockets are those of the services.
+	Runtime    *containerd.Runtime
+	Supervisor supervisor.Supervisor
+	// Kept is how the supervisor is called, Sockets are those of the services.
 	Kept    string
 	Sockets map[string]string
 	// Main is containerd's first settings file.
@@ -44,7 +44,7 @@ type Node struct {
 func (n *Node) Facts(ctx context.Context, record plan.Record) (*plan.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, looksIn)
 	defer cancel()
-	facts := &plan.Facts{Main: n.Main, Keeper: n.Kept, Record: record, Running: map[string]bool{}}
+	facts := &plan.Facts{Main: n.Main, Supervisor: n.Kept, Record: record, Running: map[string]bool{}}
 	return facts, errors.Join(n.versions(ctx, facts), n.settings(facts), n.present(facts), n.services(ctx, facts), n.handlers(ctx, facts), n.live(ctx, facts))
 }
 
@@ -130,7 +130,7 @@ func (n *Node) present(facts *plan.Facts) error {
 
 func (n *Node) services(ctx context.Context, facts *plan.Facts) (err error) {
 	for _, name := range n.Wanted.Services() {
-		if facts.Running[name], err = n.Keeper.Running(ctx, keeper.Service{Name: name, Socket: n.Sockets[name]}); err != nil {
+		if facts.Running[name], err = n.Supervisor.Running(ctx, supervisor.Service{Name: name, Socket: n.Sockets[name]}); err != nil {
 			return err
 		}
 	}

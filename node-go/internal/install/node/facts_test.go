@@ -13,8 +13,8 @@ import (
 
 	"rollbox.dev/node/doubles/played"
 	"rollbox.dev/node/internal/containerd"
-	"rollbox.dev/node/internal/install/keeper"
 	"rollbox.dev/node/internal/install/plan"
+	"rollbox.dev/node/internal/install/supervisor"
 )
 
 func at(t *testing.T, runtime *played.Containerd, texts map[string]string) (*Node, string) {
@@ -32,7 +32,7 @@ func at(t *testing.T, runtime *played.Containerd, texts map[string]string) (*Nod
 	}
 	t.Cleanup(func() { _ = opened.Close() })
 	wanted := &plan.Wanted{Folder: filepath.Join(folder, "opt"), Handler: "runsc"}
-	return &Node{Runtime: opened, Keeper: &keeper.Processes{}, Kept: "process", Main: filepath.Join(folder, "config.toml"), Wanted: wanted}, folder
+	return &Node{Runtime: opened, Supervisor: &supervisor.Processes{}, Kept: "process", Main: filepath.Join(folder, "config.toml"), Wanted: wanted}, folder
 }
 
 func facts(t *testing.T, n *Node) *plan.Facts {

@@ -14,7 +14,7 @@ import (
 	"rollbox.dev/node/internal/install/plan"
 )
 
-// Patience for a containerd that was started anew, for a process of the snapshotter, and for a command in gVisor on a node
+// RetryAfter for a containerd that was started anew, for a process of the snapshotter, and for a command in gVisor on a node
 // that does much else.
 const (
 	answersIn = 60 * time.Second

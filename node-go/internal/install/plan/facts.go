@@ -30,8 +30,8 @@ type Facts struct {
 	Running map[string]bool
 	// Live are the pods that run in gVisor.
 	Live []string
-	// Keeper is how services are kept running.
-	Keeper string
+	// Supervisor is how services are kept running.
+	Supervisor string
 	// Record is what earlier installs have done.
 	Record Record
 }

@@ -79,7 +79,7 @@ func Make(facts *Facts, wanted *Wanted) (Plan, error) {
 }
 
 func writes(facts *Facts, wanted *Wanted, settings *config.Settings) (Plan, error) {
-	files := wanted.own(facts.Keeper)
+	files := wanted.own(facts.Supervisor)
 	added, err := wanted.addition().Text(settings)
 	if err != nil {
 		return nil, refuse(ConfigUnread, "%v", err)
@@ -137,7 +137,7 @@ func modeOf(facts *Facts, path string) fs.FileMode {
 
 // services starts anew what reads what is new.
 func services(facts *Facts, wanted *Wanted, written Plan) (made Plan) {
-	own := wanted.own(facts.Keeper)
+	own := wanted.own(facts.Supervisor)
 	isNew := func(match func(path string) bool) bool {
 		return slices.ContainsFunc(written, func(step Step) bool { return match(step.Target) })
 	}

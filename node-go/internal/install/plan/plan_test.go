@@ -38,7 +38,7 @@ type node struct {
 
 func bare(first string) *node {
 	made := &node{texts: map[string]string{}, originals: map[string]string{}}
-	made.facts = Facts{Kernel: "6.1.0-9-amd64", Containerd: "v2.1.9", Main: main, Keeper: Systemd, Record: Record{Files: map[string]Owned{}}, Running: map[string]bool{}}
+	made.facts = Facts{Kernel: "6.1.0-9-amd64", Containerd: "v2.1.9", Main: main, Supervisor: Systemd, Record: Record{Files: map[string]Owned{}}, Running: map[string]bool{}}
 	if first != "" {
 		made.put(main, 0o640, first, "")
 	}

@@ -102,7 +102,7 @@ func text(mode fs.FileMode, what string) content {
 }
 
 // own are the files that are the installer's, without containerd's settings.
-func (w *Wanted) own(keeper string) map[string]content {
+func (w *Wanted) own(supervisor string) map[string]content {
 	files := map[string]content{w.ShimSettings(): text(0o644, w.shimSettings())}
 	for _, name := range []string{Runsc, Shim, Checker} {
 		files[filepath.Join(w.Bin(), name)] = w.program(name)
@@ -112,7 +112,7 @@ func (w *Wanted) own(keeper string) map[string]content {
 	}
 	files[filepath.Join(w.Bin(), Snapshotter)] = w.program(Snapshotter)
 	files[w.environment()] = text(0o644, w.Lazy.environment())
-	if keeper == Systemd {
+	if supervisor == Systemd {
 		files[filepath.Join(w.Units, MountsUnit+".service")] = text(0o644, w.unit("mounts", "serves the files of lazily mounted images"))
 		files[filepath.Join(w.Units, ServeUnit+".service")] = text(0o644, w.unit("serve", "answers containerd"))
 	}
@@ -127,7 +127,7 @@ func (w *Wanted) environment() string { return filepath.Join(w.Folder, "etc/snap
 
 // Paths are all files that an install may write, in the order in which it does.
 func (w *Wanted) Paths(facts *Facts) []string {
-	paths := slices.Sorted(maps.Keys(w.own(facts.Keeper)))
+	paths := slices.Sorted(maps.Keys(w.own(facts.Supervisor)))
 	return append(paths, AdditionPath(facts.Main), facts.Main)
 }
 

@@ -17,7 +17,7 @@ IMAGE: Final = "Give an image with python3 in it (--image)."
 
 
 async def check(client: Client, image: str) -> list[Found]:
-    """Looks.
+    """ConsoleViews.
 
     Args:
         client: of an owner.

@@ -27,7 +27,7 @@ fn size(pipe: &impl AsFd) -> usize {
 /// Writes 2 MiB in pieces, one a millisecond. Returns the sizes of the pipe during the second MiB, and its size after a
 /// rest.
 async fn write_and_rest(writer: PipeWriter) -> (Vec<usize>, usize) {
-    let end = Side::to_write(writer.into()).unwrap();
+    let end = PipeEnd::to_write(writer.into()).unwrap();
     let mut sizes = Vec::new();
     for written in 0..2 * FLOOD_BYTES / PIECE_BYTES {
         assert_eq!(end.write(&[0; PIECE_BYTES]).await.unwrap(), PIECE_BYTES);

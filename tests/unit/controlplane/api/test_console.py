@@ -230,7 +230,7 @@ async def test_many_that_look_for_something_share_one_read(plane: World, monkeyp
 
 
 async def test_a_search_of_one_owner_waits_for_none_of_another(plane: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, began_ms = plane.service.looks, plane.deps.clock.now_ms()
+    looks, began_ms = plane.service.console_views, plane.deps.clock.now_ms()
     reads = Reads(plane, monkeypatch, takes_s=2.0)
     await asyncio.gather(*(looks.find(one, {State.RUNNING}, ["x"], 0, 50) for one in ("alice", "bob")))
     assert plane.deps.clock.now_ms() - began_ms < 2_100
@@ -252,7 +252,7 @@ async def test_a_search_gives_up_on_the_rest_where_reading_takes_long(
     for _ in range(4):
         await made(plane)
     reads = Reads(plane, monkeypatch, takes_s=1.0)
-    found = await plane.service.looks.find(OWNER, {State.RUNNING}, ["python"], 0, 50)
+    found = await plane.service.console_views.find(OWNER, {State.RUNNING}, ["python"], 0, 50)
     assert [offset for _, offset in reads.of] == [0, 1]
     assert (len(found.page.sandboxes), found.matching, found.among) == (2, 2, 2)
 

@@ -18,7 +18,7 @@ from controlplane.lifecycle.admission.quotas import DeclaredQuota, QuotaUse
 from controlplane.lifecycle.pools import Shown
 from controlplane.lifecycle.pools.declared import Declared
 from controlplane.lifecycle.record.end_times import EndedIn
-from controlplane.lifecycle.service.looks import Found
+from controlplane.lifecycle.service.console_views import Found
 from controlplane.model import EndCause, Moment, Sandbox, SandboxSpec, State, Usage
 from controlplane.store import Page
 from tests.support.fake_cluster import FakeSidecars

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.embedded import state
-from controlplane.embedded.trouble import TroubleError
+from controlplane.embedded.up_error import UpError
 from controlplane.settings import SettingError
 
 
@@ -45,7 +45,7 @@ def test_keys_outlive_a_restart_and_what_clients_need_does_not(folder: Path) -> 
 def test_a_second_one_is_refused_by_process_number(folder: Path) -> None:
     with (
         state.opened(folder),
-        pytest.raises(TroubleError, match=r"another rollbox up runs on .*process \d+"),
+        pytest.raises(UpError, match=r"another rollbox up runs on .*process \d+"),
         state.opened(folder),
     ):
         pass
@@ -57,5 +57,5 @@ def test_a_path_that_is_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_that_cannot_be_used_is_refused() -> None:
-    with pytest.raises(TroubleError, match="cannot be used"), state.opened(Path("/proc/none")):
+    with pytest.raises(UpError, match="cannot be used"), state.opened(Path("/proc/none")):
         pass

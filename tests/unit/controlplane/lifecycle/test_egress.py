@@ -295,11 +295,11 @@ async def test_a_later_word_replaces_one_that_was_not_sent(plane: World) -> None
     egress = plane.service.egress_feed
     assert egress is not None
     running = replace((await plane.create(OWNER, SPEC)).sandbox, id="sb-x")
-    bound = replace(running, egress=running.egress.switched(await egress.shelf.get(_packages(egress)), 5))
-    with egress.board.subscribe("e1") as feed:
+    bound = replace(running, egress=running.egress.switched(await egress.policy_store.get(_packages(egress)), 5))
+    with egress.assignments.subscribe("e1") as feed:
         assert list((await feed.next(1)).snapshot.assignments) == []
         feed.push("sb-x", None)
-        feed.push("sb-x", egress.board._assignment(bound))
+        feed.push("sb-x", egress.assignments._assignment(bound))
         feed.push("sb-y", None)
         delta = (await feed.next(2)).delta
         assert [one.sandbox_id for one in delta.assignments] == ["sb-x"]
@@ -307,7 +307,7 @@ async def test_a_later_word_replaces_one_that_was_not_sent(plane: World) -> None
 
 
 def _packages(egress: object) -> str:
-    known = vars(egress)["shelf"]._known
+    known = vars(egress)["policy_store"]._known
     return str(next(digest for digest, one in known.items() if one.name == "packages"))
 
 

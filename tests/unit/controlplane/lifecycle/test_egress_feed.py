@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controlplane.clock import SystemClock
 from controlplane.egress import NO_LIMITS, Compiled, EgressOptions
-from controlplane.lifecycle.egress.shelf import Shelf
+from controlplane.lifecycle.egress.policy_store import PolicyStore
 from controlplane.lifecycle.egress.subscription import Assigned, Subscription
 from controlplane.wire import egress_pb2 as wire
 
@@ -51,10 +51,10 @@ class Replica:
 
 @given(STEPS)
 def test_a_replica_that_forgets_knows_the_policy_of_every_assignment(steps: list[object]) -> None:
-    shelf = Shelf(None, SystemClock(), EgressOptions(3128))  # type: ignore[arg-type]  # it holds all of them in memory
+    policy_store = PolicyStore(None, SystemClock(), EgressOptions(3128))  # type: ignore[arg-type]  # it holds all of them in memory
     for policy in POLICIES:
-        shelf.hold(policy)
-    feed, replica, wanted = Subscription("e1", {}, shelf), Replica(), dict[str, str]()
+        policy_store.hold(policy)
+    feed, replica, wanted = Subscription("e1", {}, policy_store), Replica(), dict[str, str]()
 
     async def run() -> None:
         replica.take(await feed.next(0))
@@ -77,11 +77,11 @@ def test_a_replica_that_forgets_knows_the_policy_of_every_assignment(steps: list
 
 
 async def test_a_policy_that_is_in_use_is_sent_once() -> None:
-    shelf = Shelf(None, SystemClock(), EgressOptions(3128))  # type: ignore[arg-type]  # it holds all of them in memory
+    policy_store = PolicyStore(None, SystemClock(), EgressOptions(3128))  # type: ignore[arg-type]  # it holds all of them in memory
     for policy in POLICIES:
-        shelf.hold(policy)
+        policy_store.hold(policy)
     first, other = POLICIES[:2]
-    feed = Subscription("e1", {"sb-1": assigned("sb-1", first)}, shelf)
+    feed = Subscription("e1", {"sb-1": assigned("sb-1", first)}, policy_store)
     assert [one.digest for one in (await feed.next(0)).snapshot.policies] == [first.digest]
     feed.push("sb-2", assigned("sb-2", first))
     assert not (await feed.next(0)).delta.policies

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes import marks
 from controlplane.cluster.kubernetes.doctor import network_check
 from controlplane.cluster.kubernetes.doctor.release_checks.inside import OTHERWISE
@@ -118,7 +118,7 @@ def expected(zone: str, pods: Sequence[Json]) -> dict[str, str]:
     return found
 
 
-def judged(release: Release, own: str, wanted: Mapping[str, str], status: Json) -> Finding:
+def judged(release: Release, own: str, wanted: Mapping[str, str], status: Json) -> CheckResult:
     """Compares answers with addresses.
 
     Args:
@@ -133,7 +133,7 @@ def judged(release: Release, own: str, wanted: Mapping[str, str], status: Json) 
     try:
         answers: Mapping[str, Sequence[str] | None] = dict(json.loads(said))
     except (ValueError, TypeError):
-        return Finding(name, False, f"not tried: the pod that asks ended with {said or 'no message'}", OTHERWISE)
+        return CheckResult(name, False, f"not tried: the pod that asks ended with {said or 'no message'}", OTHERWISE)
     wrong = [*_wrong(own, wanted, answers)]
     right = f"answers with the addresses of {len(wanted)} pods, as gateways ask it"
     return finding(name, not wrong, "; ".join(wrong) or right, fix)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from controlplane.clock import Clock
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 
 NODES: Final = "/api/v1/nodes"
@@ -23,7 +23,7 @@ KEEP: Final = (
 )
 
 
-async def check(client: KubernetesClient, clock: Clock) -> Finding:
+async def check(client: KubernetesClient, clock: Clock) -> CheckResult:
     """Waits until each lease was renewed. Cost: up to 15 s.
 
     Raises:
@@ -33,7 +33,7 @@ async def check(client: KubernetesClient, clock: Clock) -> Finding:
     return judged(off_s, silent)
 
 
-def judged(off_s: Mapping[str, float], silent: int) -> Finding:
+def judged(off_s: Mapping[str, float], silent: int) -> CheckResult:
     """The finding. Pure.
 
     Args:

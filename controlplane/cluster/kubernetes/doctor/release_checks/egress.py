@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.doctor.release_checks import asking
 from controlplane.cluster.kubernetes.doctor.release_checks.asking import Place
 from controlplane.cluster.kubernetes.doctor.release_checks.inside import OTHERWISE
@@ -19,9 +19,9 @@ ABSENT: Final = "not installed (egress.enabled): sandboxes reach nothing outside
 UNKNOWN: Final = "no host to try: egress.probe, or --reach, names one that sandboxes are to reach"
 
 
-def absent(release: Release) -> Finding:
+def absent(release: Release) -> CheckResult:
     """Of a release without egress."""
-    return Finding(f"egress of {release.name}", True, ABSENT)
+    return CheckResult(f"egress of {release.name}", True, ABSENT)
 
 
 def inside(
@@ -63,7 +63,7 @@ def manifest(release: Release, name: str, places: Mapping[str, Place], probe: st
     return asking.manifest(release, name, PROGRAM, places["gateway"], settings)
 
 
-def judged(release: Release, status: Json, probe: str) -> Iterator[Finding]:
+def judged(release: Release, status: Json, probe: str) -> Iterator[CheckResult]:
     """What the pod has found.
 
     Args:
@@ -77,7 +77,7 @@ def judged(release: Release, status: Json, probe: str) -> Iterator[Finding]:
             yield finding(f"{where}: {name}" if name else where, ok, detail, fix)
     except ValueError:
         detail = f"not tried: the pod ended with {asking.said(status) or 'no message'}"
-        yield Finding(where, False, detail, OTHERWISE)
+        yield CheckResult(where, False, detail, OTHERWISE)
         return
     if not probe:
-        yield Finding(f"{where}: allowed host", True, UNKNOWN)
+        yield CheckResult(f"{where}: allowed host", True, UNKNOWN)

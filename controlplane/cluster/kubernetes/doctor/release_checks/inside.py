@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.doctor import network_check
 from controlplane.cluster.kubernetes.doctor.releases import Release
 from controlplane.cluster.kubernetes.pods import podspec
@@ -60,7 +60,7 @@ def manifest(release: Release, name: str) -> Json:
     return pod
 
 
-def judged(release: Release, node: str, status: Mapping[str, Any], required: str) -> Iterator[Finding]:
+def judged(release: Release, node: str, status: Mapping[str, Any], required: str) -> Iterator[CheckResult]:
     """What its end says of the kernel and of limits.
 
     Args:
@@ -74,7 +74,9 @@ def judged(release: Release, node: str, status: Mapping[str, Any], required: str
     told = _told(str(end.get("message") or ""))
     if "kernel" not in told:
         said = f"{end.get('reason')} {end.get('exitCode')} {end.get('message') or ''}".strip()
-        yield Finding(f"limits of {release.name}", False, f"not tried: the pod on {node} ended with {said}", OTHERWISE)
+        yield CheckResult(
+            f"limits of {release.name}", False, f"not tried: the pod on {node} ended with {said}", OTHERWISE
+        )
         return
     kernel = str(told["kernel"])
     ok = required == "any" or required.lower() in kernel.lower()
@@ -92,7 +94,7 @@ def judged(release: Release, node: str, status: Mapping[str, Any], required: str
     yield finding(f"limits of {release.name}", killed, detail, LIMIT)
 
 
-def _settings(release: Release, node: str, seen: object) -> Iterator[Finding]:
+def _settings(release: Release, node: str, seen: object) -> Iterator[CheckResult]:
     """What follows from gVisor's settings; nothing where an image of before such a check has not looked."""
     if not isinstance(seen, dict):
         return
@@ -101,19 +103,21 @@ def _settings(release: Release, node: str, seen: object) -> Iterator[Finding]:
         yield _disk_limit(release, node, str(seen["root"]))
 
 
-def _disk_limit(release: Release, node: str, root: str) -> Finding:
+def _disk_limit(release: Release, node: str, root: str) -> CheckResult:
     """Whether gVisor counts what is written; without it kubelets do, of images that are fetched whole."""
     name = f"disk limit of {release.name}"
     if root == OVERLAY:
-        return Finding(name, True, f"on {node}: gVisor counts what a sandbox writes, whatever the form of its image")
+        return CheckResult(
+            name, True, f"on {node}: gVisor counts what a sandbox writes, whatever the form of its image"
+        )
     detail = (
         f"on {node}: gVisor has no overlay in front of an image (`overlay2`): what is written to one that is mounted "
         "lazily is not counted, and no image is made of a sandbox"
     )
-    return Finding(name, False, detail, COUNT, needed=False)
+    return CheckResult(name, False, detail, COUNT, needed=False)
 
 
-def _platform(release: Release, node: str, seen: Mapping[str, Any]) -> Finding:
+def _platform(release: Release, node: str, seen: Mapping[str, Any]) -> CheckResult:
     """Which platform of gVisor it is."""
     call_ns = int(seen["call_ns"])
     which = "systrap" if seen["systrap"] else "not systrap with its rewriting of calls, so KVM"

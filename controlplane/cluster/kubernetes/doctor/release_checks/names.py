@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 
 Json = Mapping[str, Any]
 MOST_NAMED: Final = 5
@@ -21,7 +21,7 @@ def settled(now: datetime) -> str:
     return (now - SETTLES).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def agree(name: str, slices: Sequence[Json], pods: Sequence[Json], since: str = "") -> Finding:
+def agree(name: str, slices: Sequence[Json], pods: Sequence[Json], since: str = "") -> CheckResult:
     """Compares the EndpointSlices of the sandboxes' Services, which the DNS serves, with the addresses of the pods.
 
     Args:

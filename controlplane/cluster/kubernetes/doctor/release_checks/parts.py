@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 
 Json = Mapping[str, Any]
 COMPONENT: Final = "app.kubernetes.io/component"
@@ -18,7 +18,7 @@ ROLL: Final = (
 )
 
 
-def ready(name: str, namespace: str, owners: Sequence[Json]) -> Finding:
+def ready(name: str, namespace: str, owners: Sequence[Json]) -> CheckResult:
     """Whether each Deployment, StatefulSet and DaemonSet of a release has all its pods ready."""
     short = [f"{_part(one)}: {have} of {want} ready" for one in owners for want, have in [_counts(one)] if have < want]
     # What is scaled away answers as little as what has failed.
@@ -28,7 +28,7 @@ def ready(name: str, namespace: str, owners: Sequence[Json]) -> Finding:
     return finding(f"parts of {name}", not short, detail, SEE.format(namespace=namespace))
 
 
-def versions(name: str, namespace: str, owners: Sequence[Json], pods: Sequence[Json]) -> Finding:
+def versions(name: str, namespace: str, owners: Sequence[Json], pods: Sequence[Json]) -> CheckResult:
     """Whether all parts are of one version of the chart, and each pod runs the images that its part names.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding
+from controlplane.cluster.check_result import CheckResult
 from controlplane.cluster.kubernetes.doctor.release_checks import asking
 from controlplane.cluster.kubernetes.doctor.release_checks.inside import OTHERWISE
 from controlplane.cluster.kubernetes.doctor.releases import Release
@@ -22,7 +22,7 @@ def manifest(release: Release, name: str, gateway: asking.Place) -> dict[str, An
     return asking.manifest(release, name, PROGRAM, gateway, {})
 
 
-def judged(release: Release, status: Mapping[str, Any]) -> Iterator[Finding]:
+def judged(release: Release, status: Mapping[str, Any]) -> Iterator[CheckResult]:
     """What the pod has found; sandboxes can be used without it, so none of it is needed.
 
     Args:
@@ -31,7 +31,7 @@ def judged(release: Release, status: Mapping[str, Any]) -> Iterator[Finding]:
     """
     try:
         for name, ok, detail, fix in asking.told(status):
-            yield Finding(f"{name} of {release.name}", ok, detail, fix, needed=False)
+            yield CheckResult(f"{name} of {release.name}", ok, detail, fix, needed=False)
     except ValueError:
         detail = f"not tried: the pod ended with {asking.said(status) or 'no message'}"
-        yield Finding(f"programs of {release.name}", False, detail, OTHERWISE, needed=False)
+        yield CheckResult(f"programs of {release.name}", False, detail, OTHERWISE, needed=False)

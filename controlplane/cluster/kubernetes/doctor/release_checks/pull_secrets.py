@@ -3,7 +3,7 @@
 import asyncio
 from http import HTTPStatus
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.doctor.releases import Release
@@ -16,7 +16,7 @@ MEND = (
 )
 
 
-async def check(client: KubernetesClient, release: Release) -> list[Finding]:
+async def check(client: KubernetesClient, release: Release) -> list[CheckResult]:
     """Reads each Secret that the release names; nothing where it names none. Cost: a call each, at once.
 
     Args:

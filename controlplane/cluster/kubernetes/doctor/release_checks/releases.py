@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from controlplane.clock import Clock
-from controlplane.cluster.finding import Finding
+from controlplane.cluster.check_result import CheckResult
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.doctor.check_pods import reached, running
@@ -34,7 +34,7 @@ AGAIN: Final = "See to it, and run this again."
 
 async def check(
     client: KubernetesClient, clock: Clock, deployments: Sequence[Mapping[str, Any]], reach: str = ""
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Checks releases of the cluster, and the clocks of its nodes; nothing without a release.
 
     Args:
@@ -52,8 +52,8 @@ async def check(
     return [*both[0], *both[1]]
 
 
-async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str) -> list[Finding]:
-    found: list[Finding] = []
+async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str) -> list[CheckResult]:
+    found: list[CheckResult] = []
     for one in deployments:
         release, account = Release.of(one), str(one["spec"]["template"]["spec"].get("serviceAccountName") or "default")
         name = release.name
@@ -68,18 +68,18 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str)
     return found
 
 
-async def _tried(name: str, tried: Awaitable[list[Finding]]) -> list[Finding]:
+async def _tried(name: str, tried: Awaitable[list[CheckResult]]) -> list[CheckResult]:
     try:
         return await tried
     except Problem as problem:
-        return [Finding(name, False, f"not tried: {problem.detail}", AGAIN)]
+        return [CheckResult(name, False, f"not tried: {problem.detail}", AGAIN)]
 
 
-async def _one(tried: Awaitable[Finding]) -> list[Finding]:
+async def _one(tried: Awaitable[CheckResult]) -> list[CheckResult]:
     return [await tried]
 
 
-async def _parts(client: KubernetesClient, release: Release) -> list[Finding]:
+async def _parts(client: KubernetesClient, release: Release) -> list[CheckResult]:
     query = {"labelSelector": f"app.kubernetes.io/instance={release.name}"}
     apps = f"/apis/apps/v1/namespaces/{release.namespace}"
     lists = await asyncio.gather(*(client.list(f"{apps}/{kind}", query) for kind in OWNERS))
@@ -91,7 +91,7 @@ async def _parts(client: KubernetesClient, release: Release) -> list[Finding]:
     ]
 
 
-async def _names(client: KubernetesClient, release: Release) -> list[Finding]:
+async def _names(client: KubernetesClient, release: Release) -> list[CheckResult]:
     query = {"labelSelector": selector(release.name)}
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{release.sandboxes}/endpointslices"
     # Slices first: a pod that comes between has a name that says nothing yet, which is no fault.
@@ -102,7 +102,7 @@ async def _names(client: KubernetesClient, release: Release) -> list[Finding]:
     return [names.agree(release.name, served, pods, since=names.settled(datetime.now(UTC)) if named else "")]
 
 
-async def _answers(client: KubernetesClient, release: Release) -> list[Finding]:
+async def _answers(client: KubernetesClient, release: Release) -> list[CheckResult]:
     """Asks the DNS of the release for a pod of its own and for sandboxes that run; nothing where it has no DNS."""
     gateway = await client.get(f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{release.name}-gateway")
     if (asked := answers.settings(gateway)) is None:
@@ -124,14 +124,14 @@ async def _answers(client: KubernetesClient, release: Release) -> list[Finding]:
     return [answers.judged(release, next(iter(own_name), ""), wanted, status)]
 
 
-async def _inside(client: KubernetesClient, release: Release) -> list[Finding]:
+async def _inside(client: KubernetesClient, release: Release) -> list[CheckResult]:
     async with running(client, inside.manifest(release, f"doctor-{secrets.token_hex(4)}-limits")) as pod:
         status = await reached(client, pod, "phase")
         node = str((await client.get(pod))["spec"].get("nodeName") or "its node")
     return [*inside.judged(release, node, status, release.required_kernel)]
 
 
-async def _programs(client: KubernetesClient, release: Release) -> list[Finding]:
+async def _programs(client: KubernetesClient, release: Release) -> list[CheckResult]:
     gateway = await _service(client, release.namespace, f"{release.name}-gateway")
     name = f"doctor-{secrets.token_hex(4)}-programs"
     async with running(client, programs.manifest(release, name, gateway)) as pod:
@@ -139,7 +139,7 @@ async def _programs(client: KubernetesClient, release: Release) -> list[Finding]
     return [*programs.judged(release, status)]
 
 
-async def _egress(client: KubernetesClient, release: Release, reach: str) -> list[Finding]:
+async def _egress(client: KubernetesClient, release: Release, reach: str) -> list[CheckResult]:
     try:
         path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{release.name}-egress"
         part = await client.get(path)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controlplane.cluster.finding import Finding, finding
+from controlplane.cluster.check_result import CheckResult, finding
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.doctor.releases import Release
 
@@ -53,7 +53,7 @@ def needed(release: Release) -> Iterator[Right]:
     yield Right("get", "node.k8s.io", "runtimeclasses", name=release.runtime_class)
 
 
-async def check(client: KubernetesClient, release: Release, account: str) -> Finding:
+async def check(client: KubernetesClient, release: Release, account: str) -> CheckResult:
     """Asks for each right; the user of the client needs the right to ask. Cost: about 30 calls, at once.
 
     Args:

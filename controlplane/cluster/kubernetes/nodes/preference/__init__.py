@@ -10,7 +10,7 @@ from controlplane.cluster.kubernetes.nodes.preference.catalogue import Catalogue
 from controlplane.cluster.kubernetes.nodes.preference.choice import MOST_PREFERRED, Candidates, preferred
 from controlplane.cluster.kubernetes.nodes.preference.occupancy import Occupancy
 from controlplane.cluster.kubernetes.nodes.preference.preference import NodePreference
-from controlplane.cluster.kubernetes.nodes.preference.told import ToldImages, version_of
+from controlplane.cluster.kubernetes.nodes.preference.reported_images import ReportedImages, version_of
 
 __all__ = [
     "MOST_PREFERRED",
@@ -19,7 +19,7 @@ __all__ = [
     "HeldImage",
     "NodePreference",
     "Occupancy",
-    "ToldImages",
+    "ReportedImages",
     "key_of",
     "preferred",
     "version_of",

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::outside::{Outside, Reached};
 use crate::policy::{Refusal, Target};
-use crate::sandbox::{Passage, Protocol, Sandbox, Seat};
+use crate::sandbox::{ConnectionPermit, Passage, Protocol, Sandbox};
 
 /// Timeout for the first byte, and for each message of a request.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ pub(super) struct Asking {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) outside: Arc<Outside>,
     /// Its place among the open connections, or why it has none.
-    pub(super) seat: Result<Seat, Refusal>,
+    pub(super) seat: Result<ConnectionPermit, Refusal>,
 }
 
 impl Asking {

@@ -19,9 +19,9 @@ use wire::egress::Verdict;
 use super::answer::Body;
 use super::asking::Asking;
 use super::packages;
+use crate::limited_stream::LimitedStream;
 use crate::policy::{Refusal, Target};
 use crate::sandbox::Protocol;
-use crate::watched::Watched;
 
 const HTTP_PORT: u16 = 80;
 
@@ -68,7 +68,7 @@ async fn forwarded(
         passage.ends(&refusal);
         refusal
     };
-    let io = TokioIo::new(Watched::new(reached.stream, Arc::clone(&passage)));
+    let io = TokioIo::new(LimitedStream::new(reached.stream, Arc::clone(&passage)));
     let handshake = http1::Builder::new().handshake(io).await;
     let (mut sender, connection) = handshake.map_err(broken)?;
     let watch = Arc::clone(&passage);

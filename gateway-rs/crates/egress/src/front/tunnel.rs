@@ -5,9 +5,9 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 
 use crate::gate::Gate;
+use crate::limited_stream::LimitedStream;
 use crate::outside::Reached;
 use crate::sandbox::Passage;
-use crate::watched::Watched;
 
 /// What is moved at once, to the server and to the program. The pages that a program loads are larger than what it asks.
 const UP_BYTES: usize = 16 << 10;
@@ -25,7 +25,7 @@ pub(super) async fn run(
 ) -> io::Result<()> {
     let passage = Arc::new(passage);
     let mut program = Gate::new(program, held, Arc::clone(&passage));
-    let (mut server, watch) = (Watched::new(reached.stream, Arc::clone(&passage)), passage);
+    let (mut server, watch) = (LimitedStream::new(reached.stream, Arc::clone(&passage)), passage);
     let moved = tokio::select! {
         moved = copy_bidirectional_with_sizes(&mut program, &mut server, UP_BYTES, DOWN_BYTES) => moved,
         why = watch.idle() => {

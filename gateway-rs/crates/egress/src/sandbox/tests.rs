@@ -81,7 +81,8 @@ async fn limits_are_of_the_policy_the_owner_and_the_replica() {
         owner_connections,
         ..egress::Limits::default()
     };
-    let named = |sandbox: &Arc<Sandbox>| Seat::take(sandbox).map_err(|refusal| refusal.rule.to_string());
+    let named =
+        |sandbox: &Arc<Sandbox>| ConnectionPermit::take(sandbox).map_err(|refusal| refusal.rule.to_string());
     let one = sandbox(policy(Mode::Open, &[], &[], limits(1, 0)));
     let seat = named(&one).unwrap();
     assert_eq!(named(&one).unwrap_err(), "limits/connections");
@@ -92,7 +93,7 @@ async fn limits_are_of_the_policy_the_owner_and_the_replica() {
     assert_eq!(named(&two).unwrap_err(), "limits/owner_connections");
     drop(seats);
     let all = sandbox(policy(Mode::Open, &[], &[], limits(0, 0)));
-    let seats: Vec<Seat> = (0..3).map(|_| named(&all).unwrap()).collect();
+    let seats: Vec<ConnectionPermit> = (0..3).map(|_| named(&all).unwrap()).collect();
     assert_eq!(named(&all).unwrap_err(), "limits/replica");
     drop(seats);
     let rate = egress::Limits { connections_per_second: 2, ..egress::Limits::default() };
@@ -107,7 +108,7 @@ async fn bytes_are_slowed_down_and_end() {
     let sandbox = sandbox(policy(Mode::Open, &[], &[], limits));
     let (ours, mut theirs) = tokio::io::duplex(1 << 20);
     let passage = Arc::new(admit(&sandbox, "8.8.8.8:80").unwrap());
-    let mut watched = crate::watched::Watched::new(ours, passage);
+    let mut watched = crate::limited_stream::LimitedStream::new(ours, passage);
     let began = tokio::time::Instant::now();
     for _ in 0..4 {
         watched.write_all(&[0; 1000]).await.unwrap();
@@ -133,7 +134,7 @@ async fn limits_of_an_owner_hold_for_all_its_sandboxes_together() {
     let owner: Arc<Owner> = Arc::default();
     let made = |owner: &Arc<Owner>| sandbox_of(Arc::clone(owner), policy(Mode::Open, &[], &[], limits));
     let (one, two, others) = (made(&owner), made(&owner), made(&Arc::default()));
-    let named = |sandbox: &Arc<Sandbox>| Seat::take(sandbox).map(drop);
+    let named = |sandbox: &Arc<Sandbox>| ConnectionPermit::take(sandbox).map(drop);
     for sandbox in [&one, &two, &one] {
         named(sandbox).unwrap();
     }

@@ -7,7 +7,7 @@ use tokio_util::io::poll_read_buf;
 use tonic::{Status, Streaming};
 use wire::agent::FileChunk;
 
-use crate::ahead::Ahead;
+use crate::coalesced::Coalesced;
 use crate::leg::Leg;
 
 /// How much is read from a leg at once, and the free space below which the buffer gets new memory.
@@ -16,7 +16,7 @@ const LEAST_BYTES: usize = READ_BYTES / 4;
 
 /// The chunks of a download, as messages of the call or as bytes of a leg.
 pub(super) struct Chunks {
-    messages: Ahead<FileChunk>,
+    messages: Coalesced<FileChunk>,
     leg: Leg,
     moved: bool,
     buffer: BytesMut,

@@ -11,9 +11,9 @@ use wire::{Code, Problem};
 use super::message::{self, AttachMessage, Gathered};
 use super::stdin::{self, Progress, Stdin};
 use crate::admission::Permit;
-use crate::ahead::Ahead;
 use crate::auth::Bearer;
 use crate::call::{Calls, authorized};
+use crate::coalesced::Coalesced;
 use crate::drain::Call;
 use crate::http::fields;
 use crate::http::socket::{self, Gone, Reader, Writer};
@@ -30,7 +30,7 @@ pub(super) struct Relay {
     pub(super) route: Arc<Route>,
     pub(super) agent: AgentClient<Channel>,
     pub(super) exec_id: String,
-    pub(super) events: Ahead<AttachEvent>,
+    pub(super) events: Coalesced<AttachEvent>,
     pub(super) request_id: HeaderValue,
     pub(super) _call: Call,
     pub(super) _place: Permit,
@@ -130,7 +130,7 @@ struct Down<'a> {
     calls: &'a Calls,
     route: &'a Arc<Route>,
     request_id: &'a str,
-    events: &'a mut Ahead<AttachEvent>,
+    events: &'a mut Coalesced<AttachEvent>,
     writer: &'a mut Writer,
 }
 
