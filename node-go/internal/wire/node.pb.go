@@ -926,7 +926,7 @@ func (x *PrefetchProgress) GetTotalBytes() uint64 {
 type RemoveImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`      // a name, a name@digest or an id
-	PullMarks       bool                   `protobuf:"varint,2,opt,name=brought,proto3" json:"brought,omitempty"` // only if it was brought by rollbox (Image.brought_ms)
+	Brought       bool                   `protobuf:"varint,2,opt,name=brought,proto3" json:"brought,omitempty"` // only if it was brought by rollbox (Image.brought_ms)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -970,7 +970,7 @@ func (x *RemoveImageRequest) GetImage() string {
 
 func (x *RemoveImageRequest) GetBrought() bool {
 	if x != nil {
-		return x.PullMarks
+		return x.Brought
 	}
 	return false
 }
