@@ -291,8 +291,8 @@ class Batch(Generic[Sample, Value]):
 
 
 def _is_mistake(error: SandboxError) -> bool:
-    # An argument with a reason is that of one call in a sandbox: a command that is not there, a name that is too long.
-    in_sandbox = error.code == "invalid_argument" and "reason" in error.details
+    # An argument of one call in a sandbox says nothing of the next: a command that is not there, a name too long.
+    in_sandbox = error.code == "invalid_argument" and "reason" in error.details and error.sandbox_id is not None
     return error.code in _MISTAKES and not in_sandbox
 
 

@@ -319,7 +319,8 @@ def test_a_batch_that_is_left_takes_no_more_samples() -> None:
     [
         (lambda n: ImageNotFound(f"there is no image pyton (sb-{n})", sandbox_id=f"sb-{n}"), True),
         (lambda n: InvalidArgument("memory 'lots' is no size"), True),
-        (lambda n: InvalidArgument("there is no command nosuch", details={"reason": "command_not_found"}), False),
+        (lambda n: InvalidArgument("a ttl of 0", details={"reason": "ttl"}), True),
+        (lambda n: InvalidArgument("no nosuch", sandbox_id="sb-1", details={"reason": "command_not_found"}), False),
         (lambda n: ImageNotFound("there is no pyhton", details={"reason": "local_image"}), True),
         (lambda n: Unauthenticated("the API key is not known here", details={"reason": "api_key"}), True),
         (lambda n: FileNotFound("/answer does not exist"), False),
