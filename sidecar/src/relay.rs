@@ -10,16 +10,18 @@
 //! # Layout
 //! - `sockets`: what is bound on the sandbox's loopback; `control`: the messages between sidecar and relay.
 //! - `supervisor`: the sidecar's side: starts the relay, starts it again when it ends, hands it links.
-//! - `child`: the relay's process; `confine`: what it gives up; `asked`: where a connection is to go; `inside`: those to
-//!   the sandbox itself; `links`, `carry`: connections on the link; `refusal`, `socks`: the answers without one; `names`: the
-//!   resolver that knows no name; `wanted`: what was asked for; `tally`: what it tells the sidecar, and `refusals`: what
-//!   the sidecar keeps of that.
+//! - `child`: the relay's process; `confine`: what it gives up; `first_request`, `http`, `socks`: where a connection is to
+//!   go, as `asked` has it; `inside`: those to the sandbox itself; `links`, `carry`: connections on the link; `refusal`: the
+//!   answers without one; `names`: the resolver that knows no name; `wanted`: what was asked for; `tally`: what it tells the
+//!   sidecar, and `refusals`: what the sidecar keeps of that.
 
 mod asked;
 mod carry;
 pub mod child;
 mod confine;
 mod control;
+mod first_request;
+mod http;
 mod inside;
 mod links;
 mod names;

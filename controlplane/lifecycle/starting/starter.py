@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -23,7 +23,8 @@ from controlplane.lifecycle.waiting.gates.room import RoomGate
 from controlplane.lifecycle.waiting.gates.slot import SlotGate
 from controlplane.lifecycle.waiting.line import Line
 from controlplane.lifecycle.waiting.near_waits import NearWaits
-from controlplane.model import WAITS_FOR_ROOM, Sandbox, State, dump_record
+from controlplane.lifecycle.waiting.room_notes import RoomNotes
+from controlplane.model import Sandbox, State, dump_record
 from controlplane.model.states import Change, Event
 
 # Ends of starts that say something about the image; the last one only of a converted copy, on a node that has it.
@@ -64,7 +65,7 @@ class Starter:
         self._clock = deps.clock
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._awaited: dict[str, Copy | Conversion] = {}
-        room = RoomGate(deps.cluster, deps.clock, deps.metrics, most_pending, self._note_wait)
+        room = RoomGate(deps.cluster, deps.clock, deps.metrics, most_pending, RoomNotes(ledger, deps.clock).write)
         slots, near = SlotGate(store, deps.cluster, at_once), NearWaits(deps.cluster, deps.clock)
         self.line = Line(deps.cluster, room, slots, near)
         keep_whole = partial(room.again, whole=True)
@@ -188,13 +189,6 @@ class Starter:
         finally:
             del self._awaited[sandbox.id]
             phases.waited(word)
-
-    async def _note_wait(self, sandbox: Sandbox) -> None:
-        """Has on record that a start waits for room; a replica that does not hear of it hears when it begins."""
-        with suppress(Problem):
-            await self._ledger.change(
-                sandbox.id, lambda record: waited_for(record, self._clock.now_ms(), WAITS_FOR_ROOM)
-            )
 
     async def _start(self, sandbox: Sandbox, pin: Pin, plain: Pin, phases: Phases, avoid: Sequence[str]) -> None:
         taken_on = sandbox.state is State.STARTING

@@ -15,7 +15,7 @@ use super::control::{Control, Order};
 use super::links::{Family, Links, MAX_CONNECTIONS, READ_BYTES, WIDE_STREAM_BYTES};
 use super::tally::Tally;
 use super::wanted::Wanted;
-use super::{asked, carry, confine, inside, names, refusal, socks};
+use super::{carry, confine, first_request, inside, names, refusal, socks};
 use crate::itself::Itself;
 use crate::{log, sys};
 
@@ -107,7 +107,7 @@ async fn accept(listener: TcpListener, family: Family, serving: Arc<Serving>, pl
 async fn program(mut stream: TcpStream, family: Family, serving: &Serving) {
     // Small pieces of a program's protocol must not wait for each other.
     let _ = stream.set_nodelay(true);
-    let outside = match asked::read(&mut stream, &serving.itself).await {
+    let outside = match first_request::read(&mut stream, &serving.itself).await {
         Some(Asked::Outside(outside)) => outside,
         Some(Asked::Inside(asked, read)) => return inside::serve(stream, &asked, read).await,
         None => return,

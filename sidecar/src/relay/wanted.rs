@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::asked::{HTTP_PORT, Request, request, split};
+use super::http::{self, Request, split};
 
 /// Longest host that is kept; names have 253 bytes at most.
 pub(super) const HOST_BYTES: usize = 255;
@@ -53,9 +53,9 @@ impl Wanted {
 
     /// Of what a program has sent of an HTTP request; `None` where that names no host and port.
     pub(super) fn of_http(bytes: &[u8]) -> Option<Self> {
-        let Request::For { connect, authority } = request(bytes) else { return None };
+        let Request::For { connect, authority } = http::request(bytes) else { return None };
         let (protocol, default) =
-            if connect { (Protocol::Connect, None) } else { (Protocol::Http, Some(HTTP_PORT)) };
+            if connect { (Protocol::Connect, None) } else { (Protocol::Http, Some(http::PORT)) };
         // A byte of another encoding is one character, which is shown as a question mark.
         let target: String = authority.iter().map(|byte| char::from(*byte)).collect();
         let target = target.rsplit_once('@').map_or(target.as_str(), |(_, target)| target);

@@ -115,7 +115,7 @@ def test_a_list_of_sandboxes_imports_only_what_calls_the_gateway(apart: FakeGate
     made = json.loads(run(f"import json, sys\n{code}print(json.dumps(made))"))
     assert apart.url
     of_calls = "_problem _version breaker deadline errors gateway known_sandboxes labels printable quantity "
-    of_calls += "tracing record recording recording.current retry settings standstill"
+    of_calls += "tracing record recording recording.current retry settings stalled_gateway"
     of_commands = "cli cli.app cli.imports cli.layout cli.options cli.output cli.sandboxes cli.values cli.completion"
     expected = {"transport", *of_calls.split(), *of_commands.split()}
     names = {name.removeprefix("rollbox.") for name in made}
