@@ -22,7 +22,7 @@ RETRIES: Final = {
     "resume": "Repeat it with its id: nothing runs twice.",
     "new_sandbox": "Go on in a new sandbox.",
 }
-# For codes whose errors have a hint by their reason.
+# In the index, for codes without a hint: an error of such a code has one that belongs to its reason.
 SAID: Final = "What the error itself says."
 
 

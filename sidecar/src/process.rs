@@ -3,9 +3,9 @@
 //! A `Process` (`state`) is shared by the tokio task that supervises it (`supervise`) and by every call that waits,
 //! attaches, writes or cancels. It stays as the record when the command has ended.
 //!
-//! - `side`, `terminal`: the sidecar's end of a pipe, and of a terminal. `stdin`, `streams`: what goes over them.
+//! - `pipe_end`, `terminal`: the sidecar's end of a pipe, and of a terminal. `stdin`, `streams`: what goes over them.
 //! - `readers`: the readers that an output waits for; `reader`: one of them.
-//! - `watched`: a value that tasks wait for.
+//! - `small_watch`: a value that tasks wait for.
 
 mod pipe_end;
 mod reader;

@@ -498,21 +498,21 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let defaults = Defaults {
             env: [pair("A", "bound"), pair("B", "bound")].into(),
-            cwd: "/work".into(),
+            cwd: "/srv".into(),
             user: "root".into(),
         };
         let (env, cwd, user) = Command::new(request, Call::Exec).unwrap().take_bound(defaults);
         let pair = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         assert_eq!(env, [pair("A", "call"), pair("B", "bound")]);
-        assert_eq!((cwd.as_slice(), user.as_str()), (&b"/work"[..], "bob"));
+        assert_eq!((cwd.as_slice(), user.as_str()), (&b"/srv"[..], "bob"));
     }
 
     #[test]
     fn a_relative_directory_is_in_the_one_that_the_claim_bound() {
         for (bound, own, used) in [
-            ("/work", "", "/work"),
-            ("/work", "sub/dir", "/work/sub/dir"),
-            ("/work", "/tmp", "/tmp"),
+            ("/srv", "", "/srv"),
+            ("/srv", "sub/dir", "/srv/sub/dir"),
+            ("/srv", "/tmp", "/tmp"),
             ("", "sub", "sub"),
             ("", "", ""),
         ] {

@@ -1,4 +1,4 @@
-"""What every keeper of documents must do; a module of tests subclasses this and provides `documents`."""
+"""What every store of documents must do; a module of tests subclasses this and provides `documents`."""
 
 import asyncio
 

@@ -47,7 +47,6 @@ __all__ = [
     "Health",
     "ImageState",
     "Images",
-    "KeptImages",
     "LazyNodes",
     "Names",
     "NodeImage",

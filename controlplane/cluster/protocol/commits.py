@@ -63,9 +63,9 @@ class KeptImages(Protocol):
         ...
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
-        """The checkpoints of all owners whose time was over at a moment; what they are built on is not told.
+        """The checkpoints of all owners that had expired at a moment, without the images that they are built on.
 
-        Cost: nothing for those whose time is not over, but for the names of all; it is asked once a minute.
+        Cost: the names of all checkpoints are read; of those that have not expired nothing else. Called once a minute.
 
         Args:
             before_ms: the moment (Unix ms).

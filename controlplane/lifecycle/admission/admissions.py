@@ -108,7 +108,7 @@ class Admissions:
         return admission
 
     async def bind(self, sandbox: Sandbox) -> bool:
-        """Makes a claimed sandbox its owner's: the cluster notes whose it is.
+        """Gives a claimed sandbox to its owner: the cluster notes the owner's name.
 
         Every call that answers a claim does this first, also a repetition: the call before may not have come so far.
 

@@ -25,7 +25,7 @@ from controlplane.store import Slot, Store
 
 # For a start that holds its slot already, even if the limit is lower by then.
 NO_LIMIT: Final = 1_000_000
-# The answer to a start whose lane has waiters.
+# The answer to a start while others of its kind wait here.
 _HELD: Final = Slot(taken=False, held_by="the node that holds them")
 
 

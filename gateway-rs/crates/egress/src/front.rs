@@ -40,8 +40,8 @@ pub(crate) async fn serve(
 }
 
 async fn serve_stream(sandbox: Arc<Sandbox>, outside: Arc<Outside>, mut stream: Carried) {
-    let seat = ConnectionPermit::take(&sandbox);
-    let asking = Asking { sandbox, outside, seat };
+    let permit = ConnectionPermit::take(&sandbox);
+    let asking = Asking { sandbox, outside, permit };
     let mut first = BytesMut::with_capacity(FIRST_READ_BYTES);
     let read = tokio::time::timeout(REQUEST_DEADLINE, stream.read_buf(&mut first)).await;
     let served = match (read, first.first()) {

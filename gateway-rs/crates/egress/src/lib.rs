@@ -8,8 +8,8 @@
 //!   `admin`: probes and metrics.
 //! - `feed`: what the control plane says, and reports to it. `sandboxes`: the sandboxes of this replica.
 //! - `link`: the link to a sandbox. `front`: one connection of a program: HTTP, CONNECT or SOCKS5.
-//! - `outside`: look-ups and connections to servers. `gate`, `watched`: the two sides of a tunnel. `stream`: a stream of
-//!   the link as bytes. `paced`: the connection of a link.
+//! - `outside`: look-ups and connections to servers. `gate`, `limited_stream`: the two sides of a tunnel. `stream`: a
+//!   stream of the link as bytes. `paced`: the connection of a link.
 //! - `live`: whether what the feed has said is so now.
 //! - `sandbox`: one sandbox: its policy in force, its open connections, its limits. `report`: what waits to be told.
 //!   `telemetry`: metrics.

@@ -1,7 +1,7 @@
 //! One sandbox at this replica: its policy in force, its open connections, its limits.
 //!
 //! - `state`: the sandbox. `open`: one of its connections to servers; `passage`: the right to it, on record while it
-//!   lasts. `seat`: a place among the connections that may be open.
+//!   lasts. `connection_permit`: a place among the connections that may be open.
 //! - `owner`: what all sandboxes of an owner use together.
 
 mod connection_permit;

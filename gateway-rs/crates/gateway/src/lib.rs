@@ -9,13 +9,13 @@
 //! - `server`: client connections, with their limits and timeouts. `router`: all routes. `gateway`: all parts, put
 //!   together; each endpoint gets its own part.
 //! - `exec`: running commands. `processes`: clients that stay attached to a command. `files`: files in and out.
-//!   `ports`: ports of a sandbox. `usage`: the resources that it uses. `late`: creates whose settings are bound here.
-//!   `deletes`: deletes, answered once the end is known here. `forward`: everything else under `/v1`.
-//! - `call`: one call to a sandbox, of any kind. `ahead`: look-ahead in a stream. `leg`: connections for bulk data.
+//!   `ports`: ports of a sandbox. `usage`: the resources that it uses. `late_settings`: creates whose settings are bound
+//!   here. `deletes`: deletes, answered once the end is known here. `forward`: everything else under `/v1`.
+//! - `call`: one call to a sandbox, of any kind. `coalesced`: look-ahead in a stream. `leg`: connections for bulk data.
 //! - `auth`, `admission`, `drain`: which call is allowed, which is next, and the graceful shutdown.
 //! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
 //!   with it; `activity`: reports to the control plane which sandboxes are in use, off the path of the calls.
-//! - `http`: requests and answers, whatever they are about. `telemetry`: metrics. `keyed`: digests with a key.
+//! - `http`: requests and answers, whatever they are about. `telemetry`: metrics. `keyed_digest`: digests with a key.
 //!
 //! Sockets, the connection to the control plane, readers of settings, the log and the allocator's settings are in the
 //! crate `program`, which `rollbox-egress` uses too.

@@ -17,7 +17,7 @@ pub(super) struct Asking {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) outside: Arc<Outside>,
     /// Its place among the open connections, or why it has none.
-    pub(super) seat: Result<ConnectionPermit, Refusal>,
+    pub(super) permit: Result<ConnectionPermit, Refusal>,
 }
 
 impl Asking {
@@ -36,7 +36,7 @@ impl Asking {
     }
 
     async fn try_open(&self, target: &Target, protocol: Protocol) -> Result<(Reached, Passage), Refusal> {
-        if let Err(limit) = &self.seat {
+        if let Err(limit) = &self.permit {
             return Err(limit.clone());
         }
         let (policy, blocked) = (self.sandbox.policy(), &self.sandbox.common().blocked);

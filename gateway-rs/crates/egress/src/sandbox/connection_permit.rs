@@ -20,7 +20,7 @@ impl ConnectionPermit {
         let policy = Arc::clone(&state.policy);
         let limits = sandbox.limits(&policy);
         let refused = |limit, what: String| Err(sandbox.limited(&policy, limit, what));
-        if let Some(most) = limits.connections.filter(|most| state.seats >= *most) {
+        if let Some(most) = limits.connections.filter(|most| state.permits >= *most) {
             return refused(
                 "connections",
                 format!("the sandbox has {most} connections open, and may have no more"),
@@ -53,14 +53,14 @@ impl ConnectionPermit {
             sandbox.owner.connections.fetch_sub(1, Ordering::Relaxed);
             return refused("replica", "this egress replica has no room for more connections".to_owned());
         }
-        state.seats += 1;
+        state.permits += 1;
         Ok(Self(Arc::clone(sandbox)))
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.lock().seats -= 1;
+        self.0.lock().permits -= 1;
         self.0.owner.connections.fetch_sub(1, Ordering::Relaxed);
         self.0.common.connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -73,7 +73,7 @@ pub(super) struct State {
     pub(super) policy: Arc<Policy>,
     pub(super) open: HashMap<u64, Arc<Open>>,
     pub(super) next: u64,
-    pub(super) seats: usize,
+    pub(super) permits: usize,
     pub(super) arrivals: Bucket,
     pub(super) flow: Bucket,
     /// Whether the first attempt to open the link is over, and what waits to be told for it.
@@ -142,7 +142,7 @@ impl Sandbox {
                 policy,
                 open: HashMap::new(),
                 next: 0,
-                seats: 0,
+                permits: 0,
                 arrivals: Bucket::full(0.0, now),
                 flow: Bucket::full(0.0, now),
                 link_tried: false,

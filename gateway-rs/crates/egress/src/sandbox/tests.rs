@@ -84,18 +84,18 @@ async fn limits_are_of_the_policy_the_owner_and_the_replica() {
     let named =
         |sandbox: &Arc<Sandbox>| ConnectionPermit::take(sandbox).map_err(|refusal| refusal.rule.to_string());
     let one = sandbox(policy(Mode::Open, &[], &[], limits(1, 0)));
-    let seat = named(&one).unwrap();
+    let permit = named(&one).unwrap();
     assert_eq!(named(&one).unwrap_err(), "limits/connections");
-    drop(seat);
+    drop(permit);
     assert!(named(&one).is_ok());
     let two = sandbox(policy(Mode::Open, &[], &[], limits(0, 2)));
-    let seats = (named(&two).unwrap(), named(&two).unwrap());
+    let permits = (named(&two).unwrap(), named(&two).unwrap());
     assert_eq!(named(&two).unwrap_err(), "limits/owner_connections");
-    drop(seats);
+    drop(permits);
     let all = sandbox(policy(Mode::Open, &[], &[], limits(0, 0)));
-    let seats: Vec<ConnectionPermit> = (0..3).map(|_| named(&all).unwrap()).collect();
+    let permits: Vec<ConnectionPermit> = (0..3).map(|_| named(&all).unwrap()).collect();
     assert_eq!(named(&all).unwrap_err(), "limits/replica");
-    drop(seats);
+    drop(permits);
     let rate = egress::Limits { connections_per_second: 2, ..egress::Limits::default() };
     let slow = sandbox(policy(Mode::Open, &[], &[], rate));
     assert!(named(&slow).is_ok() && named(&slow).is_ok());
