@@ -119,9 +119,7 @@ PURE = (
     "unit/controlplane",
     # What the pages say of the figures.
     "bench/checks/test_figures_page.py",
-    "bench/checks/test_gvisor_page.py",
     "unit/chaos",
-    "unit/test_cluster_parts.py",
     "unit/test_lint.py",
     "unit/test_versions.py",
 )
@@ -135,7 +133,6 @@ UNIT = (
     "unit/test_ready.py",
     "unit/test_egress_table.py",
     "unit/test_fuzz_crate.py",
-    "unit/test_fuzz_corpora.py",
 )
 LEVELS = (
     Level("lint", (Plain(_make("lint")),), budget_s=60, fresh_s=300),

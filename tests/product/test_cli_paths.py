@@ -46,7 +46,13 @@ async def test_paths_of_a_sandbox(stack: Product, shared: Sandbox) -> None:
     assert (await answer(stack, "mv", f"{place}/a", f"{place}/sub/b"))["path"] == "/tmp/cli-paths/sub/b"
     status, out, _ = await rollbox(stack, "stat", f"{place}/sub/b")
     assert (status, out.split()[3]) == (0, b"4")
-    assert (await answer(stack, "rm", "-r", place))["removed"] == 3
+    await shared.exec("touch a; ln -s sub link", cwd="/tmp/cli-paths", check=True)
+    status, out, _ = await rollbox(stack, "stat", f"{place}/link", "--no-follow")
+    assert (status, out.rstrip().endswith(b"/link -> sub")) == (0, True)
+    moves = [(await rollbox(stack, "mv", *force, f"{place}/a", f"{place}/sub/b"))[0] for force in ((), ("-f",))]
+    assert moves == [2, 0]
+    assert (await answer(stack, "rm", "-r", place))["removed"] == 4
+    assert [(await rollbox(stack, "rm", *force, place))[0] for force in ((), ("-f",))] == [2, 0]
     assert not await shared.files.exists("/tmp/cli-paths")
 
 

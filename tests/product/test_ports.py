@@ -264,6 +264,8 @@ async def test_datagrams_stay_apart(shared: Sandbox) -> None:
         for size in (1, 1_000, 60_000):
             await socket.send(b"x" * size)
             assert await asyncio.wait_for(socket.receive(), 10) == b"echo " + b"x" * min(size, 1_000)
+        with pytest.raises(InvalidArgument):
+            await socket.send(b"x" * 65_508)
 
 
 async def test_a_server_that_is_not_up_yet(shared: Sandbox, http: aiohttp.ClientSession) -> None:

@@ -33,7 +33,7 @@ async def test_each_command_has_its_own_code_and_streams(shared: Sandbox) -> Non
         assert (await shell.run("printf 'no newline'")).stdout == "no newline"
         assert (await shell.run("if true; then\n  echo many lines\nfi")).stdout == "many lines\n"
         assert (await shell.run("'")).exit_code != 0
-        assert (await shell.run("cat")).exit_code == 0
+        assert (await shell.run("cat; echo it\\'s; cat <<end\nhere\nend")).stdout == "it's\nhere\n"
         assert (await shell.run("echo still here")).stdout == "still here\n"
 
 
@@ -89,12 +89,15 @@ async def test_a_timeout_kills_what_the_command_has_detached(shared: Sandbox, de
     await until(lambda: succeeds(shared, "! pgrep -f 'sleep 721[1]'"))
 
 
-async def test_a_shell_that_cannot_answer_any_more_is_told_so(shared: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["command() { :; }", "__rollbox_ask() { :; }"])
+async def test_a_shell_that_cannot_answer_any_more_is_told_so(
+    shared: Sandbox, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     monkeypatch.setattr(shell_module, "LOOK_AFTER_S", 0.1)
     async with await shared.shell() as shell:
         assert (await shell.run("sleep 0.5; echo waited for")).stdout == "waited for\n"
         with pytest.raises(Conflict, match="no longer answers"):
-            await shell.run("command() { :; }")
+            await shell.run(command)
         assert shell.ended
         with pytest.raises(Conflict, match="no longer answers"):
             await shell.run("true")
@@ -144,6 +147,8 @@ async def test_a_command_has_input_directory_and_variables_of_its_own(shared: Sa
             await shell.run("true", cwd="/not/there")
         with pytest.raises(ExecFailed):
             await shell.run("false", check=True)
+        assert (await shell.run("echo 123456", max_output_bytes=3)).stdout == "56\n"
+        assert (await shell.run("echo 123456")).stdout == "123456\n"
 
 
 async def test_a_shell_on_a_terminal_talks_to_programs(shared: Sandbox) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -81,28 +80,6 @@ def test_an_excuse_is_on_the_line_or_alone_above_it() -> None:
     assert told("# speed: only to be passed\nasyncio.timeout(1)") == []
     assert told("event.wait(\n    timeout=1,  # speed: only to be passed\n)") == []
     assert told("first()  # speed: of something else\nasyncio.timeout(1)") == [1, 2]
-
-
-@pytest.mark.parametrize("comment", ["# speed:", "# speed:  ", "#speed:"])
-def test_an_excuse_needs_a_reason(comment: str) -> None:
-    assert [one.words for one in speed.problems(f"asyncio.timeout(1)  {comment}", "a.py")] == [
-        "the excuse has no reason"
-    ]
-
-
-def test_an_excuse_for_nothing_is_none() -> None:
-    assert [one.words for one in speed.problems("act()  # speed: it is slow", "a.py")] == ["the excuse excuses nothing"]
-    assert told("text = '# speed: of a string'") == []
-
-
-def test_it_prints_the_place_and_tells_by_its_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.py").write_text("\nasyncio.timeout(1)\n")
-    (tmp_path / "b.py").write_text("asyncio.timeout(60)\n")
-    assert command.main([str(tmp_path)]) == 1
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{tmp_path}/a.py:2: 1 s are nothing")
-    assert command.main([str(tmp_path / "b.py")]) == 0
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("folder", ["controlplane", "sdk", "tests", "contract", "helm"])

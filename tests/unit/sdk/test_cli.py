@@ -42,21 +42,6 @@ def test_create_prints_the_id_and_leaves_it_running(apart: FakeGateway) -> None:
     assert apart.bodies[0]["env"] == {"A": "b=c"}
 
 
-def test_create_prints_json(apart: FakeGateway) -> None:
-    record = json.loads(rollbox("create", "python", "--json").stdout)
-    assert (record["id"], record["state"], record["pids_limit"]) == ("sb-1", "running", 512)
-    assert "token" not in record
-
-
-def test_exec_passes_bytes_and_the_exit_code_on(apart: FakeGateway) -> None:
-    sandbox_id = made(apart)
-    apart.results["sh -c x"] = {"exit_code": 7, "stderr": "bad", "stdout": "/wA=", "stdout_encoding": "base64"}
-    result = rollbox("exec", sandbox_id, "--timeout", "5", "--env", "A=b", "--cwd", "/", "--", "sh", "-c", "x")
-    assert (result.exit_code, result.stdout_bytes, result.stderr) == (7, b"\xff\0", "bad")
-    assert apart.bodies[-1]["argv"] == ["sh", "-c", "x"]
-    assert apart.bodies[-1]["timeout_ms"] == 5000
-
-
 @pytest.mark.parametrize(
     ("given", "code"),
     [
@@ -81,38 +66,6 @@ def test_exec_tells_lost_output_on_stderr(apart: FakeGateway) -> None:
     apart.results["x"] = {"stdout": "end", "stdout_truncated": True, "stdout_total_bytes": 100}
     result = rollbox("exec", sandbox_id, "--", "x")
     assert (result.stdout, result.stderr) == ("end", "stdout: 97 bytes from byte 0 on are lost\n")
-
-
-def test_exec_keeps_what_it_is_told_to(apart: FakeGateway) -> None:
-    sandbox_id = made(apart)
-    said = {"stdout": "begin", "stdout_truncated": True, "stdout_total_bytes": 100, "stderr": "bad"}
-    apart.results["x"] = {**said, "stderr_total_bytes": 3, "exit_code": 7}
-    options = ["--umask", "077", "--max-output-bytes", "5", "--keep", "head"]
-    result = rollbox("exec", sandbox_id, *options, "--", "x")
-    assert (result.exit_code, result.stdout) == (7, "begin")
-    assert result.stderr == "badstdout: 95 of 100 bytes were not kept\n"
-    body = apart.bodies[-1]
-    assert (body["umask"], body["max_output_bytes"], body["keep"]) == (0o77, 5, "head")
-    told = rollbox("exec", sandbox_id, *options, "--json", "--", "x")
-    assert json.loads(told.stdout)["stdout"] == "begin"
-    rollbox("exec", sandbox_id, "--umask", "022", "--", "x")
-    assert apart.bodies[-1]["umask"] == 0o22
-    assert "stdin_open" in apart.bodies[-1]
-    for wrong in (["--umask", "9"], ["--umask", "1777"], ["--keep", "middle"], ["--max-output-bytes", "0"]):
-        assert rollbox("exec", sandbox_id, *wrong, "--", "x").exit_code == 2
-    refused = rollbox("exec", "-t", sandbox_id, "--keep", "head", "--", "x")
-    assert "--tty cannot go together" in refused.stderr
-
-
-def test_ps_lists_and_filters(apart: FakeGateway) -> None:
-    first, second = made(apart, "run=a"), made(apart, "run=b")
-    assert [box["id"] for box in json.loads(rollbox("ps", "--json").stdout)] == [first, second]
-    assert [box["id"] for box in json.loads(rollbox("ps", "--label", "run=b", "--json").stdout)] == [second]
-    rollbox("delete", first)
-    shown = rollbox("ps", "--all").stdout
-    assert first in shown
-    assert "deleted" in shown
-    assert first not in rollbox("ps").stdout
 
 
 def test_ps_says_of_one_that_does_not_answer_for_how_long(apart: FakeGateway) -> None:
@@ -168,12 +121,6 @@ def test_exit_codes_tell_whose_fault_it_is(apart: FakeGateway, code: str, exit_c
     assert "request: req-1" in result.stderr
 
 
-def test_errors_are_json_too(apart: FakeGateway) -> None:
-    result = rollbox("create", "missing", "--json")
-    assert json.loads(result.stderr)["code"] == "image_not_found"
-    assert (result.exit_code, result.stdout) == (2, "")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -192,10 +139,21 @@ def test_usage_errors_exit_with_2(apart: FakeGateway, arguments: tuple[str, ...]
     assert apart.requests == []
 
 
-def test_without_an_address_the_way_out_is_told() -> None:
-    result = rollbox("ps")
-    assert result.exit_code == 2
-    assert "rollbox up" in result.stderr
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("exec sb-1 --umask 9 -- x", "umask"),
+        ("exec sb-1 --umask 1777 -- x", "umask"),
+        ("exec sb-1 --keep middle -- x", "keep"),
+        ("exec sb-1 --max-output-bytes 0 -- x", "max_output_bytes"),
+        ("exec -t sb-1 --keep head -- x", "--tty cannot go together"),
+        ("expose sb-1 70000", "1 to 65535"),
+    ],
+)
+def test_values_that_are_none_exit_with_2(apart: FakeGateway, line: str, said: str) -> None:
+    made(apart)
+    refused = rollbox(*line.split())
+    assert (refused.exit_code, said in refused.stderr, apart.runs) == (2, True, [])
 
 
 def test_up_becomes_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,13 +217,6 @@ def test_ctrl_c_while_the_standard_input_is_awaited_ends_at_once(apart: FakeGate
         assert b"interrupted" in process.stderr.read()
     (cat,) = apart.processes.execs.values()
     assert (cat.result or {})["end"] == "cancelled"
-
-
-def test_a_command_that_is_not_there_exits_as_in_a_shell(apart: FakeGateway) -> None:
-    made(apart)
-    apart.missing_commands = {"nosuch"}
-    told = rollbox("exec", "sb-1", "--", "nosuch")
-    assert (told.exit_code, "code: invalid_argument" in told.stderr) == (127, True)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,14 @@
 """Processes on the command line: streamed output and input, a terminal, attach and kill."""
 
 import os
-import pty
-import signal
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
 
 import rollbox as sdk
-from tests.support.eventually import LIMIT_S, eventually_true
-from tests.support.fake_processes import Script
+from tests.support.eventually import LIMIT_S
 from tests.support.gateway_fake import FakeGateway
 from tests.unit.sdk.test_cli import UNHURRIED, made, rollbox
 
@@ -73,35 +69,6 @@ def test_a_reader_that_has_left_is_told_as_a_shell_does(apart: FakeGateway, tmp_
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_a_terminal_is_raw_meanwhile_and_as_before_at_the_end(apart: FakeGateway) -> None:
-    apart.processes.scripts["sh"] = Script(b"$ ", hold=True, exit_code=5)
-    master, slave = pty.openpty()
-    try:
-        termios.tcsetwinsize(slave, (24, 80))
-        before = termios.tcgetattr(slave)
-        started = command("exec", "-it", made(apart), "--", "sh")
-        with subprocess.Popen(
-            started, env=environment(apart), stdin=slave, stdout=subprocess.PIPE, start_new_session=True
-        ) as process:
-            assert process.stdout
-            assert process.stdout.read(2) == b"$ "
-            assert termios.tcgetattr(slave) != before
-            (made_exec,) = apart.processes.execs.values()
-            assert made_exec.body["terminal"] == {"columns": 80, "rows": 24}
-            os.write(master, b"\x03")
-            eventually_true(lambda: b"\x03" in made_exec.stdin)
-            termios.tcsetwinsize(slave, (30, 100))
-            process.send_signal(signal.SIGWINCH)
-            eventually_true(lambda: (100, 30) in made_exec.sizes)
-            made_exec.stdin_over = True
-            os.write(master, b"x")
-            assert process.wait(LIMIT_S) == 5
-        assert termios.tcgetattr(slave) == before
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 def test_a_terminal_where_there_is_none_is_refused(apart: FakeGateway) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -95,16 +94,6 @@ def test_a_policy_reads_back_and_refuses_what_it_has_not() -> None:
             EgressRule(**bad)
     with pytest.raises(InvalidArgument, match="closed"):
         EgressPolicy(mode="closed")  # type: ignore[arg-type]
-
-
-async def test_without_await_it_is_the_same(client: Client, fake: FakeGateway) -> None:
-    def switched() -> str:
-        with rollbox.sync.Client(client.url, "rbx_test") as blocking, blocking.create("python:3.12-slim") as sandbox:
-            sandbox.egress("packages")
-            return sandbox.egress().policy
-
-    assert await asyncio.to_thread(switched) == "packages"
-    assert fake.egress.asked[-1]["policy"] == "packages"
 
 
 async def test_a_deleted_sandbox_is_not_switched(client: Client) -> None:

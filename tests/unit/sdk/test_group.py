@@ -107,17 +107,6 @@ async def test_one_that_cannot_be_attached_keeps_neither_the_others_nor_the_shar
     assert asyncio.get_running_loop() not in shared._by_loop
 
 
-async def test_a_lazy_group_starts_what_is_used_and_no_more(client: Client, fake: FakeGateway) -> None:
-    async with SandboxGroup.lazy("python", n=8, name="g", client=client, labels={"run": "r"}) as group:
-        assert fake.requests == []
-        await asyncio.gather(group[2].exec("true"), group[5].exec("true"))
-        assert [sample for sample, sandbox in group.items() if sandbox.started] == [2, 5]
-        again = await SandboxGroup.connect("g", client=client)
-        assert [sample for sample, _ in again.items()] == [2, 5]
-    assert len(fake.sandboxes) == 2
-    assert states(fake) == {"ended"}
-
-
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a/b", "ä", "a" * 101])
 async def test_a_name_that_is_none_is_refused_at_once(client: Client, fake: FakeGateway, name: str) -> None:
     with pytest.raises(InvalidArgument, match="name of a group"):

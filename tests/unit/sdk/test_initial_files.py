@@ -25,18 +25,6 @@ def states(fake: FakeGateway) -> list[str]:
     return [box["state"] for box in fake.sandboxes.values()]
 
 
-async def test_they_are_there_when_it_is_returned(client: Client, root: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
-    (tmp_path / "run.sh").chmod(0o750)
-    files: dict[str, bytes | str | Path] = {"/repo/a.txt": "gr\u00fc\u00dfe", "/repo/b": b"\0\xff", "/empty": ""}
-    files["/bin/run"] = tmp_path / "run.sh"
-    async with await client.create("python", files=files):
-        assert (root / "repo" / "a.txt").read_text() == "gr\u00fc\u00dfe"
-        assert (root / "repo" / "b").read_bytes() == b"\0\xff"
-        assert (root / "bin" / "run").stat().st_mode & 0o777 == 0o750
-        assert (root / "empty").read_bytes() == b""
-
-
 @pytest.mark.parametrize(
     ("cwd", "path", "makes"),
     [
@@ -195,12 +183,6 @@ async def test_nonsense_is_refused_before_anything_is_created(
     with pytest.raises(InvalidArgument, match=said):
         await client.preflight("python", files=files)
     assert fake.requests == []
-
-
-async def test_a_group_has_them_in_each(client: Client, fake: FakeGateway, root: Path) -> None:
-    async with await SandboxGroup.create("python", n=4, files={"/a": "x", "/b": "y"}, client=client) as group:
-        written = [path.split("/")[3] for method, path, _ in fake.requests if method == "PUT" and "/file?" in path]
-        assert sorted(written) == sorted([sandbox.id for sandbox in group] * 2)
 
 
 async def test_a_group_is_whole_or_not_at_all(client: Client, fake: FakeGateway, root: Path) -> None:

@@ -28,15 +28,6 @@ async def test_two_thousand_idle_ones_are_objects_and_nothing_else(client: Clien
     assert fake.requests == []
 
 
-async def test_the_first_call_starts_it_and_the_end_deletes_it(client: Client, fake: FakeGateway) -> None:
-    async with LazySandbox("python", client=client, memory="1Gi") as sandbox:
-        assert (await sandbox.exec("cat", stdin="a")).stdout == "a"
-        assert (await (await sandbox.sandbox()).exec("cat", stdin="b")).stdout == "b"
-        assert sandbox.id == "sb-1"
-    assert fake.bodies[0]["memory_bytes"]["limit"] == 2**30
-    assert [box["state"] for box in fake.sandboxes.values()] == ["ended"]
-
-
 async def test_calls_side_by_side_create_one(client: Client, fake: FakeGateway) -> None:
     async with LazySandbox("python", client=client) as sandbox:
         results = await asyncio.gather(*(sandbox.exec("cat", stdin=str(n)) for n in range(20)))
@@ -180,13 +171,6 @@ async def test_files_start_it_with_their_first_call(client: Client, fake: FakeGa
     await late.delete()
     with pytest.raises(Deleted):
         await late.files.read("/f")
-
-
-def test_the_sync_face_has_them_too(apart: FakeGateway, tmp_path: Path) -> None:
-    apart.files.root = tmp_path
-    with sync.LazySandbox("python") as lazy:
-        lazy.files.write("/f", b"data")
-        assert (lazy.files.read("/f"), lazy.started) == (b"data", True)
 
 
 async def test_a_checkpoint_is_named_as_for_a_sandbox(client: Client, fake: FakeGateway) -> None:

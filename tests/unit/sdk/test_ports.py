@@ -50,18 +50,6 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def test_a_port_is_exposed_privately_and_to_anyone(sandbox: Sandbox, fake: FakeGateway) -> None:
-    private = await sandbox.ports.expose(8000)
-    assert private.url == f"{fake.url}/v1/sandboxes/{sandbox.id}/ports/8000/http/"
-    assert private.headers == {"X-Rollbox-Token": fake.tokens[sandbox.id]}
-    assert private.host_url == f"http://8000-{sandbox.id}.ports.example.com:{fake.url.rpartition(':')[2]}/"
-    public = await sandbox.ports.expose(8000, public=True)
-    assert (public.public, public.headers, public.url) == (True, {}, private.url)
-    assert fake.sandboxes[sandbox.id]["public_ports"] == [8000]
-    assert (await sandbox.ports.close(8000)).public is False
-    assert fake.sandboxes[sandbox.id]["public_ports"] == []
-
-
 @pytest.mark.parametrize("port", [0, 65_536, -1, True, "80", 1.5])
 async def test_what_is_no_port_is_refused_before_any_request(sandbox: Sandbox, fake: FakeGateway, port: int) -> None:
     asked = len(fake.requests)
@@ -75,21 +63,6 @@ async def test_a_port_of_one_that_the_platform_does_not_know_any_more(sandbox: S
     fake.fail("set_port", Fault("sandbox_not_found"))
     with pytest.raises(SandboxForgotten):
         await sandbox.ports.expose(80, public=True)
-
-
-async def test_a_wait_ends_when_something_listens_or_time_is_over(sandbox: Sandbox) -> None:
-    met = asyncio.Event()
-
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        met.set()
-        await echo(reader, writer)
-
-    async with server(meet) as port:
-        await sandbox.ports.wait(port)
-        await met.wait()
-    with silent_port() as port, pytest.raises(PortUnreachable, match="for 0.01 s") as nobody:
-        await sandbox.ports.wait(port, timeout=0.01)  # speed: the gateway waits, and the fake one answers at once
-    assert nobody.value.sandbox_id == sandbox.id
 
 
 async def test_reads_give_at_most_what_was_asked_for(sandbox: Sandbox) -> None:
@@ -129,19 +102,3 @@ async def test_a_closed_stream_leaves_no_task_and_sends_nothing(sandbox: Sandbox
         with pytest.raises(StreamInterrupted):
             await stream.write(b"x")
     assert {task for task in asyncio.all_tasks() - before if task.get_name() == "rollbox port"} == set()
-
-
-async def test_datagrams_keep_their_bounds(sandbox: Sandbox) -> None:
-    loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-        peer.bind(("127.0.0.1", 0))
-        peer.setblocking(False)
-        async with await sandbox.ports.connect_udp(peer.getsockname()[1]) as datagrams:
-            for size in (1, 9, 1400):
-                await datagrams.send(b"x" * size)
-                data, back = await loop.sock_recvfrom(peer, 2**16)
-                assert len(data) == size
-                await loop.sock_sendto(peer, data, back)
-                assert await datagrams.receive() == data
-            with pytest.raises(InvalidArgument, match="65507"):
-                await datagrams.send(b"x" * 65_508)

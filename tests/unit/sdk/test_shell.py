@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rollbox import Client, Files, Run, Shell, ShellResult, shell_session
+from rollbox import Client, Run, Shell
 from rollbox import shell as shell_module
-from rollbox.errors import Conflict, ExecFailed, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.recording.recorder import COMMAND, IDLE
 from tests.support.eventually import LIMIT_S, eventually
 from tests.support.gateway_fake import FakeGateway
@@ -34,12 +34,6 @@ async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureReques
         yield made
 
 
-async def test_directory_variables_and_functions_stay(shell: Shell) -> None:
-    await shell.run("cd /usr && export A=1; B=2; f() { echo f; }")
-    result = await shell.run("pwd; echo $A $B; f; sh -c 'echo $A'")
-    assert (result.exit_code, result.stdout) == (0, "/usr\n1 2\nf\n1\n")
-
-
 async def test_a_run_counts_the_commands_of_a_shell_and_not_its_idle_time(client: Client, fake: FakeGateway) -> None:
     fake.real_execs = True
     async with Run("r", show=False, client=client) as run:
@@ -56,35 +50,10 @@ async def test_a_run_counts_the_commands_of_a_shell_and_not_its_idle_time(client
     assert (await run.report()).tails["exec"].count == 2
 
 
-async def test_streams_and_codes_are_the_commands_own(shell: Shell) -> None:
-    result = await shell.run("printf out; printf err >&2; false")
-    assert (result.end, result.exit_code, result.stdout, result.stderr) == ("exited", 1, "out", "err")
-    assert (await shell.run("echo $?")).stdout == "1\n"
-    assert (result.stdout_total_bytes, result.stderr_total_bytes, result.stdout_truncated) == (3, 3, False)
-
-
 @pytest.mark.parametrize("command", ["set -x; set +x", "set -v; set +v", "exec 2>&1; true", "if", "'", "nothing-here"])
 async def test_the_shell_goes_on_after(shell: Shell, command: str) -> None:
     await shell.run(command)
     assert (await shell.run("echo on")).stdout == "on\n"
-
-
-async def test_a_command_that_reads_sees_the_end(shell: Shell) -> None:
-    assert (await shell.run("cat; echo it\\'s; cat <<end\nhere\nend")).stdout == "it's\nhere\n"
-
-
-async def test_outputs_are_capped_to_their_last_bytes(client: Client, fake: FakeGateway) -> None:
-    fake.real_execs = True
-    async with await (await client.create("python")).shell(max_output_bytes=1000) as shell:
-        result = await shell.run("i=0; while [ $i -lt 1000 ]; do echo 0123456789; i=$((i + 1)); done; echo end")
-    assert result.stdout.endswith("0123456789\nend\n")
-    assert (len(result.stdout_bytes), result.stdout_total_bytes, result.stdout_truncated) == (1000, 11_004, True)
-
-
-async def test_a_daemon_does_not_hold_it_up_and_survives_a_timeout(shell: Shell) -> None:
-    await shell.run("sleep 10000 & daemon=$!")
-    assert (await shell.run("sleep 10000", timeout=SOON_S)).timed_out
-    assert (await shell.run("kill -0 $daemon && kill $daemon")).ok
 
 
 @pytest.mark.parametrize(
@@ -137,14 +106,6 @@ async def test_a_cancelled_run_ends_the_command_and_keeps_the_shell(shell: Shell
     assert (result.stdout, result.stderr) == ("on\n", "")
 
 
-async def test_exit_ends_it_and_is_told(shell: Shell) -> None:
-    result = await shell.run("echo bye; exit 3")
-    assert (result.exit_code, result.stdout) == (3, "bye\n")
-    assert shell.ended
-    with pytest.raises(Conflict, match="exited with code 3"):
-        await shell.run("true")
-
-
 async def test_runs_take_turns(shell: Shell) -> None:
     results = await asyncio.gather(*(shell.run(f"echo {number}") for number in range(5)))
     assert [result.stdout for result in results] == [f"{number}\n" for number in range(5)]
@@ -169,36 +130,12 @@ async def test_the_prompt_is_the_shells_own_whatever_a_command_sets(shell: Shell
     assert (await shell.run("echo still")).stderr == ""
 
 
-async def test_a_timeout_kills_what_the_command_detached_and_spares_what_earlier_ones_did(shell: Shell) -> None:
-    detach = "(setsid sh -c 'echo $$; exec sleep 10000 >/dev/null 2>&1' & sleep 0.5)"
-    earlier = int((await shell.run(detach)).stdout)
-    late = await shell.run(f"{detach}; sleep 10000", timeout=2)
-    assert late.timed_out
-    assert not late.shell_ended
-    # Empty also where it is dead and nobody has reaped it.
-    assert (await shell.run(f"cat /proc/{int(late.stdout)}/cmdline 2>/dev/null")).stdout == ""
-    assert (await shell.run(f"kill {earlier}")).ok
-
-
 async def test_a_shell_that_is_killed_since_it_does_not_answer_says_so(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Shell._make_ready, "__defaults__", (SOON_S, None))
     late = await shell.run("__rollbox_ask() { :; }; sleep 10000", timeout=SOON_S)
     assert (late.end, late.shell_ended) == ("deadline", True)
-    assert shell.ended
-    with pytest.raises(Conflict, match="no longer answers"):
-        await shell.run("true")
-
-
-@pytest.mark.parametrize("command", ["command() { :; }", "__rollbox_ask() { :; }"])
-async def test_a_shell_that_cannot_answer_any_more_is_told_so(
-    shell: Shell, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", SOON_S)
-    monkeypatch.setattr(shell_module, "RETURN_LIMIT_S", SOON_S)
-    with pytest.raises(Conflict, match="no longer answers"):
-        await shell.run(command)
     assert shell.ended
     with pytest.raises(Conflict, match="no longer answers"):
         await shell.run("true")
@@ -254,19 +191,6 @@ async def test_a_trap_that_an_earlier_command_took_away_is_there_again(client: C
         assert (await shell.run("echo on")).stdout == "on\n"
 
 
-async def test_a_shell_that_stops_itself_goes_on(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_session, "LOOK_AFTER_S", SOON_S)
-    assert (await shell.run("echo before; kill -STOP $$; echo after")).stdout == "before\nafter\n"
-    assert (await shell.run("kill -STOP $$; exit 4")).exit_code == 4
-
-
-async def test_a_long_command_is_waited_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "LOOK_AFTER_S", 0.05)
-    monkeypatch.setattr(shell_module, "RETURN_LIMIT_S", 2.0)
-    assert (await shell.run("sleep 4; echo done")).stdout == "done\n"
-    assert (await shell.run("echo next")).stdout == "next\n"
-
-
 async def test_output_that_goes_elsewhere_does_not_silence_the_shell(shell: Shell, tmp_path: Path) -> None:
     assert (await shell.run(f"exec >{tmp_path}/out 3>&- 2>&1; echo there")).stdout == ""
     assert (await shell.run("false")).exit_code == 1
@@ -312,28 +236,3 @@ async def test_a_command_has_directory_and_variables_of_its_own(shell: Shell) ->
     assert refused.value.details["reason"] == "cwd_not_found"
     with pytest.raises(InvalidArgument):
         await shell.run("true", env={"A-B": "1"})
-
-
-async def test_a_command_reads_what_it_is_given(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[Path] = []
-
-    async def written(_: Files, path: str, data: bytes, **options: object) -> None:
-        assert options == {"mode": 0o600, "user": None}
-        left.append(Path(path))
-        left[0].write_bytes(data)
-
-    monkeypatch.setattr(Files, "write", written)
-    data = bytes(range(256)) * 1000
-    await shell.run(f"cat >{tmp_path}/copy; A=kept", stdin=data)
-    assert (tmp_path / "copy").read_bytes() == data
-    assert (await shell.run("cat; echo $A")).stdout == "kept\n"
-    assert not left[0].exists()
-
-
-async def test_check_raises_with_the_result_and_a_limit_of_output_is_the_commands_own(shell: Shell) -> None:
-    with pytest.raises(ExecFailed) as failed:
-        await shell.run("echo why >&2; false", check=True)
-    assert isinstance(failed.value.result, ShellResult)
-    assert (failed.value.result.exit_code, failed.value.result.stderr) == (1, "why\n")
-    assert (await shell.run("echo 123456", max_output_bytes=3)).stdout == "56\n"
-    assert (await shell.run("echo 123456")).stdout == "123456\n"

@@ -21,19 +21,6 @@ def test_many_threads_share_one_loop(apart: FakeGateway) -> None:
         assert sum(thread.name == "rollbox-sync" for thread in threading.enumerate()) == 1
 
 
-def test_a_client_of_ones_own(apart: FakeGateway) -> None:
-    with sync.Client() as client:
-        sandbox = client.create("python")
-        sandbox.detach()
-        assert client.connect(sandbox.id).id == sandbox.id
-        assert client.get(sandbox.id).image == "python"
-        assert client.info()["backend"] == "engine"
-        assert client.url == apart.url
-        assert len(client.list()) == 1
-        assert client.delete(sandbox.id).deleted == [sandbox.id]
-        sandbox.delete()
-
-
 def test_ctrl_c_kills_the_command(apart: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     with sync.Sandbox.create("python") as sandbox:
         real = Future.result

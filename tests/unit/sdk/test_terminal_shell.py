@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbox import Client, TerminalShell, shell_session
+from rollbox import Client, TerminalShell
 from rollbox import terminal_shell as module
 from rollbox.errors import Conflict, InvalidArgument
 from tests.support.eventually import LIMIT_S, eventually
@@ -43,14 +43,6 @@ async def test_the_prompt_is_the_shells_own(shell: TerminalShell) -> None:
     assert (await shell.run("echo still")).stdout == "still\n"
 
 
-async def test_a_pager_is_left_by_its_key(shell: TerminalShell) -> None:
-    await shell.send("seq 1 500 | more\n")
-    await shell.expect("--More--")
-    await shell.send("q")
-    result = await shell.run("echo after")
-    assert result.stdout.endswith("after\n")
-
-
 async def test_what_does_not_come_is_told_and_what_came_stays(shell: TerminalShell) -> None:
     await shell.send("echo here; cat\n")
     with pytest.raises(TimeoutError):
@@ -69,25 +61,6 @@ async def test_an_interrupt_brings_the_shell_back(shell: TerminalShell, command:
     await shell.expect("began\n")
     assert "no" not in await shell.interrupt(timeout=SOON_S)
     assert (await shell.run("echo $A")).stdout == "kept\n"
-
-
-async def test_an_interrupt_that_comes_at_any_moment_leaves_nothing_of_the_line(shell: TerminalShell) -> None:
-    await shell.run("A=kept")
-    for line in (
-        "sleep 10000; echo n''o\n",
-        "true\n",
-        "sh -c 'sleep 0.1; exec sleep 10000'; echo n''o\n",
-        "echo 'a\n",
-        "b",
-    ) * 4:
-        await shell.send(line)
-        assert "no\n" not in await shell.interrupt(timeout=LIMIT_S)
-        assert (await shell.run("echo $A")).stdout == "kept\n"
-
-
-async def test_a_shell_that_stops_itself_goes_on(shell: TerminalShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_session, "LOOK_AFTER_S", SOON_S)
-    assert (await shell.run("kill -STOP $$; echo after")).stdout == "after\n"
 
 
 @pytest.mark.parametrize("command", ["echo '", 'echo "', "echo `", "(", "kill -INT $$; echo no", "${nothing?}"])

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from typer.testing import CliRunner, Result
 
-from rollbox import Client, Sandbox, Usage, sync
+from rollbox import Client, Sandbox, Usage
 from rollbox.cli import app
 from rollbox.cli.top import _Watched
 from tests.support.gateway_fake import FakeGateway, Fault
@@ -43,10 +43,6 @@ def test_top_shows_what_of_the_memory_is_files_where_there_are_some(apart: FakeG
         assert shown in rollbox_top("sb-1").stdout
         used = json.loads(rollbox_top("sb-1", "--json").stdout)["sandboxes"]["sb-1"]
         assert used["memory_files_bytes"] == told
-
-
-def test_usage_without_await(apart: FakeGateway) -> None:
-    assert sync.Sandbox.create("python").usage() == USED
 
 
 def rollbox_top(*arguments: str) -> Result:
