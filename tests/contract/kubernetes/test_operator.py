@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,14 @@ from structlog.typing import EventDict
 from controlplane.clock import SystemClock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.marks import FINALIZER, LABEL_INSTALLATION
-from controlplane.model import Sandbox, SandboxSpec, State
+from controlplane.model import EndCause, Sandbox, SandboxSpec, State
 from controlplane.operator import sweep as sweep_module
 from controlplane.operator.definitions import Definitions
 from controlplane.operator.escalation import Escalation
 from controlplane.operator.nodes import NodeNotices
 from controlplane.operator.notices import Notices
-from controlplane.operator.plan import Plan, plan
 from controlplane.operator.records import Records
-from controlplane.operator.sweep import Sweep
+from controlplane.operator.sweep import Sweep, stuck
 from controlplane.store import MemoryStore, StoreLostError, UnreadableRecordError
 from tests.support.eventually import eventually
 from tests.support.fake_kubernetes import (
@@ -59,74 +59,69 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield Scene(api, store, sweep, NodeNotices(client, notices, **WHERE), Definitions(client))
 
 
-def pod(name: str) -> dict[str, Any]:
-    about = {
-        "name": name,
-        "uid": "u",
-        "labels": {LABEL_INSTALLATION: "r"},
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "finalizers": [FINALIZER],
-    }
-    return {"metadata": about, "status": {}}
+DELETED = "2026-01-01T00:00:00Z"
 
 
-def sandbox(name: str) -> Sandbox:
-    return Sandbox(name, "alice", SandboxSpec(image="a"), 1, 1 << 50, "f", state=State.RUNNING, ready_at_ms=1)
+def pod(name: str, *, held: bool = True, deleted: str | None = DELETED) -> dict[str, Any]:
+    about = {"name": name, "uid": "u", "labels": {LABEL_INSTALLATION: "r"}, "finalizers": [FINALIZER] if held else []}
+    return {"metadata": {**about, **({"deletionTimestamp": deleted} if deleted else {})}, "status": {}}
 
 
-async def test_an_orphan_is_removed_with_a_notice_and_others_stay(scene: Scene) -> None:
-    await scene.api.put(PODS, pod("sb-orphan"))
-    await scene.api.put(PODS, pod("sb-known"))
-    await scene.store.restore(sandbox("sb-known"))
+def sandbox(name: str, *, ended: bool = False) -> Sandbox:
+    end = EndCause("deleted", "d", 1, "alice") if ended else None
+    state = State.ENDING if ended else State.RUNNING
+    return Sandbox(name, "alice", SandboxSpec(image="a"), 1, 1 << 50, "f", state=state, ready_at_ms=1, end=end)
+
+
+async def test_what_was_deleted_and_has_ended_is_released_with_a_notice_and_others_stay(scene: Scene) -> None:
+    now = datetime.now(UTC).isoformat()
+    kept = [pod("sb-lives", deleted=None), pod("sb-just-deleted", deleted=now), pod("sb-unheld", held=False)]
+    for one in (pod("sb-unknown"), pod("sb-ended"), *kept):
+        await scene.api.put(PODS, one)
+    await scene.store.restore(sandbox("sb-ended", ended=True))
     await scene.sweep.once()
-    assert list(scene.api.objects[PODS]) == ["sb-known"]
-    (event,) = scene.api.objects[EVENTS].values()
-    assert (event["reason"], event["involvedObject"]["name"]) == ("Removed", "sb-orphan")
-    await scene.sweep.once()
+    assert list(scene.api.objects[PODS]) == [one["metadata"]["name"] for one in kept]
+    events = scene.api.objects[EVENTS].values()
+    released = {(event["reason"], event["involvedObject"]["name"]) for event in events}
+    assert released == {("Removed", "sb-unknown"), ("Removed", "sb-ended")}
 
 
-async def test_a_record_without_a_pod_is_ended(scene: Scene) -> None:
-    await scene.store.restore(sandbox("sb-gone"))
+async def test_an_end_that_no_control_plane_takes_down_is_recorded_first(scene: Scene) -> None:
+    await scene.api.put(PODS, pod("sb-1"))
+    await scene.store.restore(sandbox("sb-1"))
     await scene.sweep.once()
-    record = await scene.store.get("sb-gone")
+    record = await scene.store.get("sb-1")
     assert record is not None
     assert record.end is not None
     assert (record.state, record.end.cause, record.end.by) == (State.ENDING, "sandbox_lost", "operator")
+    assert list(scene.api.objects[PODS]) == ["sb-1"], "the control plane may still release it"
+    await scene.sweep.once()
+    assert scene.api.objects[PODS] == {}
 
 
-async def test_a_store_that_is_being_rebuilt_condemns_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
+@pytest.mark.parametrize("trouble", [StoreLostError(), UnreadableRecordError("sb-odd", "it is odd")])
+async def test_a_store_that_is_being_rebuilt_or_cannot_be_read_condemns_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    asked: list[str] = []
 
-    async def lost(*_: object) -> None:
-        asked.append(None)
-        raise StoreLostError
+    async def get(sandbox_id: str) -> Sandbox | None:
+        asked.append(sandbox_id)
+        if sandbox_id == "sb-odd":
+            raise trouble
+        return None
 
-    await scene.api.put(PODS, pod("sb-1"))
-    monkeypatch.setattr(scene.store, "find", lost)
+    for name in ("sb-odd", "sb-unknown"):
+        await scene.api.put(PODS, pod(name))
+    monkeypatch.setattr(scene.store, "get", get)
     monkeypatch.setattr(sweep_module, "EVERY_S", 0.01)
     sweep = asyncio.create_task(scene.sweep.run())
     # The second sweep begins: the first one has done all that it does.
-    await eventually(lambda: len(asked) >= 2)
+    await eventually(lambda: asked.count("sb-odd") >= 2)
     sweep.cancel()
     await asyncio.wait([sweep])
-    assert list(scene.api.objects[PODS]) == ["sb-1"]
-
-
-async def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    get = scene.store.get
-
-    async def some(sandbox_id: str) -> Sandbox | None:
-        if sandbox_id == "sb-odd":
-            raise UnreadableRecordError(sandbox_id, "it is odd")
-        return await get(sandbox_id)
-
-    monkeypatch.setattr(scene.store, "get", some)
-    for name in ("sb-odd", "sb-orphan"):
-        await scene.api.put(PODS, pod(name))
-    await scene.sweep.once()
-    assert list(scene.api.objects[PODS]) == ["sb-odd"]
+    readable = isinstance(trouble, UnreadableRecordError)
+    assert list(scene.api.objects[PODS]) == (["sb-odd"] if readable else ["sb-odd", "sb-unknown"])
 
 
 async def test_a_sweep_that_failed_is_made_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +164,7 @@ async def test_a_cluster_without_a_definition_is_told_of_with_the_command(scene:
 async def test_what_no_kubelet_stops_is_told_once_keeps_its_place_and_is_let_go_of_when_it_ends(
     scene: Scene, said: list[EventDict]
 ) -> None:
-    hung = pod("sb-hung")
-    hung["metadata"] |= {"finalizers": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    await scene.api.put(PODS, {**hung, "spec": {"nodeName": "n1"}})
+    await scene.api.put(PODS, {**pod("sb-hung", held=False), "spec": {"nodeName": "n1"}})
     for _ in range(3):
         await scene.sweep.once()
     assert [*scene.api.objects[PODS]] == ["sb-hung"], "the scheduler must go on counting it"
@@ -191,12 +184,12 @@ async def test_a_sweep_holds_little_of_each_pod(scene: Scene, monkeypatch: pytes
     """Thousands of whole pods are more than the operator's memory limit."""
     seen: list[Any] = []
 
-    def kept(records: Any, pods: Any, now_ms: int) -> Plan:
+    def kept(pods: Any, now_ms: int) -> Any:
         seen.extend(pods)
-        return plan(records, pods, now_ms)
+        return stuck(pods, now_ms)
 
     whole = pod("sb-1")
     await scene.api.put(PODS, {**whole, "spec": {**whole.get("spec", {}), "containers": [{"name": "target"}]}})
-    monkeypatch.setattr(sweep_module, "plan", kept)
+    monkeypatch.setattr(sweep_module, "stuck", kept)
     await scene.sweep.once()
     assert [set(one["spec"]) for one in seen] == [{"nodeName"}]
