@@ -24,7 +24,6 @@ PARTS: Final = {
     "start": "its containers are asked for",
     "node": "on the node: scheduling, pull, containers",
     "boot": "from the sidecar's start to the first command",
-    "configure": "settings were bound",
 }
 
 

@@ -3,7 +3,7 @@
 from typing import Final, Literal, NamedTuple
 
 GaveRoom = Literal["total", "nodes"]
-Phase = Literal["queue", "copy", "convert", "pull", "start", "ready_push", "boot", "configure", "total"]
+Phase = Literal["queue", "copy", "convert", "pull", "start", "ready_push", "boot", "total"]
 Start = Literal["cold", "warm", "pool"]
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 Pooled = Literal["wanted", "ready", "starting", "outdated"]

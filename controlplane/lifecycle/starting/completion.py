@@ -90,7 +90,6 @@ class Completion:
         except Problem as problem:
             await self._fail(sandbox.id, problem)
             return "failure"
-        phases.lap("configure")
         return await self._announce(sandbox, push, address, phases)
 
     async def _address(self, sandbox: Sandbox, push: Push, begun: Begun | None) -> str:

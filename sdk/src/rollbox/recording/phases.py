@@ -25,7 +25,7 @@ def of_start(timings_ms: Mapping[str, float], took_ms: float) -> dict[str, float
         took_ms: what the whole start took.
 
     Returns:
-        queue, copy, convert, `UNKNOWN`, pull, start, node, boot, configure and `REST`, in ms, as far as they are not 0.
+        queue, copy, convert, `UNKNOWN`, pull, start, node, boot and `REST`, in ms, as far as they are not 0.
         Without the phases that are told of every start there is no `REST`: what is missing is `UNKNOWN`.
     """
     pull, boot = timings_ms.get("pull", 0.0), timings_ms.get("boot", 0.0)
@@ -34,7 +34,6 @@ def of_start(timings_ms: Mapping[str, float], took_ms: float) -> dict[str, float
     found["start"] = max(0.0, timings_ms.get("start", 0.0) - pull)
     found["node"] = max(0.0, timings_ms.get("ready_push", 0.0) - boot)
     found["boot"] = boot
-    found["configure"] = timings_ms.get("configure", 0.0)
     told = timings_ms.keys() >= _WHOLE or UNKNOWN in timings_ms
     return _added_up(found, took_ms, rest=REST if told else UNKNOWN)
 

@@ -15,7 +15,6 @@ WORDS = {
     "create.start": "create: its containers are asked for",
     "create.node": "create: on the node (scheduling, pull, containers)",
     "create.boot": "create: from the sidecar's start to the first command",
-    "create.configure": "create: settings are bound",
     "create.call": "create: quotas, gateway, network",
     "create.failed": "create: failed in the end",
     "exec": "commands",

@@ -81,7 +81,7 @@ async def test_a_push_completes_a_start_of_another_replica() -> None:
         assert await routes(two.a) == await routes(two.b) == [created.sandbox.id]
 
 
-WHOLE = {"queue", "start", "ready_push", "boot", "configure", "total"}
+WHOLE = {"queue", "start", "ready_push", "boot", "total"}
 
 
 async def test_a_start_whose_push_lands_elsewhere_has_all_its_phases() -> None:
@@ -92,7 +92,6 @@ async def test_a_start_whose_push_lands_elsewhere_has_all_its_phases() -> None:
             "start": 2_000,
             "ready_push": 3_000,
             "boot": 0,
-            "configure": 0,
             "total": 5_000,
         }
         await asyncio.sleep(1)
@@ -120,7 +119,7 @@ async def test_a_push_before_the_cluster_has_answered(by: str) -> None:
         known = (await create).sandbox.timings_ms
         # Only the replica that asked the cluster knows that it has not answered.
         told = {"start": 4_000, "ready_push": 0} if by == "a" else {"unknown": 3_500}
-        assert known == {"queue": 0, **told, "boot": 500, "configure": 0, "total": 4_000}
+        assert known == {"queue": 0, **told, "boot": 500, "total": 4_000}
 
 
 async def test_what_the_cluster_has_answered_to_a_replica_that_died_is_known_to_the_next_one() -> None:
@@ -137,7 +136,7 @@ async def test_what_the_cluster_has_answered_to_a_replica_that_died_is_known_to_
             known = (await create).sandbox.timings_ms
     assert known.keys() == WHOLE
     assert known["start"] == 2_000
-    assert known["queue"] + known["start"] + known["ready_push"] + known["configure"] == known["total"]
+    assert known["queue"] + known["start"] + known["ready_push"] == known["total"]
 
 
 async def test_what_only_a_replica_that_died_knew_of_a_start_is_named_unknown() -> None:
@@ -167,7 +166,7 @@ async def test_a_start_whose_replica_died_in_the_queue_was_in_the_queue_meanwhil
             known = (await create).sandbox.timings_ms
     assert known.keys() == WHOLE
     assert known["queue"] >= 37_000
-    assert known["queue"] + known["start"] + known["ready_push"] + known["configure"] == known["total"]
+    assert known["queue"] + known["start"] + known["ready_push"] == known["total"]
 
 
 async def test_a_store_without_the_note_of_a_start_leaves_a_phase_unknown_and_nothing_else() -> None:
@@ -178,7 +177,7 @@ async def test_a_store_without_the_note_of_a_start_leaves_a_phase_unknown_and_no
         assert [name for name in two.core.memory._notes if name.startswith("start:")]
         two.core.memory._notes.clear()
         known = (await create).sandbox.timings_ms
-        assert known == {"queue": 0, "unknown": 5_000, "boot": 0, "configure": 0, "total": 5_000}
+        assert known == {"queue": 0, "unknown": 5_000, "boot": 0, "total": 5_000}
 
 
 async def test_the_clusters_answer_is_not_waited_for() -> None:

@@ -21,7 +21,6 @@ async def test_create_answers_when_the_sandbox_is_ready(plane: World) -> None:
         "start": 100,
         "ready_push": 20,
         "boot": 0,
-        "configure": 0,
         "total": 120,
     }
     assert not created.replayed
