@@ -6,8 +6,8 @@
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, egress, options,
 record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing < retry <
-leases < transport < gateway < process, files, ports, prefetch, conversion < shell, shared < ahead, sandbox < git_scrub,
-lazy < group < batch, run, health < client < sync, cli.
+leases < transport < gateway < process, files, ports, prefetch, conversion < shell < interpreter, shared < ahead,
+sandbox < git_scrub, lazy < group < batch, run, health < client < sync, cli.
 """
 
 import importlib
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         PrefetchProgress,
         PrefetchReport,
     )
+    from rollbox.interpreter import Interpreter
+    from rollbox.interpreter.cell import Cell, CellError, CellOutput, CellResult, Table, Variable
+    from rollbox.interpreter.options import CellOptions, InterpreterOptions
     from rollbox.lazy import LazySandbox
     from rollbox.node import Drain, Node
     from rollbox.options import CreateOptions
@@ -66,6 +69,11 @@ __all__ = [
     "Blocker",
     "BreakerPolicy",
     "Capacity",
+    "Cell",
+    "CellError",
+    "CellOptions",
+    "CellOutput",
+    "CellResult",
     "Checkpoint",
     "Client",
     "Commit",
@@ -91,6 +99,8 @@ __all__ = [
     "Files",
     "Gap",
     "Health",
+    "Interpreter",
+    "InterpreterOptions",
     "LazySandbox",
     "Listing",
     "Moment",
@@ -130,11 +140,13 @@ __all__ = [
     "SlowSandbox",
     "SpawnOptions",
     "StdinWriter",
+    "Table",
     "Tail",
     "TerminalShell",
     "Timeline",
     "TransferReport",
     "Usage",
+    "Variable",
     "WaitingStart",
     "__version__",
     "aclose",
@@ -145,6 +157,15 @@ __all__ = [
 # HTTP client, takes longer than a whole `rollbox --help`. A name stands here, in `__all__` and in the imports for type
 # checkers above.
 _MODULES = {
+    "Cell": "interpreter.cell",
+    "CellError": "interpreter.cell",
+    "CellOptions": "interpreter.options",
+    "CellOutput": "interpreter.cell",
+    "CellResult": "interpreter.cell",
+    "Interpreter": "interpreter",
+    "InterpreterOptions": "interpreter.options",
+    "Table": "interpreter.cell",
+    "Variable": "interpreter.cell",
     "Batch": "batch",
     "Blocker": "quota",
     "BreakerPolicy": "breaker",

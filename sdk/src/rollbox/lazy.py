@@ -14,6 +14,8 @@ from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.errors import Deleted, SandboxError, StartTimeout
 from rollbox.files import Files, initial
 from rollbox.image import Checkpoint, CommittedImage
+from rollbox.interpreter import Interpreter
+from rollbox.interpreter.options import InterpreterOptions
 from rollbox.options import CommitOptions, CreateOptions, CreateSpec
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
@@ -156,6 +158,12 @@ class LazySandbox:
         """As `Sandbox.shell`; starts the sandbox."""
         made = await self.sandbox()
         return await made.shell(**options) if terminal is False else await made.shell(terminal=terminal, **options)
+
+    async def interpreter(
+        self, language: Literal["python"] = "python", **options: Unpack[InterpreterOptions]
+    ) -> Interpreter:
+        """As `Sandbox.interpreter`; starts the sandbox."""
+        return await (await self.sandbox()).interpreter(language, **options)
 
     @property
     def processes(self) -> Processes:

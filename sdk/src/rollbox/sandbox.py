@@ -17,6 +17,8 @@ from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNo
 from rollbox.files import Files, initial
 from rollbox.gateway import Gateway, Opened
 from rollbox.image import Checkpoint, CommittedImage
+from rollbox.interpreter import Interpreter
+from rollbox.interpreter.options import DEFAULT_OUTPUT_BYTES as INTERPRETER_OUTPUT_BYTES
 from rollbox.options import CommandSettings, CommitOptions, CreateSpec, Lifetime, Pull, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
@@ -381,6 +383,33 @@ class Sandbox:
         return await Shell.start(
             self, self._gateway.run_cleanup, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes
         )
+
+    async def interpreter(
+        self,
+        language: Literal["python"] = "python",
+        *,
+        cwd: Directory | None = None,
+        env: Variables | None = None,
+        user: str | None = None,
+        max_output_bytes: int = INTERPRETER_OUTPUT_BYTES,
+    ) -> Interpreter:
+        """Start an interpreter that keeps its variables from one cell to the next; several are independent.
+
+        Args:
+            language: "python": the `python3` of the image (3.8 or newer), which needs nothing else.
+            cwd: where it starts.
+            env: its variables.
+            user: the user that it runs as.
+            max_output_bytes: how much of each cell's stdout and stderr to keep, each; the first bytes are kept.
+
+        Raises:
+            InvalidArgument: the image has no python3 that can run it, or an argument is invalid.
+            SandboxLost, TtlExpired, Deleted, ...: as `exec`.
+        Cost: one process in the sandbox, and a connection to it.
+        """
+        if language != "python":
+            raise InvalidArgument(f"there is no interpreter of {language!r}, only of 'python'")
+        return await Interpreter.start(self, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
 
     @property
     def processes(self) -> Processes:

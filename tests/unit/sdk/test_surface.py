@@ -14,6 +14,11 @@ def test_the_door_lists_exactly_these_names() -> None:
         "Blocker",
         "BreakerPolicy",
         "Capacity",
+        "Cell",
+        "CellError",
+        "CellOptions",
+        "CellOutput",
+        "CellResult",
         "Checkpoint",
         "Client",
         "Commit",
@@ -39,6 +44,8 @@ def test_the_door_lists_exactly_these_names() -> None:
         "Files",
         "Gap",
         "Health",
+        "Interpreter",
+        "InterpreterOptions",
         "LazySandbox",
         "Listing",
         "Moment",
@@ -78,11 +85,13 @@ def test_the_door_lists_exactly_these_names() -> None:
         "SlowSandbox",
         "SpawnOptions",
         "StdinWriter",
+        "Table",
         "Tail",
         "TerminalShell",
         "Timeline",
         "TransferReport",
         "Usage",
+        "Variable",
         "WaitingStart",
         "__version__",
         "aclose",
@@ -104,7 +113,10 @@ def test_every_public_class_and_method_tells_what_it_does() -> None:
         "FileChange",
         "FileInfo",
         "Files",
+        "Cell",
+        "CellResult",
         "Health",
+        "Interpreter",
         "LazySandbox",
         "Listing",
         "Need",
@@ -146,6 +158,7 @@ NOT_IN_SYNC = {
 ONLY_ASYNC = {
     "Client": {"aclose", "gateway"},
     "Process": {"aclose"},
+    "Interpreter": {"aclose", "start"},
     "Shell": {"aclose", "start"},
     "TerminalShell": {"aclose", "start"},
     "OutputStream": {"arrived", "finish", "full", "needs_refetch", "tail"},
@@ -207,6 +220,10 @@ def test_options_of_commands_are_those_of_the_methods() -> None:
     assert set(rollbox.ShellOptions.__annotations__) == shell
     command = set(inspect.signature(rollbox.Shell.run).parameters) - {"self", "command"}
     assert set(rollbox.ShellRunOptions.__annotations__) == command
+    interpreter = set(inspect.signature(rollbox.Sandbox.interpreter).parameters) - {"self", "language"}
+    assert set(rollbox.InterpreterOptions.__annotations__) == interpreter
+    for method in (rollbox.Interpreter.run, rollbox.Interpreter.stream):
+        assert set(rollbox.CellOptions.__annotations__) == set(inspect.signature(method).parameters) - {"self", "code"}
 
 
 # Of which only the detail can say what to do.

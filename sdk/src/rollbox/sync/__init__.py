@@ -15,6 +15,11 @@ from rollbox import (
     Blocker,
     BreakerPolicy,
     Capacity,
+    Cell,
+    CellError,
+    CellOptions,
+    CellOutput,
+    CellResult,
     Checkpoint,
     Commit,
     Commits,
@@ -37,6 +42,7 @@ from rollbox import (
     FileInfo,
     Gap,
     Health,
+    InterpreterOptions,
     Listing,
     Moment,
     Need,
@@ -65,10 +71,12 @@ from rollbox import (
     ShellRunOptions,
     SlowSandbox,
     SpawnOptions,
+    Table,
     Tail,
     Timeline,
     TransferReport,
     Usage,
+    Variable,
     WaitingStart,
     errors,
 )
@@ -76,6 +84,7 @@ from rollbox.sync.client import Client
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
 from rollbox.sync.images import Conversion, Prefetch
+from rollbox.sync.interpreter import Interpreter
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.loop_thread import shutdown
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
@@ -87,6 +96,11 @@ __all__ = [
     "Blocker",
     "BreakerPolicy",
     "Capacity",
+    "Cell",
+    "CellError",
+    "CellOptions",
+    "CellOutput",
+    "CellResult",
     "Checkpoint",
     "Client",
     "Commit",
@@ -112,6 +126,8 @@ __all__ = [
     "Files",
     "Gap",
     "Health",
+    "Interpreter",
+    "InterpreterOptions",
     "LazySandbox",
     "Listing",
     "Moment",
@@ -150,11 +166,13 @@ __all__ = [
     "SlowSandbox",
     "SpawnOptions",
     "StdinWriter",
+    "Table",
     "Tail",
     "TerminalShell",
     "Timeline",
     "TransferReport",
     "Usage",
+    "Variable",
     "WaitingStart",
     "errors",
     "shutdown",

@@ -11,6 +11,7 @@ from rollbox import request
 from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.git_scrub import ScrubReport
 from rollbox.image import Checkpoint, CommittedImage
+from rollbox.interpreter.options import InterpreterOptions
 from rollbox.options import CommitOptions, CreateOptions
 from rollbox.quantity import Size
 from rollbox.record import SandboxList, SandboxRecord
@@ -18,6 +19,7 @@ from rollbox.request import Command, ExecOptions, ShellOptions, SpawnOptions
 from rollbox.result import ExecResult
 from rollbox.sync.files import Files
 from rollbox.sync.inner import ClientOwner, inner_of
+from rollbox.sync.interpreter import Interpreter
 from rollbox.sync.loop_thread import run
 from rollbox.sync.ports import Ports
 from rollbox.sync.process import Process, Processes
@@ -75,6 +77,10 @@ class Sandbox:
         if terminal is False:
             return Shell(run(self.inner.shell(**options)))
         return TerminalShell(run(self.inner.shell(terminal=terminal, **options)))
+
+    def interpreter(self, language: Literal["python"] = "python", **options: Unpack[InterpreterOptions]) -> Interpreter:
+        """As `rollbox.Sandbox.interpreter`."""
+        return Interpreter(run(self.inner.interpreter(language, **options)))
 
     @property
     def processes(self) -> Processes:

@@ -1,0 +1,246 @@
+"""What cells print: by Python's own streams, and by the descriptors 1 and 2, which sub-processes inherit."""
+
+from __future__ import annotations
+
+import _thread
+import io
+import os
+import select
+import sys
+import time
+
+from . import wire
+from .interrupts import Interrupts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Output of a cell goes at once, and then at most so often.
+_HOLD_S = 0.02
+_FRAME_BYTES = 2**16
+_PIPE_BYTES = 2**16
+# What no cell has printed is kept up to here for the next one.
+_BACKGROUND_BYTES = 2**16
+# A record of an answer.
+_RECORD_BYTES = 2**20
+_STREAMS = (wire.STDOUT, wire.STDERR)
+_NAMES = ("stdout", "stderr")
+
+
+class Output:
+    """Collects what is printed, and sends it in frames, with other frames of the cell in the order they came.
+
+    Attributes:
+        totals: bytes of stdout and of stderr that the cell has printed.
+        record: the frames of the cell so far; None when they are too many to keep.
+        forked: whether this is a child of the program, whose output goes to the descriptors like that of others.
+    """
+
+    def __init__(self, to: wire.Wire, interrupts: Interrupts) -> None:
+        self.totals = [0, 0]
+        self.record: bytearray | None = None
+        self.forked = False
+        self._wire = to
+        self._interrupts = interrupts
+        self._lock = _thread.RLock()
+        self._most = 0
+        self._running = False
+        self._sending = False
+        self._armed = False
+        self._sent_at = 0.0
+        self._pending: list[tuple[bytes, bytearray]] = []
+        self._pending_bytes = 0
+        self._background = [bytearray(), bytearray()]
+        self._pipes = [_piped(fd) for fd in (1, 2)]
+        self._wake = _pipe()
+        self._ready = select.poll()
+        for reading, _ in self._pipes:
+            self._ready.register(reading, select.POLLIN)
+        self._texts = [_text(self, at) for at in (0, 1)]
+        for at, name in enumerate(_NAMES):
+            setattr(sys, name, self._texts[at])
+            setattr(sys, f"__{name}__", self._texts[at])
+        os.register_at_fork(after_in_child=self._after_fork)
+        _thread.start_new_thread(self._watch, ())
+
+    def begin(self, most: int) -> None:
+        """A cell begins: what comes belongs to it, at most so many bytes of each stream."""
+        for at, name in enumerate(_NAMES):
+            if getattr(sys, name, None) is None or getattr(sys, name).closed:
+                self._texts[at] = _text(self, at)
+                setattr(sys, name, self._texts[at])
+        with self._lock:
+            self.totals, self.record, self._most, self._running = [0, 0], bytearray(), most, True
+            self._sent_at = 0.0
+            for at, data in enumerate(self._background):
+                if data:
+                    self.frame(wire.BACKGROUND, wire.encoded(wire.BACKGROUND, _STREAMS[at], bytes(data)))
+                    data.clear()
+
+    def end(self) -> None:
+        """It ends: what the pipes have by now is its own."""
+        for stream in self._texts:
+            if not stream.closed:
+                stream.flush()
+        with self._lock:
+            self._drain()
+            self._running = False
+            for at, (_, writing) in enumerate(self._pipes):
+                _restore(at + 1, writing)
+
+    def flush(self) -> None:
+        """Send what is held back: the program ends."""
+        if not self.forked:
+            with self._interrupts, self._lock:
+                self._drain()
+                self._flush()
+
+    def finish(self, final: bytes) -> None:
+        """Send the rest and the last frame."""
+        with self._interrupts, self._lock:
+            self.frame(wire.END, final)
+            self._flush()
+
+    def write(self, at: int, data: bytes) -> None:
+        """Take what Python has printed to stdout (0) or stderr (1)."""
+        if self.forked:
+            _write_all(at + 1, data)
+            return
+        with self._interrupts, self._lock:
+            # What a sub-process has printed before comes before.
+            if not self._sending:
+                self._drain()
+            self._add(at, data)
+
+    def frame(self, kind: bytes, data: bytes) -> None:
+        """Send a whole frame behind what was printed."""
+        with self._interrupts, self._lock:
+            self._pending.append((kind, bytearray(data)))
+            self._pending_bytes += len(data)
+            if kind == wire.RESULT:
+                self._soon()
+
+    def _add(self, at: int, data: bytes) -> None:
+        if not self._running:
+            room = _BACKGROUND_BYTES - len(self._background[at])
+            self._background[at] += data[:room]
+            return
+        room = max(0, self._most - self.totals[at])
+        self.totals[at] += len(data)
+        view = memoryview(data)[:room]
+        for start in range(0, len(view), _FRAME_BYTES):
+            self._append(_STREAMS[at], view[start : start + _FRAME_BYTES])
+        if room:
+            self._soon()
+
+    def _append(self, kind: bytes, part: memoryview) -> None:
+        pending = self._pending
+        if pending and pending[-1][0] == kind and len(pending[-1][1]) + len(part) <= _FRAME_BYTES:
+            pending[-1][1].extend(part)
+        else:
+            pending.append((kind, bytearray(part)))
+        self._pending_bytes += len(part)
+
+    def _soon(self) -> None:
+        """Send at once what is the first for a while or much, else let the thread do it."""
+        if self._sending:
+            return
+        if self._pending_bytes >= _FRAME_BYTES or time.monotonic() - self._sent_at > _HOLD_S:
+            self._flush()
+        elif not self._armed:
+            self._armed = True
+            os.write(self._wake[1], b"w")
+
+    def _flush(self) -> None:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        data = b"".join([wire.encoded(kind, bytes(part)) if kind in _STREAMS else part for kind, part in pending])
+        if self.record is not None:
+            self.record += data
+            if len(self.record) > _RECORD_BYTES:
+                self.record = None
+        self._sending = True
+        try:
+            self._wire.send(data)
+        finally:
+            self._sending = False
+        self._sent_at = time.monotonic()
+
+    def _drain(self) -> None:
+        for fd, _ in self._ready.poll(0):
+            for at, (reading, _) in enumerate(self._pipes):
+                if fd == reading:
+                    self._add(at, os.read(reading, _PIPE_BYTES))
+
+    def _watch(self) -> None:
+        """Read the pipes while nobody else does, and send what was held back."""
+        watched = select.poll()
+        for fd in (*[reading for reading, _ in self._pipes], self._wake[0]):
+            watched.register(fd, select.POLLIN)
+        while True:
+            ready = watched.poll(_HOLD_S * 1000 if self._armed else None)
+            if any(fd == self._wake[0] for fd, _ in ready):
+                os.read(self._wake[0], 64)
+                time.sleep(_HOLD_S)
+            with self._lock:
+                self._drain()
+                if self._armed or not ready:
+                    self._armed = False
+                    if self._pending and self._running:
+                        self._flush()
+
+    def _after_fork(self) -> None:
+        self.forked, self._pending = True, []
+        self._wire.close()
+
+
+class _Stream(io.RawIOBase):
+    """What is below `sys.stdout` and `sys.stderr`."""
+
+    def __init__(self, output: Output, at: int) -> None:
+        self._output = output
+        self._at = at
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._at + 1
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._output.write(self._at, bytes(data))
+        return len(data)
+
+
+def _text(output: Output, at: int) -> io.TextIOWrapper:
+    stream: Any = _Stream(output, at)
+    return io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True)
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe that no sub-process inherits."""
+    ends = os.pipe()
+    reading, writing = wire.kept_apart(ends[0]), wire.kept_apart(ends[1])
+    for end in ends:
+        os.close(end)
+    return reading, writing
+
+
+def _piped(fd: int) -> tuple[int, int]:
+    """A pipe in place of a descriptor."""
+    reading, writing = _pipe()
+    os.dup2(writing, fd)
+    return reading, writing
+
+
+def _restore(fd: int, writing: int) -> None:
+    """Open a descriptor again that a cell has closed."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        os.dup2(writing, fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

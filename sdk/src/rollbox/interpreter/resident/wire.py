@@ -1,0 +1,66 @@
+"""Frames on the program's own descriptors: a byte of kind, a length, fields that each have a length."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+# Above the descriptors that programs close by the hundred.
+_OWN_FD = 200
+_READ_BYTES = 2**16
+
+# What the client asks for.
+CELL, VARIABLES = b"C", b"V"
+# What it is told.
+HELLO, STDOUT, STDERR, RESULT, BACKGROUND, END = b"H", b"O", b"E", b"R", b"B", b"F"
+
+
+def encoded(kind: bytes, *fields: bytes) -> bytes:
+    """A frame."""
+    body = b"".join([len(field).to_bytes(4, "big") + field for field in fields])
+    return kind + len(body).to_bytes(4, "big") + body
+
+
+def kept_apart(fd: int) -> int:
+    """A descriptor for the same file that no sub-process inherits."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OWN_FD)
+
+
+class Wire:
+    """The two private descriptors: requests come on one, frames go to the other."""
+
+    def __init__(self) -> None:
+        self._requests = kept_apart(0)
+        self._frames = kept_apart(1)
+        self._received = bytearray()
+
+    def receive(self) -> tuple[bytes, list[bytes]] | None:
+        """Wait for a request: its kind and fields; None at the end."""
+        while len(self._received) < 5 or len(self._received) < self._size():
+            data = os.read(self._requests, _READ_BYTES)
+            if not data:
+                return None
+            self._received += data
+        size = self._size()
+        kind, body = bytes(self._received[:1]), bytes(self._received[5:size])
+        del self._received[:size]
+        fields, at = [], 0
+        while at < len(body):
+            end = at + 4 + int.from_bytes(body[at : at + 4], "big")
+            fields.append(body[at + 4 : end])
+            at = end
+        return kind, fields
+
+    def _size(self) -> int:
+        return 5 + int.from_bytes(self._received[1:5], "big")
+
+    def send(self, data: bytes) -> None:
+        """Write all of it."""
+        at = os.write(self._frames, data)
+        while at < len(data):
+            at += os.write(self._frames, data[at : at + 2**20])
+
+    def close(self) -> None:
+        """Close both, in a child that is none of the client's business."""
+        os.close(self._requests)
+        os.close(self._frames)
