@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Final, Self
 
 import structlog
 
+from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.engine import facts as fact_files
 from controlplane.cluster.engine import network_files
 from controlplane.cluster.engine.client import EngineClient, Missing
@@ -74,8 +74,9 @@ class EngineCluster(OneMachine):
     # Sidecars listen on sockets.
     own_ports: frozenset[int] = frozenset()
 
-    def __init__(self, client: EngineClient, images: Images, host: Host, machine: Machine) -> None:
+    def __init__(self, client: EngineClient, images: Images, host: Host, machine: Machine, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._images = images
         self._host = host
         self._machine = machine
@@ -97,6 +98,7 @@ class EngineCluster(OneMachine):
         sidecar_binary: Path,
         target_binary: Path,
         egress: tuple[tuple[str, str], ...] = (),
+        clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """A cluster on the engine at ``engine_url``; builds the sidecar's image if the engine lacks it.
 
@@ -108,15 +110,17 @@ class EngineCluster(OneMachine):
             sidecar_binary: the content of the sidecar's image.
             target_binary: mounted into every target.
             egress: settings of each sidecar about egress; empty: it is not installed.
+            clock: the time of day; None: the machine's.
 
         Raises:
             Problem: internal, when the engine does not answer; unsupported, when it cannot limit what sandboxes use.
         """
         (state_dir / "sandboxes").mkdir(mode=0o700, parents=True, exist_ok=True)
+        clock = clock or SystemClock()
         async with EngineClient.connect(engine_url) as client:
             machine = Machine.of(await client.call("GET", "info"), await client.call("GET", "version"))
             installation = hashlib.sha256(str(state_dir).encode()).hexdigest()[:16]
-            images = Images(client, machine.architecture, place_of(installation))
+            images = Images(client, machine.architecture, place_of(installation), clock)
             host = Host(
                 state_dir=state_dir,
                 ready_socket=ready_socket,
@@ -126,7 +130,7 @@ class EngineCluster(OneMachine):
                 egress=egress,
                 is_docker=machine.is_docker,
             )
-            cluster = cls(client, images, host, machine)
+            cluster = cls(client, images, host, machine, clock)
             try:
                 yield cluster
             finally:
@@ -219,7 +223,7 @@ class EngineCluster(OneMachine):
             return present, {}
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
-        self._pulling[sandbox_id] = Pulling(NODE, image, round(time.time() * 1000))
+        self._pulling[sandbox_id] = Pulling(NODE, image, self._clock.now_ms())
         try:
             pulled = await self._images.pull(image)
         finally:

@@ -5,7 +5,6 @@ import hashlib
 import io
 import re
 import tarfile
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.engine import near
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import COMMITS, hidden, shown
@@ -51,9 +51,13 @@ class Images:
     Args:
         architecture: the machine's, as images name it; empty: unknown, so images of every architecture are accepted.
         commits: below which this installation has the images that were made in it.
+        clock: the time of day; None: the machine's.
     """
 
-    def __init__(self, client: EngineClient, architecture: str = "", commits: str = COMMITS) -> None:
+    def __init__(
+        self, client: EngineClient, architecture: str = "", commits: str = COMMITS, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._client = client
         self._commits = commits
         self._architecture = architecture
@@ -165,7 +169,7 @@ class Images:
 
     def used(self, image: Image) -> None:
         """Notes that a sandbox runs from an image."""
-        self._used_ms[image.digest] = round(time.time() * 1000)
+        self._used_ms[image.digest] = self._clock.now_ms()
 
     def _image(self, told: Mapping[str, Any]) -> NodeImage:
         image = Image(str(told["Id"]))

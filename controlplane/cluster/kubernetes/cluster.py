@@ -91,6 +91,7 @@ class KubernetesCluster:
         commits: tuple[PrivateRegistry, PushSettings, CommitSettings] | None = None,
         cordon_drains: bool = False,
         may_come: Sequence[Node] = (),
+        clock: Clock,
     ) -> None:
         self._client = client
         self._defaults = defaults
@@ -98,7 +99,7 @@ class KubernetesCluster:
         self._required = required
         self._may_come = may_come
         self._per_node = per_node
-        self._clock: Clock = SystemClock()
+        self._clock = clock
         self._log = structlog.get_logger("kubernetes")
         self._agents = agents = None if parts is None else parts.agents
         self._near = NearNodes(agents, self._eligible, self._clock)
@@ -134,7 +135,7 @@ class KubernetesCluster:
                 needed=defaults.sidecar_image,
             )
         if parts is not None and commits is not None:
-            self.commits = NodeCommits(client, parts.agents, *commits, pods=self._path, node_of=node_of)
+            self.commits = NodeCommits(client, parts.agents, *commits, pods=self._path, node_of=node_of, clock=clock)
         self._what = what if self.commits is None else replace(what, commits=self.commits.place)
 
     @classmethod
@@ -147,6 +148,7 @@ class KubernetesCluster:
         egress: tuple[tuple[str, str], ...] = (),
         forged: Callable[[], None] = lambda: None,
         disagreed: Callable[[], None] = lambda: None,
+        clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """Opens a cluster; its watches run while the block does.
 
@@ -156,14 +158,15 @@ class KubernetesCluster:
             egress: settings of each sidecar about egress; empty: it is not installed.
             forged: called for each sandbox whose pod has another address than its readiness push named.
             disagreed: called for each sandbox that came to a node which had no room for it, as it was known here.
+            clock: the time of day; None: the machine's.
 
         Raises:
             Problem: isolation_missing, if there is no such RuntimeClass or no node has its runtime; internal, if the
                 API server does not answer or refuses, or if there is no node for sandboxes.
         """
-        defaults = _defaults(settings, egress)
+        defaults, clock = _defaults(settings, egress), clock or SystemClock()
         async with (
-            KubernetesClient.connect(settings.kubeconfig) as client,
+            KubernetesClient.connect(settings.kubeconfig, clock) as client,
             node_parts(
                 client,
                 settings.node_agents,
@@ -196,6 +199,7 @@ class KubernetesCluster:
                 commits=_commits(registry),
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
+                clock=clock,
             )
             async with cluster._watching():
                 yield cluster

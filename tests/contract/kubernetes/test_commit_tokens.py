@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,8 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from controlplane.cluster.kubernetes.node_agents import tokens
-from controlplane.cluster.kubernetes.node_agents.tokens import ISSUER, SERVICE, minted
+from controlplane.cluster.kubernetes.node_agents.tokens import ISSUER, LIVES_S, SERVICE, minted
 from tests.support.authority import Authority
 from tests.support.mirror import Program, build, why_no_mirror
 from tests.support.registry import HTPASSWD, digest, registry_server
@@ -87,8 +87,12 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield made
 
 
+def now_s() -> int:
+    return int(time.time())
+
+
 async def test_it_writes_to_one_repository_and_nowhere_else(place: Place) -> None:
-    token = minted(place.keys, RIGHTS)
+    token = minted(place.keys, RIGHTS, now_s())
     assert await place.begun(OWN, token) == 202
     for other in ("commits/alice/other", "commits/bob/repo", "mirror/base", "estargz/base", "commits/alice/repo/below"):
         assert await place.begun(other, token) in REFUSED, other
@@ -98,7 +102,7 @@ async def test_it_writes_to_one_repository_and_nowhere_else(place: Place) -> Non
 
 
 async def test_a_layer_that_is_sent_with_it_is_there(place: Place) -> None:
-    shown = {"Authorization": f"Bearer {minted(place.keys, RIGHTS)}"}
+    shown = {"Authorization": f"Bearer {minted(place.keys, RIGHTS, now_s())}"}
     layer = bytes(range(256)) * 4096
     begun = await place.http.post(f"https://{place.address}/v2/{OWN}/blobs/uploads/", headers=shown)
 
@@ -115,9 +119,6 @@ async def test_a_layer_that_is_sent_with_it_is_there(place: Place) -> None:
     assert await read.read() == layer
 
 
-async def test_another_key_and_one_that_is_over_are_refused(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert await place.begun(OWN, minted(Authority().write(tmp_path / "other", "commits"), RIGHTS)) == 401
-    monkeypatch.setattr(tokens, "LIVES_S", -3600)
-    assert await place.begun(OWN, minted(place.keys, RIGHTS)) == 401
+async def test_another_key_and_one_that_is_over_are_refused(place: Place, tmp_path: Path) -> None:
+    assert await place.begun(OWN, minted(Authority().write(tmp_path / "other", "commits"), RIGHTS, now_s())) == 401
+    assert await place.begun(OWN, minted(place.keys, RIGHTS, now_s() - LIVES_S - 3600)) == 401

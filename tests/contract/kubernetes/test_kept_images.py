@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -101,10 +102,10 @@ async def by_token(tmp_path: Path, *, lives_s: int = 300) -> AsyncIterator[Regis
         asked.append(request.query["scope"])
         kind, name, actions = request.query["scope"].split(":")
         access = [{"type": kind, "name": name, "actions": actions.split(",")}]
-        return web.json_response({"token": signed(keys, access), "expires_in": lives_s})
+        return web.json_response({"token": signed(keys, access, int(time.time())), "expires_in": lives_s})
 
     def pushing(repository: str) -> str:
-        return f"Bearer {minted(keys, {repository: ('pull', 'push')})}"
+        return f"Bearer {minted(keys, {repository: ('pull', 'push')}, int(time.time()))}"
 
     app = web.Application()
     app.router.add_get("/token", give)

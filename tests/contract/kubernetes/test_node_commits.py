@@ -13,6 +13,7 @@ from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refusal, Refused
 from controlplane.cluster.kubernetes.node_agents.agents import NodeAgents
 from controlplane.cluster.kubernetes.node_agents.commits import NodeCommits
+from controlplane.cluster.kubernetes.node_agents.tokens import LIVES_S
 from controlplane.cluster.protocol import Committed
 from controlplane.errors import Code, Problem
 from controlplane.images import PrivateRegistry
@@ -67,6 +68,11 @@ def agents() -> Agents:
     return Agents()
 
 
+class Noon:
+    def now_ms(self) -> int:
+        return 1_700_000_000_999
+
+
 def commits(api: Api, agents: Agents, push: PushSettings, node: str = "n1") -> NodeCommits:
     registry = PrivateRegistry("127.0.0.1:5443")
     assert push.commits is not None
@@ -78,6 +84,7 @@ def commits(api: Api, agents: Agents, push: PushSettings, node: str = "n1") -> N
         push.commits,
         pods=PODS,
         node_of=lambda _: node,
+        clock=Noon(),
     )
 
 
@@ -93,6 +100,7 @@ async def test_the_agent_is_told_the_registry_for_this_call(agents: Agents, push
     told = asked.registry
     assert (told.address, told.connect, told.authority) == ("127.0.0.1:5445", "127.0.0.1:5445", "PEM")
     said = json.loads(base64.urlsafe_b64decode(told.credentials.identity_token.split(".")[1] + "=="))
+    assert (said["iat"], said["exp"]) == (1_700_000_000, 1_700_000_000 + LIVES_S)
     rights = {one["name"]: one["actions"] for one in said["access"]}
     assert rights == {base: ["pull"]} | {"commits/alice/repo": ["pull", "push", "delete"]}
     # The account of the registry stays where it is.

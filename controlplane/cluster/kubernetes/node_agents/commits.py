@@ -7,6 +7,7 @@ from contextlib import aclosing, contextmanager
 from http import HTTPStatus
 from typing import Final
 
+from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.marks import TARGET
@@ -51,6 +52,7 @@ class NodeCommits:
         *,
         pods: str,
         node_of: Callable[[str], str],
+        clock: Clock,
     ) -> None:
         self._client = client
         self._agents = agents
@@ -59,6 +61,7 @@ class NodeCommits:
         self._authority_file = commits.authority_file or push.authority_file
         self._pods = pods
         self._node_of = node_of
+        self._clock = clock
         self.kept = KeptImages(registry, push)
 
     @property
@@ -118,7 +121,7 @@ class NodeCommits:
         trusted, place = self._authority_file, self._commits
         authority = await asyncio.to_thread(trusted.read_text) if trusted else ""
         rights = {base: ("pull",)} | {target: ("pull", "push", "delete")}
-        token = await asyncio.to_thread(minted, place.tokens, rights)
+        token = await asyncio.to_thread(minted, place.tokens, rights, self._clock.now_ms() // 1000)
         return node_pb2.Registry(
             address=place.address,
             credentials=node_pb2.Credentials(identity_token=token),

@@ -5,7 +5,6 @@ They are those of Distribution's token service (https://distribution.github.io/d
 
 import base64
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,27 +25,28 @@ EARLY_S: Final = 60
 _NUMBER_BYTES: Final = 32
 
 
-def minted(folder: Path, rights: Mapping[str, Sequence[str]]) -> str:
+def minted(folder: Path, rights: Mapping[str, Sequence[str]], now_s: int) -> str:
     """A token for some repositories.
 
     Args:
         folder: of ``tls.key`` (P-256) and ``tls.crt``.
         rights: repository -> what may be done to it: ``pull``, ``push``, ``delete``.
+        now_s: Unix time.
 
     Raises:
         TypeError: the key is of another kind.
     """
-    return signed(
-        folder, [{"type": "repository", "name": name, "actions": [*actions]} for name, actions in rights.items()]
-    )
+    access = [{"type": "repository", "name": name, "actions": [*actions]} for name, actions in rights.items()]
+    return signed(folder, access, now_s)
 
 
-def signed(folder: Path, access: Sequence[Mapping[str, object]]) -> str:
+def signed(folder: Path, access: Sequence[Mapping[str, object]], now_s: int) -> str:
     """A token with these rights, as the specification has them; see ``minted``.
 
     Args:
         folder: of ``tls.key`` (P-256) and ``tls.crt``.
         access: each with ``type``, ``name`` and ``actions``.
+        now_s: Unix time.
 
     Raises:
         TypeError: the key is of another kind.
@@ -56,14 +56,13 @@ def signed(folder: Path, access: Sequence[Mapping[str, object]]) -> str:
         raise TypeError(f"{folder / 'tls.key'} is no key on an elliptic curve")
     certificate = load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     chain = [base64.b64encode(certificate.public_bytes(Encoding.DER)).decode()]
-    now = int(time.time())
     claims = {
         "iss": ISSUER,
         "sub": ISSUER,
         "aud": SERVICE,
-        "iat": now,
-        "nbf": now - EARLY_S,
-        "exp": now + LIVES_S,
+        "iat": now_s,
+        "nbf": now_s - EARLY_S,
+        "exp": now_s + LIVES_S,
         "jti": uuid4().hex,
         "access": [*access],
     }
