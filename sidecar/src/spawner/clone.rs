@@ -434,7 +434,9 @@ fn call(number: c_long, arguments: [c_long; 3]) -> Result<c_long, i32> {
     check(unsafe { libc::syscall(number, first, second, third) })
 }
 
-/// `errno` belongs to the spawner's thread, whose memory this is; the spawner reads it only right after a failed call.
+/// `errno` belongs to the spawner's thread, whose memory this is. A call of the spawner that fails between the child's
+/// call and this line would replace the reason: it makes calls only at its looks, ten a second, which succeed while the
+/// child lives. No test can place one there.
 fn check(result: c_long) -> Result<c_long, i32> {
     if result < 0 { Err(Errno::last_raw()) } else { Ok(result) }
 }

@@ -107,20 +107,6 @@ ATTEMPT = {"at_ms": 1_800_000_000_000, "host": "github.com", "port": 443, "verdi
 ATTEMPT |= {"policy": "swe-eval", "rule": "swe-eval/github", "protocol": "connect", "later": 1}
 
 
-async def test_what_was_attempted_is_told(client: Client, fake: FakeGateway) -> None:
-    fake.egress.attempts = [ATTEMPT]
-    async with await client.create("python:3.12-slim") as sandbox:
-        (one,) = await sandbox.egress_log()
-    assert (one.host, one.port, one.verdict, one.rule, one.count) == (
-        "github.com",
-        443,
-        "denied_name",
-        ATTEMPT["rule"],
-        2,
-    )
-    assert [one] == await sandbox.egress_log(), "also after its end"
-
-
 async def test_presets_are_listed_declared_and_removed(client: Client, fake: FakeGateway) -> None:
     assert [(one.name, one.source) for one in await client.egress_presets()] == [
         ("offline", "installation"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 from collections.abc import AsyncIterator
 from typing import Any
@@ -25,24 +24,6 @@ LARGE = os.urandom(3 * 2**20)
 async def sandbox(client: Client, fake: FakeGateway) -> Sandbox:
     fake.processes.scripts["x"] = Script(b"out", b"err", 7, hold=True)
     return await client.create("python", lease=None)
-
-
-async def pieces(count: int = 3) -> AsyncIterator[bytes]:
-    for _ in range(count):
-        yield LARGE[: 2**18]
-
-
-@pytest.mark.parametrize("kind", ["bytes", "text", "file", "iterator"])
-async def test_it_arrives_whole_and_the_result_is_that_of_an_exec(
-    sandbox: Sandbox, fake: FakeGateway, kind: str
-) -> None:
-    text = "ä" * (2**20 + 1)
-    given: dict[str, Any] = {"bytes": LARGE, "text": text, "file": io.BytesIO(LARGE), "iterator": pieces()}
-    wanted = {"bytes": LARGE, "text": text.encode(), "file": LARGE, "iterator": LARGE[: 2**18] * 3}
-    result = await sandbox.exec("x", stdin=given[kind], exec_id="e1")
-    assert (result.stdout, result.stderr, result.exit_code, result.replayed) == ("out", "err", 7, False)
-    assert bytes(fake.processes.execs["e1"].stdin) == wanted[kind]
-    assert all("stdin" not in body for body in fake.bodies[1:])
 
 
 async def test_a_small_one_goes_with_the_request(sandbox: Sandbox, fake: FakeGateway) -> None:

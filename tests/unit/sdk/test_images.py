@@ -8,34 +8,10 @@ from typing import Any
 
 import pytest
 
-from rollbox import Batch, Client, CommittedImage, PrefetchProgress
-from rollbox.errors import ImageNotFound, InvalidArgument, Unsupported
+from rollbox import Batch, Client, CommittedImage
+from rollbox.errors import InvalidArgument, Unsupported
 from tests.support.gateway_fake import FakeGateway, Fault
 from tests.support.waiting import until
-
-
-async def test_a_commit_is_a_name_with_what_is_known_of_it(client: Client, fake: FakeGateway) -> None:
-    async with await client.create("a") as sandbox:
-        image = await sandbox.commit("repo:v1", max_bytes="1Mi", timeout=30)
-        assert image == f"commits/me/repo:v1@{image.digest}"
-        assert (image.size_bytes, image.skipped) == (7, ("/s: x",))
-        (body,) = fake.images.bodies
-        assert (body["name"], body["max_bytes"], 29_000 < body["timeout_ms"] <= 30_000) == ("repo:v1", 1 << 20, True)
-        async with await client.create(image) as again:
-            assert again.record.image == str(image)
-
-
-async def test_a_checkpoint_is_an_image_with_an_id(client: Client, fake: FakeGateway) -> None:
-    async with await client.create("i") as sandbox:
-        made = await sandbox.commit(checkpoint=True, ttl=60, max_bytes="1Mi", idempotency_key="k")
-    assert made == f"commits/me/checkpoints:cp-1@{made.digest}"
-    assert (made.id, made.expires_at_ms, made.depth, made.size_bytes) == ("cp-1", 5, 2, 7)
-    assert made.to_json()["checkpoint"] == "cp-1"
-    (body,) = fake.images.bodies
-    assert (body["ttl_ms"], body["max_bytes"], set(fake.images.keys)) == (60_000, 1 << 20, {"k"})
-    for one in (made, made.id):
-        async with await client.create(checkpoint=one) as started:
-            assert started.record.image == str(one)
 
 
 @pytest.mark.parametrize(
@@ -78,24 +54,6 @@ async def test_a_bad_commit_is_not_repeated(client: Client, fake: FakeGateway) -
             with pytest.raises(InvalidArgument):
                 await sandbox.commit("repo", **bad)
         assert len(fake.images.bodies) == 1
-
-
-async def test_images_are_listed(client: Client) -> None:
-    (image,) = await client.images()
-    assert (image.node, image.names, image.size_bytes, image.lazy) == ("n1", ("a:1",), 5, None)
-
-
-async def test_a_prefetch_is_awaited_or_iterated(client: Client, fake: FakeGateway) -> None:
-    fake.images.missing.add("gone:1")
-    report = await client.prefetch(["a:1", "gone:1", "a:1"])
-    assert report.here == {"a:1": ["n1", "n2"]}
-    assert [*report.failed] == [("gone:1", "")]
-    with pytest.raises(ImageNotFound, match="gone:1"):
-        report.require()
-    told = [one async for one in client.prefetch("a:1")]
-    assert told[0] == PrefetchProgress("a:1", "n1", "pulling", 1, 2)
-    assert [(one.node, one.state) for one in told[1:]] == [("n1", "here"), ("n2", "here")]
-    assert fake.images.prefetched == [["a:1", "gone:1"], ["a:1"]]
 
 
 async def test_a_stream_that_breaks_is_asked_for_again_and_tells_nothing_twice(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -58,14 +57,6 @@ def test_only_the_last_of_an_output_is_shown(apart: FakeGateway) -> None:
     sandbox_id = ran(apart, {"stdout": "a" * 50 + "end"})
     assert "    stdout  end" in rollbox("logs", sandbox_id, "-o", "3").stdout
     assert rollbox("logs", sandbox_id, "-o", "99999999").exit_code == 2
-
-
-def test_json_is_a_line_for_each(apart: FakeGateway) -> None:
-    lines = [
-        json.loads(one) for one in rollbox("logs", ran(apart, {"stdout": "x"}), "--json", "-o", "9").stdout.splitlines()
-    ]
-    assert {one["by"] for one in lines} == {"platform", "command"}
-    assert [one["stdout"] for one in lines if one["by"] == "command"] == ["x"]
 
 
 def test_follow_goes_on_until_the_end(apart: FakeGateway) -> None:

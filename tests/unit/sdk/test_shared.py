@@ -14,16 +14,6 @@ def open_clients() -> int:
     return len(shared._by_loop)
 
 
-async def test_all_sandboxes_of_a_loop_share_one_and_the_last_closes_it(fake: FakeGateway) -> None:
-    first, second = await asyncio.gather(Sandbox.create("python"), Sandbox.create("python"))
-    assert first._gateway is second._gateway
-    await first.delete()
-    assert open_clients() == 1
-    assert (await second.exec("true")).ok
-    await second.delete()
-    assert open_clients() == 0
-
-
 async def test_a_detached_one_gives_its_lease_back_when_it_is_left(fake: FakeGateway) -> None:
     async with await Sandbox.create("python") as sandbox:
         await sandbox.detach()

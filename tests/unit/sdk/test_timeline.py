@@ -7,9 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from rollbox import Client, SandboxError, SandboxGroup, sync
-from rollbox.cli import app
-from rollbox.errors import InvalidArgument, OomKilled, SandboxLost, SandboxNotFound
+from rollbox import Client, SandboxError, SandboxGroup
+from rollbox.errors import OomKilled, SandboxLost, SandboxNotFound
 from rollbox.timeline import Timeline
 from tests.support.gateway_fake import FakeGateway, Fault
 
@@ -59,40 +58,3 @@ async def test_a_sample_that_failed_has_its_sandbox_in_its_context(client: Clien
     async with await SandboxGroup.create("python", n=2, partial=True, client=client) as group:
         context = await client.error_context(group.failed[0])
     assert (context.code, context.sandbox_id, context.missing) == ("sandbox_lost", ended.id, "")
-
-
-def test_why_tells_a_story(apart: FakeGateway) -> None:
-    with sync.Client() as client:
-        sandbox = client.create("python")
-        told = cli.invoke(app, ["why", sandbox.id])
-        assert told.exit_code == 0, told.output
-        assert "It runs." in told.stdout
-        assert "when idle for 1s; it ends soon after its client has gone" in told.stdout
-        sandbox.delete()
-        assert client.timeline(sandbox.id).end is not None
-        assert client.error_context(InvalidArgument("x")).timeline is None
-    told = cli.invoke(app, ["why", sandbox.id])
-    lines = told.stdout.splitlines()
-    assert lines[:6] == [
-        f"{sandbox.id}: ended, python",
-        "It ended: d.",
-        "cause: deleted, by test, 1970-01-01 00:00:00.002Z",
-        "fault: the caller's: its owner, or the program that used it",
-        "sample: mask it: this says nothing about it",
-        "what to do: Create a new sandbox.",
-    ]
-    assert [line.split() for line in lines[7:9]] == [
-        ["when", "after", "state", "what"],
-        ["2027-01-15", "08:00:00.000Z", "requested", "asked", "for"],
-    ]
-    assert lines[9].split()[:4] == ["2027-01-15", "08:00:00.120Z", "+0.120", "s"]
-    assert lines[10].split()[:3] == ["2027-01-15", "10:00:00.000Z", "+2h"]
-    assert lines[-1] == "start: queue 0.000 s, start 0.100 s"
-
-
-def test_why_as_json_and_of_nobody(apart: FakeGateway) -> None:
-    with sync.Client() as client:
-        sandbox = client.create("python")
-        told = cli.invoke(app, ["why", sandbox.id, "--json"])
-        assert json.loads(told.stdout)["moments"][1]["after_ms"] == 120
-    assert cli.invoke(app, ["why", "sb-none"]).exit_code == 2

@@ -49,19 +49,6 @@ def rollbox_top(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["top", *arguments])
 
 
-def test_top_prints_a_line_for_each_sandbox(apart: FakeGateway) -> None:
-    for _ in range(2):
-        CliRunner().invoke(app, ["create", "python"])
-    result = CliRunner().invoke(app, ["top"])
-    head, _, table = result.stdout.partition("\n\n")
-    assert head.splitlines()[0].split() == ["sandboxes", "2", "running"]
-    heading, *lines = table.splitlines()
-    assert heading.split() == ["id", "cpu", "cpu", "time", "memory", "disk", "processes"]
-    assert [line.split()[0] for line in lines] == ["sb-1", "sb-2"]
-    assert rollbox_top("--label", "run=none").stdout.startswith("sandboxes    none")
-    assert lines[0].split() == ["sb-1", "0%", "1.2s", "3Mi", "/", "2Gi", "5Gi", "2", "/", "512"]
-
-
 def test_top_marks_cpu_time_that_no_node_has_counted(apart: FakeGateway) -> None:
     CliRunner().invoke(app, ["create", "python"])
     apart.use = {"cpu_counted_by": "sandbox"}
