@@ -430,7 +430,7 @@ class Core:
         async with asyncio.TaskGroup() as hearing:
             async for placement in self._deps.cluster.placements():
                 if placement.turned_away_by:
-                    again = self.starter.elsewhere.again(placement)
+                    again = self.starter.replaced_pods.again(placement)
                     hearing.create_task(self._heard(again), name=f"elsewhere {placement.sandbox_id}")
                     continue
                 self.line.room.placed(placement)
@@ -448,7 +448,7 @@ class Core:
     async def _placed(self, placement: Placement) -> None:
         await self.line.slots.placed(placement)
         if not placement.node:
-            await self.starter.elsewhere.refused(placement.sandbox_id)
+            await self.starter.replaced_pods.refused(placement.sandbox_id)
 
     def _count_end(self, transition: Transition) -> None:
         if transition.here and Effect.UNROUTE in transition.effects and transition.after.end is not None:

@@ -15,10 +15,10 @@ from controlplane.lifecycle.record.ledger import Ledger
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.retry import retried_while_away
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.starting.elsewhere import Elsewhere
 from controlplane.lifecycle.starting.fallback import Fallback
 from controlplane.lifecycle.starting.phases import Phases
 from controlplane.lifecycle.starting.readiness import Readiness
+from controlplane.lifecycle.starting.replaced_pods import ReplacedPods
 from controlplane.lifecycle.waiting.gates.room import RoomGate
 from controlplane.lifecycle.waiting.gates.slot import SlotGate
 from controlplane.lifecycle.waiting.line import Line
@@ -70,7 +70,7 @@ class Starter:
         self.line = Line(deps.cluster, room, slots, near)
         keep_whole = partial(room.again, whole=True)
         self._fallback = Fallback(deps.cluster, ledger, lazily, deps.clock, again=keep_whole)
-        self.elsewhere = Elsewhere(deps.cluster, ledger, deps.metrics, room)
+        self.replaced_pods = ReplacedPods(deps.cluster, ledger, deps.metrics, room)
 
     async def bring_up(self, sandbox: Sandbox) -> None:
         """Brings an admitted sandbox up; returns when its start has succeeded, or the sandbox has ended.
@@ -216,14 +216,14 @@ class Starter:
                 unclaimed=sandbox.unclaimed,
             )
             spec = sandbox.spec.model_copy(update={"image": pin.name})
-            with self.elsewhere.under_way(sandbox.id, spec, boot):
+            with self.replaced_pods.under_way(sandbox.id, spec, boot):
                 answer = await self._cluster.start(sandbox.id, spec, boot)
                 first = phases.answered(answer)
                 started.set_result(answer)
                 if first:
                     await self._notes.write(sandbox, phases)
                 if taken_on and (placement := self._cluster.placement(sandbox.id)) and placement.turned_away_by:
-                    await self.elsewhere.again(placement)
+                    await self.replaced_pods.again(placement)
                 judged.append(await self._fallback.watch(sandbox, pin, plain, boot, over))
                 await asyncio.shield(over)
 

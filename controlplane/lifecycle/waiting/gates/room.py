@@ -26,7 +26,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.deadlines import Deadlines
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.waiting.creates_first import CreatesFirst
-from controlplane.lifecycle.waiting.holdings import Holdings
+from controlplane.lifecycle.waiting.owner_counts import OwnerCounts
 from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S, Pace
 from controlplane.lifecycle.waiting.pending import Pending
 from controlplane.lifecycle.waiting.room_lines import RoomLines
@@ -77,10 +77,10 @@ class RoomGate:
         self._clock = clock
         self._metrics = metrics
         self._note = note
-        self._holdings = Holdings()
+        self._owned = OwnerCounts()
         self._standings = Standings()
         self.creates_first = CreatesFirst(self._standings)
-        self._lines = RoomLines(self._holdings.of)
+        self._lines = RoomLines(self._owned.of)
         self._waiters: dict[str, Ticket] = {}  # all starts of this replica
         self._gone_on: Counter[tuple[str, str]] = Counter()  # by owner and key: those that have reserved nothing yet
         self._pending = Pending(most_pending)
@@ -134,16 +134,16 @@ class RoomGate:
             self._refused.pop(sandbox.id, None)
             self._pending.discard(sandbox.id)
             if not start.begun:
-                self._holdings.drop(sandbox.id)
+                self._owned.drop(sandbox.id)
             self._release(sandbox.id)
 
     def on(self, transition: Transition) -> None:
         """Takes in who has what, and what other replicas have begun: it needs room here too."""
         after, now_ms = transition.after, self._clock.now_ms()
         if after.end is not None:
-            self._holdings.drop(after.id)
+            self._owned.drop(after.id)
         elif after.state in _ON_NODES and not after.unclaimed:
-            self._holdings.add(after.id, after.owner)
+            self._owned.add(after.id, after.owner)
         if (start := self._waiters.get(after.id)) is not None:
             start.begun = start.begun or after.state in _ON_NODES or after.end is not None
         self.creates_first.on(transition)
@@ -343,7 +343,7 @@ class RoomGate:
         start.goes_on = True
         self._gone_on[start.sandbox.owner, start.key] += 1
         if not start.sandbox.unclaimed:
-            self._holdings.add(start.sandbox.id, start.sandbox.owner)
+            self._owned.add(start.sandbox.id, start.sandbox.owner)
 
     def _reserves(self, start: Ticket) -> None:
         """Takes in that a start has room, or is over."""

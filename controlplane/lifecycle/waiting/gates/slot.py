@@ -16,7 +16,7 @@ from controlplane.cluster import Cluster, Placement
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.lifecycle.record.transition import Effect, Transition
-from controlplane.lifecycle.waiting.lane import Lane
+from controlplane.lifecycle.waiting.head_queue import HeadQueue
 from controlplane.lifecycle.waiting.near_waits import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S
 from controlplane.lifecycle.waiting.ticket import GivesBack, HasRoom, Ticket
@@ -30,13 +30,13 @@ _HELD: Final = Slot(taken=False, held_by="the node that holds them")
 
 
 class SlotGate:
-    """Only the head of this replica's queue requests a slot from the store; ``Lane`` chooses the next head.
+    """Only the head of this replica's queue requests a slot from the store; ``HeadQueue`` chooses the next head.
 
     It asks at once, unless the last answer said that there is none; then it asks when the store wakes this replica. So
     what is freed wakes one waiter of all replicas, and few questions are refused.
 
-    Starts that are held until a full node can take another one wait in a lane for their placement key, beside the
-    queue: the head of each such lane goes back to the head of the queue now and then. A start that is taken over from
+    Starts that are held until a full node can take another one wait in a held queue, one for each placement key. The
+    head of a held queue goes to the head of the main queue now and then. A start that is taken over from
     a dead replica requests its slot at once: usually it holds one already, or its pod is placed.
     """
 
@@ -46,8 +46,8 @@ class SlotGate:
         self._at_most = at_most
         self._starts: dict[str, Ticket] = {}
         self._held: Counter[str] = Counter()  # slots by owner
-        self._queue = Lane(self._held.__getitem__)
-        self._lanes: dict[str, Lane] = {}  # by placement key
+        self._queue = HeadQueue(self._held.__getitem__)
+        self._held_queues: dict[str, HeadQueue] = {}  # by placement key
         self._queue.news.set()
         self.waiting = 0
         self._log = structlog.get_logger("start queue")
@@ -79,9 +79,9 @@ class SlotGate:
     def wake(self, placement_key: str | None = None) -> None:
         """Wakes the waiters: there may be a slot for a start with this placement key; None: for any."""
         self._queue.news.set()
-        for key, lane in self._lanes.items():
+        for key, held in self._held_queues.items():
             if placement_key in (None, key):
-                lane.news.set()
+                held.news.set()
 
     @asynccontextmanager
     async def turn(
@@ -155,9 +155,9 @@ class SlotGate:
         return await self._beside(start, has_room) if slot.held_by else slot
 
     async def _at_head(self, start: Ticket, has_room: HasRoom, *, beside: bool = False) -> Slot:
-        """Requests a slot at the head of the queue until it has one, is held (as its lane is), or has no room."""
+        """Requests a slot at the head of the main queue until it has one, is held, or has no room."""
         async with self._queue.at_head(start.sandbox.owner, start.number):
-            while beside or start.sandbox.spec.placement_key() not in self._lanes:
+            while beside or start.sandbox.spec.placement_key() not in self._held_queues:
                 await _next(self._queue)
                 if not has_room():
                     return Slot(taken=False)
@@ -167,19 +167,19 @@ class SlotGate:
             return _HELD
 
     async def _beside(self, start: Ticket, has_room: HasRoom) -> Slot:
-        """Waits in the lane of its placement key; the head of that lane retries at the head of the queue."""
-        lane = self._lanes.setdefault(start.sandbox.spec.placement_key(), Lane(self._held.__getitem__))
+        """Waits in the held queue of its placement key; the head of that one retries at the head of the main queue."""
+        held = self._held_queues.setdefault(start.sandbox.spec.placement_key(), HeadQueue(self._held.__getitem__))
         try:
-            async with lane.at_head(start.sandbox.owner, start.number):
+            async with held.at_head(start.sandbox.owner, start.number):
                 while True:
-                    lane.news.clear()
+                    held.news.clear()
                     slot = await self._at_head(start, has_room, beside=True)
                     if not slot.held_by:
                         return slot
-                    await _next(lane)
+                    await _next(held)
         finally:
-            if lane.empty and self._lanes.get(start.sandbox.spec.placement_key()) is lane:
-                del self._lanes[start.sandbox.spec.placement_key()]
+            if held.empty and self._held_queues.get(start.sandbox.spec.placement_key()) is held:
+                del self._held_queues[start.sandbox.spec.placement_key()]
 
     async def _ask(self, start: Ticket) -> Slot:
         if start.node or start.refused:
@@ -237,8 +237,8 @@ class SlotGate:
         start.has_slot = has_slot
 
 
-async def _next(lane: Lane) -> None:
-    """Returns when there is news for a lane's head, or after ``LOOK_AGAIN_S``."""
+async def _next(queue: HeadQueue) -> None:
+    """Returns when there is news for a queue's head, or after ``LOOK_AGAIN_S``."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOK_AGAIN_S):
-            await lane.news.wait()
+            await queue.news.wait()

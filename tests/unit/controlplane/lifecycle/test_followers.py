@@ -39,7 +39,7 @@ async def test_what_fails_as_a_placement_is_heard_of_ends_neither_the_next_one_n
         async def fails(_: Placement) -> None:
             raise ZeroDivisionError("a defect")
 
-        core.starter.elsewhere.again = fails  # type: ignore[assignment,method-assign]
+        core.starter.replaced_pods.again = fails  # type: ignore[assignment,method-assign]
         await asyncio.sleep(0.1)
         for number in range(2):
             plane.cluster.turn_away(f"sb-{number}", "n1")

@@ -461,8 +461,8 @@ async def test_a_start_that_never_begins_is_not_counted_as_one_that_its_owner_ha
     clock, queue = alone(room_for(1))
     sandbox = of("bob", clock)
     async with queue.turn(queue.ticket(sandbox)):
-        assert queue._holdings.of("bob") == 1
-    assert queue._holdings.of("bob") == 0
+        assert queue._owned.of("bob") == 1
+    assert queue._owned.of("bob") == 0
     async with queue.turn(queue.ticket(sandbox)):
         queue.on(Transition.of(None, replace(sandbox, state=State.STARTING), here=True))
-    assert queue._holdings.of("bob") == 1
+    assert queue._owned.of("bob") == 1

@@ -207,7 +207,7 @@ async def test_what_is_held_waits_beside_the_queue_and_one_of_it_asks() -> None:
         assert len(began) == 8
         assert "carol-0" in began
         over.set()
-    assert (len(began), turns.waiting, store.taken, turns._lanes) == (52, 0, set(), {})
+    assert (len(began), turns.waiting, store.taken, turns._held_queues) == (52, 0, set(), {})
 
 
 async def test_held_ones_that_are_cancelled_leave_nothing() -> None:
@@ -222,7 +222,7 @@ async def test_held_ones_that_are_cancelled_leave_nothing() -> None:
     store.held.clear()
     over.set()
     await tasks[4]
-    assert (began, turns.waiting, store.taken, turns._lanes) == (["alice-4"], 0, set(), {})
+    assert (began, turns.waiting, store.taken, turns._held_queues) == (["alice-4"], 0, set(), {})
 
 
 async def test_a_store_that_has_forgotten_the_slots_gets_them_again() -> None:

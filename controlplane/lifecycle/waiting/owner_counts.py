@@ -3,7 +3,7 @@
 from collections import Counter
 
 
-class Holdings:
+class OwnerCounts:
     """What waits for room takes none yet."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from controlplane.lifecycle.waiting.fair_queue import FairQueue
 
 
-class Lane:
+class HeadQueue:
     """Waiters, one of which is at the head.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""``Elsewhere``: a start whose pod has no room after all goes on later, or on another node.
+"""``ReplacedPods``: the pods of starts that have no room after all are replaced, later or on another node.
 
 Two schedulers that share a node do not see what the other one has just put there, so the node's kubelet refuses what is
 too much. Two replicas that take the last room at the same moment meet at the scheduler, which refuses one. Nothing of
@@ -32,7 +32,7 @@ class _Start:
     busy: bool = False
 
 
-class Elsewhere:
+class ReplacedPods:
     """The starts of this replica that are with the cluster.
 
     Args:
@@ -48,7 +48,7 @@ class Elsewhere:
         self._metrics = metrics
         self._room = room
         self._starts: dict[str, _Start] = {}
-        self._log = structlog.get_logger("elsewhere")
+        self._log = structlog.get_logger("replaced pods")
 
     @contextmanager
     def under_way(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Iterator[None]:
