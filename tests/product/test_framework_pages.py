@@ -16,7 +16,7 @@ from yarl import URL
 from rollbox import Sandbox
 from tests.product.test_frameworks import image
 from tests.support.chromium import chromium
-from tests.support.frameworks.visits import APPS, digest, tls
+from tests.support.frameworks.visits import APPS, FRONT, digest, secure, tls
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
@@ -68,19 +68,24 @@ async def pages(
         await sandbox.ports.wait(PORT, timeout=240)
         port = await sandbox.ports.expose(PORT, public=True)
         address = URL(port.url if by == "path" else str(port.host_url))
-        async with aclosing(_visits(URL(stack.url), address, folder)) as visits:
+        async with aclosing(_visits(URL(stack.url), address, by, folder)) as visits:
             yield visits
         await sandbox.ports.close(PORT)
 
 
-async def _visits(gateway: URL, address: URL, folder: Path) -> AsyncGenerator[tuple[Page, URL], None]:
-    async with tls(gateway, folder) as secure, chromium(f"--host-resolver-rules=MAP * {gateway.host}") as browser:
+async def _visits(gateway: URL, address: URL, by: str, folder: Path) -> AsyncGenerator[tuple[Page, URL], None]:
+    async with tls(gateway, folder) as front, chromium(_names(gateway, front)) as browser:
         for scheme in SCHEMES:
             context = await browser.new_context(ignore_https_errors=True)
             context.set_default_timeout(120_000)
             page = await context.new_page()
-            yield page, address if scheme == "http" else address.with_scheme(scheme).with_port(secure)
+            yield page, address if scheme == "http" else secure(address, by, front)
             await context.close()
+
+
+def _names(gateway: URL, front: int) -> str:
+    """Chromium's option with which every name is the gateway's, and at this port that of what terminates TLS."""
+    return f"--host-resolver-rules=MAP *:{front} {FRONT},MAP * {gateway.host}"
 
 
 async def test_a_server_action_of_next(stack: Product, shared: Sandbox, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from tests.support.authority import Authority
 
 WAYS: Final = [(by, scheme) for by in ("path", "host") for scheme in ("http", "https")]
 APPS: Final = Path(__file__).with_name("apps")
+# Where what terminates TLS listens: the gateway may be on another address.
+FRONT: Final = "127.0.0.1"
 _PIECE_BYTES = 1 << 16
 
 
@@ -82,22 +84,31 @@ async def _event(answer: aiohttp.ClientResponse) -> str:
 async def visitor(gateway: URL, port: Exposed, by: str, scheme: str, folder: Path) -> AsyncIterator[Visitor]:
     """One of these ways; `folder` takes the certificate of what terminates TLS."""
     async with AsyncExitStack() as opened:
-        page = URL(port.url if by == "path" else str(port.host_url))
+        page, resolver = URL(port.url if by == "path" else str(port.host_url)), _Resolver(str(gateway.host))
         if scheme == "https":
             front = await opened.enter_async_context(tls(gateway, folder, b"X-Forwarded-Proto: https\r\n"))
-            page = page.with_scheme(scheme).with_port(front)
+            page, resolver = secure(page, by, front), _Resolver(FRONT)
         # A connection for each request: what terminates TLS says so at the first one.
-        connector = aiohttp.TCPConnector(resolver=_Here(), ssl=False, force_close=True)
+        connector = aiohttp.TCPConnector(resolver=resolver, ssl=False, force_close=True)
         jar = aiohttp.CookieJar(unsafe=True)
         session = aiohttp.ClientSession(connector=connector, cookie_jar=jar, headers=port.headers)
         yield Visitor(page, await opened.enter_async_context(session))
 
 
-class _Here(AbstractResolver):
-    """Every name is this machine's."""
+def secure(page: URL, by: str, front: int) -> URL:
+    """The page's address at what terminates TLS, which has the port `front`."""
+    page = page.with_scheme("https").with_port(front)
+    return page.with_host(FRONT) if by == "path" else page
+
+
+class _Resolver(AbstractResolver):
+    """Every name has one address."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[ResolveResult]:
-        found = ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
+        found = ResolveResult(hostname=host, host=self._address, port=port, family=socket.AF_INET, proto=0, flags=0)
         return [found]
 
     async def close(self) -> None:
@@ -107,7 +118,7 @@ class _Here(AbstractResolver):
 @asynccontextmanager
 async def tls(gateway: URL, folder: Path, header: bytes = b"") -> AsyncIterator[int]:
     """The port of what terminates TLS for the gateway, with a header more in each connection's first request."""
-    made = Authority().write(folder, "127.0.0.1")
+    made = Authority().write(folder, FRONT)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(made / "tls.crt", made / "tls.key")
 
@@ -117,7 +128,7 @@ async def tls(gateway: URL, folder: Path, header: bytes = b"") -> AsyncIterator[
         back.write(first + (header if first else b""))
         await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(serve, FRONT, 0, ssl=context) as server:
         yield int(server.sockets[0].getsockname()[1])
 
 
