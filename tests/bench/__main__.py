@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import egress, exec_path, gateway_hop, memory, neighbour, surface
+from tests.bench import egress, exec_path, gateway_hop, interpreter, memory, neighbour, surface
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 from tests.support.containers import engine, engine_command
@@ -24,6 +24,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "memory": memory.measure,
     "egress": egress.measure,
     "surface": surface.measure,
+    "interpreter": partial(interpreter.measure, image=ON_ENGINE),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
 }
 

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rollbox import Sandbox
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox import Sandbox, sync
+from rollbox.errors import Conflict, InvalidArgument, OomKilled
 from rollbox.interpreter.cell import Cell, CellOutput, CellResult
+from tests.support.images import AGAINST_CLUSTER
+from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
 
 
@@ -266,6 +268,34 @@ async def test_two_interpreters_share_nothing_and_run_at_once(shared: Sandbox) -
         assert [cell.text for cell in await asyncio.gather(one.run("x"), two.run("x"))] == ["1", "2"]
         cells = await asyncio.gather(*(one.run(f"x += {n}; x") for n in range(4)))
         assert [cell.text for cell in cells] == ["1", "2", "4", "7"]
+
+
+async def test_a_cell_that_takes_all_memory(sandbox: Sandbox) -> None:
+    python = await sandbox.interpreter()
+    took = "taken = []\nwhile True: taken.append(bytearray(b'x') * 2**24)"
+    if AGAINST_CLUSTER:
+        # Under gVisor that ends the sandbox: this cell or the next one is told so.
+        with pytest.raises(OomKilled):
+            assert [cell.end for cell in [await python.run(took), await python.run("1")]] == ["never here"]
+    else:
+        cell = await python.run(took)
+        assert (cell.end, cell.variables_lost, "memory was full" in cell.reason) == ("died", True, True), cell
+        assert (await python.run("1 + 1")).text == "2"
+
+
+async def test_without_await(stack: Product, shared: Sandbox) -> None:
+    def used() -> list[object]:
+        with (
+            sync.Client(stack.url, stack.api_key) as client,
+            sync.Sandbox.connect(shared.id, client=client).interpreter() as python,
+        ):
+            kinds = [type(event).__name__ for event in python.stream("x = 1\nprint('out')\nx")]
+            late = python.run("while True: pass", timeout=1)
+            python.restart()
+            return [kinds, late.end, python.run("'x' in globals()").text, [one.name for one in python.variables()]]
+
+    found = await asyncio.to_thread(used)
+    assert found == [["CellOutput", "CellResult", "Cell"], "deadline", "False", []]
 
 
 async def test_what_is_refused(shared: Sandbox) -> None:

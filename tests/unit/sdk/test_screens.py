@@ -185,7 +185,7 @@ def completed(line: str, shell: str = "bash") -> list[str]:
 
 
 def test_commands_and_options_are_completed() -> None:
-    assert {"ps", "pool", "processes", "preflight", "port-forward"} == set(completed("rollbox p"))
+    assert {"ps", "pool", "processes", "preflight", "port-forward", "python"} == set(completed("rollbox p"))
     assert completed("rollbox pool s") == ["show", "set"]
     assert "--label" in completed("rollbox ps --l")
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "up": "up:up",
     "create": "sandboxes:create",
     "exec": "exec:exec_",
+    "python": "python:python",
     "processes": "processes:processes",
     "attach": "processes:attach",
     "kill": "processes:kill",

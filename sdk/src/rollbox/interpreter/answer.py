@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rollbox.interpreter.cell import Cell, CellError, CellOutput, CellResult, Variable
@@ -18,11 +19,15 @@ class Answer:
     Attributes:
         key: of the cell.
         most: bytes of each stream that are kept; the interpreter is not trusted to stop there.
+        restarted: whether it is the first cell of a new interpreter.
+        waited_ms: says how long its caller has waited.
         variables: what was asked for, where that was variables.
     """
 
     key: str
     most: int
+    restarted: bool = False
+    waited_ms: Callable[[], float] = float
     variables: list[Variable] = field(default_factory=list)
     _kept: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
     _background: bytearray = field(default_factory=bytearray)
@@ -64,6 +69,8 @@ class Answer:
             stderr_total_bytes=len(err),
             background=bytes(self._background),
             variables_lost=True,
+            restarted=self.restarted,
+            total_ms=self.waited_ms(),
         )
 
     def _output(self, name: str, data: bytes) -> CellOutput | None:
@@ -99,7 +106,9 @@ class Answer:
             background=bytes(self._background),
             results_omitted=omitted,
             execution_count=count,
+            restarted=self.restarted,
             run_ms=run_us / 1000,
+            total_ms=self.waited_ms(),
         )
 
 

@@ -55,9 +55,10 @@ class Decoder:
                 raise garbled(f"it sent {bytes(self._unread[:_HEAD])!r}")
             if len(self._unread) < _HEAD + size:
                 return
-            kind, body = bytes(self._unread[:1]), bytes(self._unread[_HEAD : _HEAD + size])
+            with memoryview(self._unread) as unread, unread[_HEAD : _HEAD + size] as body:
+                frame = Frame(bytes(unread[:1]), _fields(body))
             del self._unread[: _HEAD + size]
-            yield Frame(kind, _fields(body))
+            yield frame
 
 
 def garbled(what: str) -> SandboxError:
@@ -66,13 +67,13 @@ def garbled(what: str) -> SandboxError:
     return Conflict(f"the interpreter says what it cannot mean: {what}", hint=hint)
 
 
-def _fields(body: bytes) -> tuple[bytes, ...]:
+def _fields(body: memoryview) -> tuple[bytes, ...]:
     found: list[bytes] = []
-    at = 0
-    while at < len(body):
+    at, size = 0, len(body)
+    while at < size:
         start = at + 4
         at = start + int.from_bytes(body[at:start], "big")
-        if start > len(body) or at > len(body) or len(found) == MOST_FIELDS:
+        if start > size or at > size or len(found) == MOST_FIELDS:
             raise garbled("a frame whose fields do not fit it")
-        found.append(body[start:at])
+        found.append(bytes(body[start:at]))
     return tuple(found)

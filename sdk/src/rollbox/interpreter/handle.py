@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from uuid import uuid4
@@ -221,49 +221,53 @@ class Interpreter:
     async def _stream(
         self, asked: bytes, answer: Answer, limit_s: float | None, on_disconnect: OnDisconnect
     ) -> AsyncGenerator[CellEvent, None]:
-        began = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        answer.waited_ms = lambda: (clock() - began) * 1000
         async with self._running:
             await self._settled()
             kernel = self._kernel or await self._started()
-            now = asyncio.get_running_loop().time()
-            patience = Patience(kernel.process, None if limit_s is None else now + limit_s)
+            answer.restarted, self._restarted = self._restarted, False
+            patience = Patience(kernel.process, None if limit_s is None else clock() + limit_s)
             self._owed = (answer.key, on_disconnect)
-            with self._noted() as note:
+            run = current.current()
+            with nullcontext() if run is None else run.executing(self._sandbox_id) as note:
+                event: CellEvent | None = None
                 try:
-                    async for event in self._events(kernel, asked, answer, patience):
-                        if not isinstance(event, Cell):
+                    await self._send(kernel, asked)
+                    while not isinstance(event, Cell):
+                        event = await self._next(kernel, answer, patience)
+                        if event is not None and not isinstance(event, Cell):
                             yield event
-                            continue
-                        self._owed = None
-                        cell = self._whole(event, patience, began)
-                        note(cell)
-                        yield cell
                 except (asyncio.CancelledError, GeneratorExit):
                     if self._owed is not None:
                         self._leaving = asyncio.create_task(self._leave(kernel), name="rollbox cell without caller")
                     raise
+                if note is not None:
+                    note(_as_exec(event))
+            yield event
 
-    async def _events(
-        self, kernel: Kernel, asked: bytes, answer: Answer, patience: Patience
-    ) -> AsyncGenerator[CellEvent, None]:
-        """Send a request and give what comes for it, up to its `Cell`."""
+    async def _next(self, kernel: Kernel, answer: Answer, patience: Patience) -> CellEvent | None:
+        """Wait for the next frame of a cell, and give what it means; a `Cell` at its end."""
         try:
-            await self._send(kernel, asked)
-            while (frame := await kernel.next(patience)) is not None:
-                event = answer.take(frame)
-                if event is not None:
-                    yield event
-                if isinstance(event, Cell):
-                    return
-            reason = ""
+            frame = await kernel.next(patience)
+            event = await self._died(kernel, answer, "") if frame is None else answer.take(frame)
         except Conflict as error:
-            # It has ended before, or it does not say what interpreters say.
-            reason = "" if kernel.process.ended else error.detail
-        yield await self._died(kernel, answer, reason)
+            event = await self._died(kernel, answer, error.detail)
+        if not isinstance(event, Cell):
+            return event
+        self._owed = None
+        if not patience.asked:
+            return event
+        reason = "it ignored its interrupt, and was killed" if patience.killed else event.reason
+        return replace(event, end="deadline", reason=reason)
 
     async def _send(self, kernel: Kernel, asked: bytes) -> None:
         try:
             await kernel.process.stdin.write(asked)
+        except Conflict:
+            # It has ended before, which the next frame says.
+            return
         except asyncio.CancelledError:
             # Nobody knows how much of it was sent.
             await self._lose(kernel)
@@ -290,18 +294,6 @@ class Interpreter:
         if self._kernel is kernel:
             self._kernel, self._restarted = None, True
         await kernel.kill()
-
-    def _whole(self, cell: Cell, patience: Patience, began: float) -> Cell:
-        restarted, self._restarted = self._restarted, False
-        if cell.variables_lost:
-            self._restarted = True
-        return replace(
-            cell,
-            end="deadline" if patience.asked else cell.end,
-            reason="it ignored its interrupt, and was killed" if patience.killed else cell.reason,
-            restarted=restarted,
-            total_ms=(asyncio.get_running_loop().time() - began) * 1000,
-        )
 
     async def _started(self) -> Kernel:
         if self._closed:
@@ -333,21 +325,11 @@ class Interpreter:
             pass
         await self._lose(kernel)
 
-    @contextmanager
-    def _noted(self) -> Iterator[Callable[[Cell], None]]:
-        """Let a cell count for a run as an exec does."""
-        run = current.current()
-        if run is None:
-            yield lambda cell: None
-            return
-        with run.executing(self._sandbox_id) as answered:
-            yield lambda cell: answered(
-                {
-                    "end": _EXEC_END[cell.end],
-                    "exit_code": None if cell.end != "finished" else int(not cell.ok),
-                    "run_ms": cell.run_ms,
-                }
-            )
-
 
 _EXEC_END = {"finished": "exited", "deadline": "deadline", "interrupted": "cancelled", "died": "signalled"}
+
+
+def _as_exec(cell: Cell) -> dict[str, object]:
+    """What a run notes of a cell, which counts as an exec."""
+    code = int(not cell.ok) if cell.end == "finished" else None
+    return {"end": _EXEC_END[cell.end], "exit_code": code, "run_ms": cell.run_ms}

@@ -31,21 +31,31 @@ class Code:
         self._own = set(self.names)
         self._futures = 0
         self._sources: dict[str, str] = {}
+        self._kept = 0
         self._loop: Any = None
 
     def run(self, source: str, name: str, show: Callable[[Any], None]) -> None:
         """Run a cell; `show` gets the value of its last expression unless that is None, or a semicolon follows it."""
         self._keep(source, name)
-        tree: Any = compile(source, name, "exec", self._futures | _ONLY_AST | _TOP_LEVEL_AWAIT, True)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
-        if tree.body:
-            self._evaluated(tree, name, "exec")
-        if last is None:
-            return
-        value = self._evaluated(_ast.Expression(body=last.value), name, "eval")
+        value = self._value(source, name)
         if value is not None and not source.rstrip().endswith(";"):
             setattr(builtins, "_", value)  # noqa: B010 - no type knows it
             show(value)
+
+    def _value(self, source: str, name: str) -> Any:
+        if "\n" not in source:
+            # Most of the time of a short cell is that of its tree, which a single expression does not need.
+            try:
+                whole = self._compiled(source, name, "eval")
+            except SyntaxError:
+                whole = None
+            if whole is not None:
+                return self._evaluated(whole)
+        tree = self._compiled(source, name, "exec", _ONLY_AST)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
+        if tree.body:
+            self._evaluated(self._compiled(tree, name, "exec"))
+        return self._evaluated(self._compiled(_ast.Expression(body=last.value), name, "eval")) if last else None
 
     def variables(self) -> list[tuple[str, str, str]]:
         """Name, type and the first characters of the text of each variable that cells have made."""
@@ -62,21 +72,25 @@ class Code:
     def lines_for(self, linecache: Any) -> None:
         """Give the sources of cells to the module that tracebacks and `inspect` read lines from."""
         for name, source in self._sources.items():
-            linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+            linecache.cache[name] = _lines(source, name)
 
     def _keep(self, source: str, name: str) -> None:
         sources = self._sources
         sources[name] = source
-        while len(sources) > _SOURCES or (len(sources) > 1 and sum(map(len, sources.values())) > _SOURCES_BYTES):
+        self._kept += len(source)
+        cache: Any = getattr(sys.modules.get("linecache"), "cache", None)
+        if cache is not None:
+            cache[name] = _lines(source, name)
+        while len(sources) > _SOURCES or (len(sources) > 1 and self._kept > _SOURCES_BYTES):
             gone = next(iter(sources))
-            del sources[gone]
-            if "linecache" in sys.modules:
-                sys.modules["linecache"].cache.pop(gone, None)
-        if "linecache" in sys.modules:
-            self.lines_for(sys.modules["linecache"])
+            self._kept -= len(sources.pop(gone))
+            if cache is not None:
+                cache.pop(gone, None)
 
-    def _evaluated(self, tree: Any, name: str, mode: str) -> Any:
-        code = compile(tree, name, mode, self._futures | _TOP_LEVEL_AWAIT, True)
+    def _compiled(self, source: Any, name: str, mode: str, flags: int = 0) -> Any:
+        return compile(source, name, mode, self._futures | flags | _TOP_LEVEL_AWAIT, True)
+
+    def _evaluated(self, code: Any) -> Any:
         for flag in _FUTURES:
             self._futures |= code.co_flags & flag
         value = eval(code, self.names)  # noqa: S307 - what it is for
@@ -96,6 +110,10 @@ class Code:
                 # Interrupted: the cell's own `finally` runs, what it has started goes on with the next one.
                 task.cancel()
                 self._loop.run_until_complete(asyncio.wait([task]))
+
+
+def _lines(source: str, name: str) -> tuple[int, None, list[str], str]:
+    return len(source), None, source.splitlines(True), name
 
 
 def told(error: BaseException, code: Code) -> list[bytes]:

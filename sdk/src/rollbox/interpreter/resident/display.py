@@ -96,7 +96,7 @@ class Display:
             self._bytes += len(part)
             parts += [mime.encode(), part]
         flags = (b"main" if main else b"") + (b" cut" if cut else b"")
-        self._output.frame(wire.RESULT, wire.encoded(wire.RESULT, flags, *parts))
+        self._output.frame(wire.RESULT, wire.encoded(wire.RESULT, flags, *parts), soon=not main)
 
 
 def bundle(value: Any) -> dict[str, Any]:

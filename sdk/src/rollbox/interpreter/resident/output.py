@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Output of a cell goes at once, and then at most so often.
 _HOLD_S = 0.02
-_FRAME_BYTES = 2**16
+_FRAME_BYTES = 2**18
 _PIPE_BYTES = 2**16
 # What no cell has printed is kept up to here for the next one.
 _BACKGROUND_BYTES = 2**16
@@ -113,12 +113,12 @@ class Output:
                 self._drain()
             self._add(at, data)
 
-    def frame(self, kind: bytes, data: bytes) -> None:
-        """Send a whole frame behind what was printed."""
+    def frame(self, kind: bytes, data: bytes, *, soon: bool = False) -> None:
+        """Send a whole frame behind what was printed: at the end of the cell, or `soon`."""
         with self._interrupts, self._lock:
             self._pending.append((kind, bytearray(data)))
             self._pending_bytes += len(data)
-            if kind == wire.RESULT:
+            if soon:
                 self._soon()
 
     def _add(self, at: int, data: bytes) -> None:
@@ -131,6 +131,8 @@ class Output:
         view = memoryview(data)[:room]
         for start in range(0, len(view), _FRAME_BYTES):
             self._append(_STREAMS[at], view[start : start + _FRAME_BYTES])
+            if self._pending_bytes >= _FRAME_BYTES and not self._sending:
+                self._flush()
         if room:
             self._soon()
 
@@ -156,9 +158,10 @@ class Output:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         data = b"".join([wire.encoded(kind, bytes(part)) if kind in _STREAMS else part for kind, part in pending])
         if self.record is not None:
-            self.record += data
-            if len(self.record) > _RECORD_BYTES:
+            if len(self.record) + len(data) > _RECORD_BYTES:
                 self.record = None
+            else:
+                self.record += data
         self._sending = True
         try:
             self._wire.send(data)
