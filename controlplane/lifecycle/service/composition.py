@@ -217,7 +217,7 @@ class Core:
             egress=self.egress_calls,
             images=self.images,
             ownership=self.ownership,
-            refusal=self.line.room.refusal,
+            refusal=self.line.room.told.refusal,
         )
         self.committed = CommittedImages(
             deps.cluster.commits,

@@ -104,12 +104,14 @@ class Starter:
 
         Oldest first.
         """
-        places = (self.line.room.place(self._ledger.held(one.id) or one) for one in self.line.room.waiting(owner))
+        places = (
+            self.line.room.told.place(self._ledger.held(one.id) or one) for one in self.line.room.told.waiting(owner)
+        )
         return [(one.sandbox, one.problem(), one.place.estimate_ms) for one in places if one is not None]
 
     def refusal(self, sandbox: Sandbox) -> Problem | None:
         """Why no node takes a sandbox that is to start; None: one does, or nobody has said so yet."""
-        place = self.line.room.place(sandbox) if sandbox.state in (State.QUEUED, State.STARTING) else None
+        place = self.line.room.told.place(sandbox) if sandbox.state in (State.QUEUED, State.STARTING) else None
         return None if place is None else place.problem()
 
     async def pulling(self, sandbox: Sandbox) -> Pulling | None:
@@ -142,8 +144,8 @@ class Starter:
         if (awaited := self._awaited.get(sandbox.id)) is not None:
             return awaited.overdue()
         within = f"within its start timeout of {sandbox.asked_start_ms / 1000:g} s"
-        if self.line.room.place(sandbox) is not None:
-            return self.line.room.refuse(sandbox)
+        if self.line.room.told.place(sandbox) is not None:
+            return self.line.room.told.refuse(sandbox)
         if sandbox.state in (State.REQUESTED, State.QUEUED):
             ahead = f"{self.line.slots.taken} starts were in flight, {self.line.slots.waiting} waited"
             return Problem("start_queue_timeout", f"{sandbox.id} got no turn {within}; {ahead}")

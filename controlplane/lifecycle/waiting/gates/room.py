@@ -14,39 +14,34 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain, count, islice
 from typing import Final
 
-from controlplane.capacity import Amounts, Room, Short
+from controlplane.capacity import Room, Short
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Placement
-from controlplane.errors import Problem
 from controlplane.lifecycle.deadlines import Deadlines
 from controlplane.lifecycle.record.transition import Transition
 from controlplane.lifecycle.waiting.creates_first import CreatesFirst
+from controlplane.lifecycle.waiting.gates.room_told import RoomTold, known_room, where
 from controlplane.lifecycle.waiting.owner_counts import OwnerCounts
-from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S, Pace
+from controlplane.lifecycle.waiting.pace import LOOK_AGAIN_S
 from controlplane.lifecycle.waiting.pending import Pending
 from controlplane.lifecycle.waiting.room_lines import RoomLines
-from controlplane.lifecycle.waiting.scheduler_words import plain
 from controlplane.lifecycle.waiting.standings import SLACK_MS, Standings
 from controlplane.lifecycle.waiting.ticket import HasRoom, Ticket
-from controlplane.lifecycle.waiting.told import NO_ROOM, Position, RoomPlace
+from controlplane.lifecycle.waiting.told import NO_ROOM
 from controlplane.model import Sandbox, State
 from controlplane.telemetry import Metrics
 
 # Room becomes free in bursts: waiting starts look once for all of what came within this time.
 LOOK_AFTER_S: Final = 0.02
-# Of the callers that were refused last it is known what they were told.
-MOST_REFUSALS: Final = 1_000
 # What waits for longer is told to the other replicas: until then they count alike.
 NOTED_AFTER_S: Final = 0.25
 # What another replica has just placed is seen meanwhile.
 TAKEN_BACK_AFTER_S: Final = 0.5
-# What the nodes have left is told anew only so often: a herd whose deadline comes asks at once.
-TOLD_MS: Final = 1_000
 _ON_NODES: Final = frozenset({State.STARTING, State.RUNNING})
 
 
@@ -56,6 +51,7 @@ class RoomGate:
     Attributes:
         short: set while claimed starts wait for room.
         creates_first: whether starts of pools stand back.
+        told: where those stand that wait, and why.
 
     Args:
         cluster: knows what is free, or does not: then nothing waits here.
@@ -87,9 +83,7 @@ class RoomGate:
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, Sandbox] = {}  # starts that other replicas have begun
         self._expiring = Deadlines()  # theirs
-        self._refusals: dict[str, Problem] = {}  # what the last callers were told that were refused
-        self._paces: dict[str, Pace] = {}
-        self._told: dict[str, tuple[int, str]] = {}
+        self.told = RoomTold(cluster, clock, self._standings, self._refused, self._waiter)
         self._tickets = count()
         self.short = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
@@ -184,30 +178,7 @@ class RoomGate:
     def wanting(self, most: int) -> Sequence[Short]:
         """What starts need that wait for room at this replica, of owners, those first that have pods; oldest first."""
         pending = (one for one in self._pending.unkept() if not one.sandbox.unclaimed)
-        return [Short(*self._where(one)) for one in islice(chain(pending, self._lines.claimed(most)), most)]
-
-    def place(self, sandbox: Sandbox) -> RoomPlace | None:
-        """Where a start stands, whichever replica's it is; None: it does not wait for room."""
-        return self._place(sandbox) if sandbox.id in self._standings else None
-
-    def waiting(self, owner: str | None = None) -> Sequence[Sandbox]:
-        """The starts that wait for room at all replicas, of one owner or of all, oldest first."""
-        found = [one for one in self._standings.all() if owner in (None, one.owner)]
-        return sorted(found, key=lambda one: (one.created_at_ms, one.id))
-
-    def refuse(self, sandbox: Sandbox) -> Problem:
-        """Takes in that a start that waits is refused at its deadline; what its caller is told."""
-        now_ms = self._clock.now_ms()
-        refusal = self._place(sandbox, refused=True).problem(now_ms)
-        self._standings.refuse(sandbox, now_ms)
-        self._refusals[sandbox.id] = refusal
-        if len(self._refusals) > MOST_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
-        return refusal
-
-    def refusal(self, sandbox_id: str) -> Problem | None:
-        """What the caller of a start was told that was refused here lately."""
-        return self._refusals.get(sandbox_id)
+        return [Short(*where(self._cluster, one)) for one in islice(chain(pending, self._lines.claimed(most)), most)]
 
     async def fits_nowhere(self, sandbox_id: str) -> bool:
         """Whether a pod that the scheduler has just refused is to be taken back: no node can be added for it.
@@ -222,7 +193,7 @@ class RoomGate:
             start is not None
             and room is not None
             and sandbox_id in self._refused
-            and not room.fit(*self._where(start), enough=1)
+            and not room.fit(*where(self._cluster, start), enough=1)
         )
 
     async def comes_back(self, sandbox_id: str) -> None:
@@ -252,19 +223,18 @@ class RoomGate:
         if start is None or room is None:
             return
         start.lazily = start.lazily and not whole
-        room.again(sandbox_id, *self._where(start))
+        room.again(sandbox_id, *where(self._cluster, start))
 
     @property
     def _room(self) -> Room | None:
-        room = self._cluster.room
-        return room if room is not None and room.known else None
+        return known_room(self._cluster)
 
     async def _wait(self, start: Ticket) -> None:
         turn = start.turn = asyncio.get_running_loop().create_future()
         sandbox, began_ms = start.sandbox, self._clock.now_ms()
         self._lines.join(start)
         self._standings.add(sandbox)
-        self._paces.setdefault(sandbox.owner, Pace())
+        self.told.joined(sandbox.owner)
         self._look_soon()
         try:
             left_s = max(0, sandbox.begin_by_ms - began_ms) / 1000
@@ -273,15 +243,14 @@ class RoomGate:
                 left_s = max(0, sandbox.begin_by_ms - self._clock.now_ms()) / 1000
                 await asyncio.wait((turn,), timeout=left_s)
             if not turn.done():
-                raise self.refuse(sandbox)
+                raise self.told.refuse(sandbox)
         finally:
             self._standings.drop(sandbox.id)
             self._lines.leave(start)
             waited_ms = self._clock.now_ms() - began_ms
             self._metrics.waited("nodes", "admitted" if turn.done() else "refused", waited_ms)
             if not len(self._lines):
-                self._paces.clear()
-                self._told.clear()
+                self.told.clear()
 
     def _take_over(self, start: Ticket) -> None:
         """Of a start that another replica began: its pod is made or there already, so it goes on without room, too."""
@@ -337,7 +306,7 @@ class RoomGate:
         if room is None or start.key in self._refused.values():
             return room is None
         before = self._gone_on[start.sandbox.owner, start.key]
-        return room.fit(*self._where(start), enough=before + 1) > before
+        return room.fit(*where(self._cluster, start), enough=before + 1) > before
 
     def _go_on(self, start: Ticket) -> None:
         start.goes_on = True
@@ -375,54 +344,12 @@ class RoomGate:
 
     def _reserve(self, start: Ticket, *, anyway: bool = False) -> bool:
         room = self._room
-        return room is None or room.reserve(start.sandbox.id, *self._where(start), anyway=anyway)
-
-    def _where(self, start: Ticket) -> tuple[Amounts, Mapping[str, str], Collection[str]]:
-        """What it requests, the labels of its nodes, and which nodes it may not come to all the same."""
-        spec = start.sandbox.spec
-        lazy = self._cluster.lazy if start.lazily else None
-        off = frozenset[str]() if lazy is None else lazy.kept_off(spec)
-        return start.request, spec.node_selector, off
+        return room is None or room.reserve(start.sandbox.id, *where(self._cluster, start), anyway=anyway)
 
     def _release(self, sandbox_id: str) -> None:
         if (room := self._cluster.room) is not None:
             room.release(sandbox_id)
         self._look_soon()
-
-    def _place(self, sandbox: Sandbox, *, refused: bool = False) -> RoomPlace:
-        now_ms = self._clock.now_ms()
-        position, waiting = self._standings.number(sandbox, now_ms, refused=refused)
-        pace = self._paces.get(sandbox.owner)
-        estimate_ms = None if pace is None else pace.wait_ms(position, now_ms)
-        place = Position(sandbox.owner, position, waiting, estimate_ms)
-        return RoomPlace(sandbox, place, self._why(self._waiter(sandbox)))
-
-    def _why(self, start: Ticket) -> str:
-        now_ms = self._clock.now_ms()
-        if said := self._said(start):
-            return said
-        at_ms, told = self._told.get(start.key, (0, ""))
-        if not told or not 0 <= now_ms - at_ms < TOLD_MS:
-            told = self._tell(start)
-            self._told[start.key] = (now_ms, told)
-        return told
-
-    def _said(self, start: Ticket) -> str:
-        """Why the scheduler does not place its pod although there is room; empty: it does, or there is none."""
-        placement, room = self._cluster.placement(start.sandbox.id), self._room
-        refused = placement is not None and not placement.node and placement.why
-        if not refused or (room is not None and not room.fit(*self._where(start), enough=1)):
-            return ""
-        return f"the scheduler finds no node for it: {plain(refused)}"
-
-    def _tell(self, start: Ticket) -> str:
-        room, where = self._room, self._where(start)
-        if room is None:
-            return "what is free on the nodes is not known"
-        refused = next((one for one, key in self._refused.items() if key == start.key), None)
-        if refused is not None and room.fit(*where, enough=1):
-            return f"the scheduler finds no node for {refused}, which requests the same"
-        return room.tell(*where)
 
     def _look_soon(self) -> None:
         self._look_within(LOOK_AFTER_S)
@@ -442,7 +369,7 @@ class RoomGate:
         self._looking = None
         self._keep_for_pending()
         while (start := self._lines.take(self._goes)) is not None:
-            self._paces[start.sandbox.owner].turn(self._clock.now_ms())
+            self.told.turn(start.sandbox.owner)
             if start.turn is not None and not start.turn.done():
                 start.turn.set_result(None)
         if self.wanting(1):
@@ -457,5 +384,5 @@ class RoomGate:
         for sandbox_id in self._pending.expired(now_ms):
             room.release(sandbox_id)
         for start in self._pending.unpromised():
-            if room.fit(*self._where(start), enough=1) and self._reserve(start):
+            if room.fit(*where(self._cluster, start), enough=1) and self._reserve(start):
                 self._pending.promise(start, now_ms)
