@@ -83,7 +83,7 @@ class RoomGate:
         self._refused: dict[str, str] = {}  # those that the scheduler refuses, and their placement keys
         self._others: dict[str, Sandbox] = {}  # starts that other replicas have begun
         self._expiring = Deadlines()  # theirs
-        self.told = RoomTold(cluster, clock, self._standings, self._refused, self._waiter)
+        self.told = RoomTold(cluster, clock, self._standings, self._refused, self._waiters)
         self._tickets = count()
         self.short = asyncio.Event()
         self._looking: asyncio.TimerHandle | None = None
@@ -266,7 +266,7 @@ class RoomGate:
         if (placement := self._cluster.placement(other.id)) is not None and not placement.node:
             self._standings.add(other)
         else:
-            self._reserve(self._waiter(other), anyway=True)
+            self._reserve(self.told.ticket(other), anyway=True)
 
     def _over_elsewhere(self, sandbox_id: str) -> None:
         self._standings.drop(sandbox_id)
@@ -283,11 +283,6 @@ class RoomGate:
         else:
             self._standings.add(other)
             self._release(other.id)
-
-    def _waiter(self, sandbox: Sandbox) -> Ticket:
-        """A start of this replica, or of another one."""
-        lazily = sandbox.image_pulled == "lazy"
-        return self._waiters.get(sandbox.id) or Ticket(sandbox, self._cluster.request(sandbox.spec), 0, lazily)
 
     def _stands_back(self, start: Ticket) -> bool:
         selector = start.sandbox.spec.node_selector

@@ -1,6 +1,6 @@
 """What starts that wait for room are told: where they stand, and why no node has room for them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from controlplane.capacity import Amounts, Room
@@ -42,7 +42,7 @@ class RoomTold:
         clock: the time of day.
         standings: which starts wait, here and at other replicas.
         refused: the placement keys of the starts here that the scheduler refuses, by sandbox.
-        ticket: the start of a sandbox.
+        waiters: the starts of this replica, by sandbox.
     """
 
     def __init__(
@@ -51,16 +51,21 @@ class RoomTold:
         clock: Clock,
         standings: Standings,
         refused: Mapping[str, str],
-        ticket: Callable[[Sandbox], Ticket],
+        waiters: Mapping[str, Ticket],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._standings = standings
         self._refused = refused
-        self._ticket = ticket
+        self._waiters = waiters
         self._refusals: dict[str, Problem] = {}
         self._paces: dict[str, Pace] = {}
         self._told: dict[str, tuple[int, str]] = {}
+
+    def ticket(self, sandbox: Sandbox) -> Ticket:
+        """A start of this replica, or of another one."""
+        lazily = sandbox.image_pulled == "lazy"
+        return self._waiters.get(sandbox.id) or Ticket(sandbox, self._cluster.request(sandbox.spec), 0, lazily)
 
     def joined(self, owner: str) -> None:
         """Takes in that a start of this owner waits."""
@@ -104,7 +109,7 @@ class RoomTold:
         pace = self._paces.get(sandbox.owner)
         estimate_ms = None if pace is None else pace.wait_ms(position, now_ms)
         place = Position(sandbox.owner, position, waiting, estimate_ms)
-        return RoomPlace(sandbox, place, self._why(self._ticket(sandbox)))
+        return RoomPlace(sandbox, place, self._why(self.ticket(sandbox)))
 
     def _why(self, start: Ticket) -> str:
         now_ms = self._clock.now_ms()
