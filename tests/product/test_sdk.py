@@ -32,7 +32,7 @@ def found(stack: Product, monkeypatch: pytest.MonkeyPatch) -> Iterator[Product]:
     for name, value in stack.environment().items():
         monkeypatch.setenv(name, value)
     yield stack
-    sync.shutdown()
+    sync.close()
 
 
 def connections(stack: Product) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ OLDER = "The platform there is older than this client, or ROLLBOX_URL is no plat
 """The hint of an error whose cause is a route that the platform does not have."""
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
 _NOT_ROLLBOX = "Another server, or a proxy, answers at this address: set ROLLBOX_URL to that of a gateway of rollbox."
+_FORKED = "Here, get the sandbox anew with Sandbox.connect(id), or make another Client."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
 _MOST_CONNECTIONS = 4096
@@ -102,6 +104,7 @@ class Transport:
         # Without connections that are kept: each may go to another gateway than the one before.
         self._apart: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid: int | None = None
         self._closed = False
         self._sockets: set[aiohttp.ClientWebSocketResponse] = set()
 
@@ -243,7 +246,10 @@ class Transport:
             if self._closed:
                 raise InvalidArgument(f"the client of {self.url} is closed", hint=_CLOSED)
             self._session = _session()
-            self._loop = loop
+            self._loop, self._pid = loop, os.getpid()
+        elif self._pid != os.getpid():
+            detail = f"the client of {self.url} was opened before this process was forked from another one"
+            raise InvalidArgument(detail, hint=_FORKED)
         elif self._loop is not loop:
             raise InvalidArgument(
                 f"the client of {self.url} is used from a second event loop",

@@ -94,4 +94,4 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateway]:
         monkeypatch.setenv("ROLLBOX_URL", gateway.url)
         monkeypatch.setenv("ROLLBOX_API_KEY", API_KEY)
         yield gateway
-        sync.shutdown()
+        sync.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,10 @@ def test_the_sync_face(apart: FakeGateway) -> None:
 async def test_it_has_what_a_sandbox_has() -> None:
     missing = {name for name in vars(Sandbox) if not name.startswith("_")} - set(vars(LazySandbox))
     assert missing == {"create", "connect", "list"}
+    for name, method in vars(Sandbox).items():
+        if name not in missing and inspect.isfunction(method) and not name.startswith("_"):
+            theirs, ours = (inspect.signature(one).parameters for one in (method, vars(LazySandbox)[name]))
+            assert "options" in ours or [*ours] == [*theirs], name
 
 
 async def test_files_start_it_with_their_first_call(client: Client, fake: FakeGateway, tmp_path: Path) -> None:

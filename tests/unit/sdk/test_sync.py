@@ -36,10 +36,10 @@ def test_ctrl_c_kills_the_command(apart: FakeGateway, monkeypatch: pytest.Monkey
         assert apart.cancelled["e1"].is_set()
 
 
-def test_it_starts_again_after_a_shutdown(apart: FakeGateway) -> None:
+def test_it_starts_again_after_it_was_closed(apart: FakeGateway) -> None:
     assert sync.Sandbox.list() == []
-    sync.shutdown()
-    sync.shutdown()
+    sync.close()
+    sync.close()
     assert sync.Sandbox.list() == []
 
 
@@ -83,10 +83,15 @@ def test_images_are_waited_for_or_told_step_by_step(apart: FakeGateway) -> None:
             client.convert("large:1")
 
 
+# What a program leaves behind, and what it prints.
 AT_EXIT = {
-    "an iteration over lines": "process = sandbox.spawn('x'); left = process.stdout.lines(); print(next(left))",
-    "an iteration over changes": "left = sandbox.files.watch('/'); print(next(left).change)",
-    "an object that deletes": """
+    "an iteration over lines": (
+        "process = sandbox.spawn('x'); left = process.stdout.lines(); print(next(left))",
+        "one",
+    ),
+    "an iteration over changes": ("left = sandbox.files.watch('/'); print(next(left).change)", "watching"),
+    "an object that deletes": (
+        """
 class Deletes:
     def __del__(self):
         sandbox.delete()
@@ -94,17 +99,78 @@ left = Deletes()
 left.itself = left
 print('made')
 """,
-    "a function of atexit": "import atexit; atexit.register(lambda: print(sandbox.exec('true').ok))",
+        "made",
+    ),
+    "a function of atexit": ("import atexit; atexit.register(lambda: print(sandbox.exec('true').ok))", "True"),
+    "a thread in a call": (
+        """
+import threading
+threading.Thread(target=lambda: sandbox.exec('hold'), daemon=True).start()
+print(sandbox.exec('true').ok)
+""",
+        "True",
+    ),
+    "a batch": (
+        """
+left = sync.Batch(range(9), lambda n: sandbox.exec('hold') if n else n, in_flight=2)
+left.__enter__()
+print(next(left).value)
+""",
+        "0",
+    ),
+    "a terminated process": (
+        """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: exit(print(sandbox.exec('true').ok)))
+os.kill(os.getpid(), signal.SIGTERM)
+""",
+        "True",
+    ),
+    "a forked child": (
+        """
+import os, sys
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    try:
+        sandbox.exec('true')
+    except sync.SandboxError as error:
+        print(error.code, 'Sandbox.connect(id)' in error.hint)
+    sandbox = sync.Sandbox.connect(sandbox.id)
+print(sandbox.exec('true').ok, flush=True)
+""",
+        "invalid_argument True\nTrue\nTrue",
+    ),
+    "processes of a pool": (
+        """
+import multiprocessing
+def called(number):
+    return sync.Sandbox.connect(sandbox.id).exec('true').ok
+with multiprocessing.get_context('fork').Pool(2) as pool:
+    print(pool.map(called, range(2)))
+""",
+        "[True, True]",
+    ),
+    "a loop that runs, as in a notebook": (
+        """
+import asyncio
+async def cell():
+    return sandbox.exec('true').ok
+print(asyncio.run(cell()))
+""",
+        "True",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", AT_EXIT)
 def test_the_end_of_a_program_does_not_wait(apart: FakeGateway, what: str) -> None:
     apart.processes.scripts["x"] = Script(b"one\ntwo\n", hold=True)
-    code = f"from rollbox import sync\nsandbox = sync.Sandbox.create('python')\n{AT_EXIT[what]}"
+    lines, printed = AT_EXIT[what]
+    code = f"from rollbox import sync\nsandbox = sync.Sandbox.create('python')\n{lines}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    told = {"an iteration over lines": "one", "an iteration over changes": "watching", "an object that deletes": "made"}
-    assert (ran.returncode, ran.stdout.strip()) == (0, told.get(what, "True"))
+    assert (ran.returncode, ran.stdout.strip()) == (0, printed), ran.stderr
     # What cannot be done any more is said, with the way out, where Python lets an object say anything.
     assert ("the interpreter ends" in ran.stderr) == (what == "an object that deletes")
     assert "never awaited" not in ran.stderr

@@ -6,9 +6,8 @@
         print(sandbox.exec("echo hello").stdout)
 
 Thin wrappers: the asynchronous code runs on one event loop in one background thread, whatever the number of sandboxes.
-Thread-safe. What has nothing to await (errors, results, policies) is that of `rollbox`. There is no `Batch`, since a
-thread cannot be cancelled, and `shutdown` is `aclose`. In asynchronous programs use `rollbox` itself: a call from here
-blocks the loop.
+Thread-safe. What has nothing to await (errors, results, policies) is that of `rollbox`. Every `aclose` is `close` here.
+In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
 """
 
 from rollbox import (
@@ -51,6 +50,7 @@ from rollbox import (
     NodePool,
     NodeRoom,
     NodesToCome,
+    Outcome,
     Place,
     Pool,
     PoolFailure,
@@ -78,21 +78,24 @@ from rollbox import (
     Usage,
     Variable,
     WaitingStart,
+    __version__,
     errors,
 )
+from rollbox.sync.batch import Batch
 from rollbox.sync.client import Client
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
 from rollbox.sync.images import Conversion, Prefetch
 from rollbox.sync.interpreter import Interpreter
 from rollbox.sync.lazy import LazySandbox
-from rollbox.sync.loop_thread import shutdown
+from rollbox.sync.loop_thread import close
 from rollbox.sync.process import OutputStream, Process, Processes, StdinWriter
 from rollbox.sync.run import Run
 from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell, TerminalShell
 
 __all__ = [
+    "Batch",
     "Blocker",
     "BreakerPolicy",
     "Capacity",
@@ -137,6 +140,7 @@ __all__ = [
     "NodePool",
     "NodeRoom",
     "NodesToCome",
+    "Outcome",
     "OutputStream",
     "Place",
     "Pool",
@@ -174,6 +178,7 @@ __all__ = [
     "Usage",
     "Variable",
     "WaitingStart",
+    "__version__",
+    "close",
     "errors",
-    "shutdown",
 ]

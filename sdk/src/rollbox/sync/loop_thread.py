@@ -8,11 +8,12 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from rollbox.errors import InvalidArgument
 from rollbox.process.streams import limited
+from rollbox.sync.cancellable import CancellableCalls
 
 _T = TypeVar("_T")
 # A call that Ctrl-C cancels still sends its cleanup request, which takes 2 s at most.
@@ -55,13 +56,21 @@ class _LoopThread:
             finally:
                 ended.set()
 
-        future = asyncio.run_coroutine_threadsafe(watched(), self._loop)
+        loop = self._loop
+        calls = CancellableCalls.current()
+        if calls is None:
+            return _result(asyncio.run_coroutine_threadsafe(watched(), loop), ended)
+        future = calls.begin(lambda: asyncio.run_coroutine_threadsafe(watched(), loop))
+        if future is None:
+            call.close()
+            raise asyncio.CancelledError
         try:
-            return future.result()
-        except (KeyboardInterrupt, SystemExit, CancelledError):
-            future.cancel()
-            ended.wait(_CLEANUP_LIMIT_S)
-            raise
+            return _result(future, ended)
+        except CancelledError as error:
+            # As in a task, so that no `except Exception` of a rollout takes it for a failure.
+            raise asyncio.CancelledError from error
+        finally:
+            calls.over()
 
     def leave(self, call: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the loop without waiting for it."""
@@ -77,6 +86,15 @@ class _LoopThread:
         if self._loop is not None and self.pid == os.getpid():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(_CLEANUP_LIMIT_S)
+
+
+def _result(future: Future[_T], ended: threading.Event) -> _T:
+    try:
+        return future.result()
+    except (KeyboardInterrupt, SystemExit, CancelledError):
+        future.cancel()
+        ended.wait(_CLEANUP_LIMIT_S)
+        raise
 
 
 class _SharedLoopThread:
@@ -197,6 +215,6 @@ def _over() -> InvalidArgument:
 
 
 @atexit.register
-def shutdown() -> None:
-    """Stop the background thread and close its connections; the next call starts it again. Runs at exit by itself."""
+def close() -> None:
+    """As `rollbox.aclose`; also stops the background thread, which the next call starts again. Runs at exit, too."""
     _shared.close()
