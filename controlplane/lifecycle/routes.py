@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from controlplane.clock import Clock
+from controlplane.errors import Problem
 from controlplane.lifecycle.record.transition import Effect, Transition
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox
@@ -22,6 +23,12 @@ TOGETHER: Final = 512
 MAX_ENDS: Final = 86_400
 ENDS_KEPT_MS: Final = 24 * 3_600_000
 MAX_DETAIL_CHARS: Final = 300
+# Of the details of an end, names and values together: gateways keep the ends of a day.
+MAX_DETAILS_BYTES: Final = 512
+
+
+# Details that an end has in fields of its own.
+_OF_THE_END: Final = frozenset({"sandbox_id", "ended_at_ms"})
 
 
 class Subscription:
@@ -116,6 +123,7 @@ class RouteBoard:
             cause=sandbox.end.cause,
             detail=sandbox.end.detail[:MAX_DETAIL_CHARS],
             at_ms=sandbox.end.at_ms,
+            details=_details(sandbox.end.problem(sandbox)),
         )
         self._routes.pop(sandbox.id, None)
         self._ends[sandbox.id] = end
@@ -174,6 +182,16 @@ def _describes(route: wire.Route, sandbox: Sandbox) -> bool:
         sandbox.drained_by_ms or 0,
     )
     return same and route.ports_revision >= sandbox.ports_revision
+
+
+def _details(problem: Problem) -> dict[str, str]:
+    """Those of an end that gateways tell, its reason before all others, as many as there is room for."""
+    told, room_bytes = {}, MAX_DETAILS_BYTES
+    for name, value in sorted(problem.details.items(), key=lambda pair: (pair[0] != "reason", pair)):
+        size_bytes = len(f"{name}{value}".encode())
+        if name not in _OF_THE_END and size_bytes <= room_bytes:
+            told[name], room_bytes = value, room_bytes - size_bytes
+    return told
 
 
 def _entries(update: wire.Update) -> int:

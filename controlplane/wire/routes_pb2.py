@@ -24,13 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0croutes.proto\x12\x11rollbox.routes.v1\"\"\n\x0cWatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\"\xc7\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.routes.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.routes.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.routes.v1.HeartbeatH\x00\x12\x15\n\rchanged_at_ms\x18\x05 \x01(\x03\x42\x06\n\x04\x62ody\"q\n\x08Snapshot\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\x12\x0c\n\x04more\x18\x03 \x01(\x08\"`\n\x05\x44\x65lta\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"\xb4\x01\n\x05Route\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x16\n\x0eports_revision\x18\x05 \x01(\x04\x12\x33\n\x0cpublic_ports\x18\x06 \x03(\x0b\x32\x1d.rollbox.routes.v1.PublicPort\x12\x16\n\x0e\x64raining_at_ms\x18\x07 \x01(\x03\")\n\nPublicPort\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\"d\n\x0c\x45ndOfSandbox\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"\x0b\n\tHeartbeat\"K\n\x0e\x41\x63tivityReport\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12%\n\x04used\x18\x02 \x03(\x0b\x32\x17.rollbox.routes.v1.Used\",\n\x04Used\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x10\n\x08since_us\x18\x02 \x01(\x04\"\x0f\n\rActivityTaken\"\"\n\x0cUsageRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"+\n\tNodeUsage\x12\x13\n\x06\x63pu_us\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\t\n\x07_cpu_us2\xe6\x01\n\x06Routes\x12\x45\n\x05Watch\x12\x1f.rollbox.routes.v1.WatchRequest\x1a\x19.rollbox.routes.v1.Update0\x01\x12M\n\x06Report\x12!.rollbox.routes.v1.ActivityReport\x1a .rollbox.routes.v1.ActivityTaken\x12\x46\n\x05Usage\x12\x1f.rollbox.routes.v1.UsageRequest\x1a\x1c.rollbox.routes.v1.NodeUsageb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0croutes.proto\x12\x11rollbox.routes.v1\"\"\n\x0cWatchRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\"\xc7\x01\n\x06Update\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12/\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.rollbox.routes.v1.SnapshotH\x00\x12)\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x18.rollbox.routes.v1.DeltaH\x00\x12\x31\n\theartbeat\x18\x04 \x01(\x0b\x32\x1c.rollbox.routes.v1.HeartbeatH\x00\x12\x15\n\rchanged_at_ms\x18\x05 \x01(\x03\x42\x06\n\x04\x62ody\"q\n\x08Snapshot\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\x12\x0c\n\x04more\x18\x03 \x01(\x08\"`\n\x05\x44\x65lta\x12(\n\x06routes\x18\x01 \x03(\x0b\x32\x18.rollbox.routes.v1.Route\x12-\n\x04\x65nds\x18\x02 \x03(\x0b\x32\x1f.rollbox.routes.v1.EndOfSandbox\"\xb4\x01\n\x05Route\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x16\n\x0eports_revision\x18\x05 \x01(\x04\x12\x33\n\x0cpublic_ports\x18\x06 \x03(\x0b\x32\x1d.rollbox.routes.v1.PublicPort\x12\x16\n\x0e\x64raining_at_ms\x18\x07 \x01(\x03\")\n\nPublicPort\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\"\xd3\x01\n\x0c\x45ndOfSandbox\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\x12=\n\x07\x64\x65tails\x18\x06 \x03(\x0b\x32,.rollbox.routes.v1.EndOfSandbox.DetailsEntry\x1a.\n\x0c\x44\x65tailsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x0b\n\tHeartbeat\"K\n\x0e\x41\x63tivityReport\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12%\n\x04used\x18\x02 \x03(\x0b\x32\x17.rollbox.routes.v1.Used\",\n\x04Used\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x10\n\x08since_us\x18\x02 \x01(\x04\"\x0f\n\rActivityTaken\"\"\n\x0cUsageRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"+\n\tNodeUsage\x12\x13\n\x06\x63pu_us\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\t\n\x07_cpu_us2\xe6\x01\n\x06Routes\x12\x45\n\x05Watch\x12\x1f.rollbox.routes.v1.WatchRequest\x1a\x19.rollbox.routes.v1.Update0\x01\x12M\n\x06Report\x12!.rollbox.routes.v1.ActivityReport\x1a .rollbox.routes.v1.ActivityTaken\x12\x46\n\x05Usage\x12\x1f.rollbox.routes.v1.UsageRequest\x1a\x1c.rollbox.routes.v1.NodeUsageb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'routes_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_ENDOFSANDBOX_DETAILSENTRY']._loaded_options = None
+  _globals['_ENDOFSANDBOX_DETAILSENTRY']._serialized_options = b'8\001'
   _globals['_WATCHREQUEST']._serialized_start=35
   _globals['_WATCHREQUEST']._serialized_end=69
   _globals['_UPDATE']._serialized_start=72
@@ -43,20 +45,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROUTE']._serialized_end=667
   _globals['_PUBLICPORT']._serialized_start=669
   _globals['_PUBLICPORT']._serialized_end=710
-  _globals['_ENDOFSANDBOX']._serialized_start=712
-  _globals['_ENDOFSANDBOX']._serialized_end=812
-  _globals['_HEARTBEAT']._serialized_start=814
-  _globals['_HEARTBEAT']._serialized_end=825
-  _globals['_ACTIVITYREPORT']._serialized_start=827
-  _globals['_ACTIVITYREPORT']._serialized_end=902
-  _globals['_USED']._serialized_start=904
-  _globals['_USED']._serialized_end=948
-  _globals['_ACTIVITYTAKEN']._serialized_start=950
-  _globals['_ACTIVITYTAKEN']._serialized_end=965
-  _globals['_USAGEREQUEST']._serialized_start=967
-  _globals['_USAGEREQUEST']._serialized_end=1001
-  _globals['_NODEUSAGE']._serialized_start=1003
-  _globals['_NODEUSAGE']._serialized_end=1046
-  _globals['_ROUTES']._serialized_start=1049
-  _globals['_ROUTES']._serialized_end=1279
+  _globals['_ENDOFSANDBOX']._serialized_start=713
+  _globals['_ENDOFSANDBOX']._serialized_end=924
+  _globals['_ENDOFSANDBOX_DETAILSENTRY']._serialized_start=878
+  _globals['_ENDOFSANDBOX_DETAILSENTRY']._serialized_end=924
+  _globals['_HEARTBEAT']._serialized_start=926
+  _globals['_HEARTBEAT']._serialized_end=937
+  _globals['_ACTIVITYREPORT']._serialized_start=939
+  _globals['_ACTIVITYREPORT']._serialized_end=1014
+  _globals['_USED']._serialized_start=1016
+  _globals['_USED']._serialized_end=1060
+  _globals['_ACTIVITYTAKEN']._serialized_start=1062
+  _globals['_ACTIVITYTAKEN']._serialized_end=1077
+  _globals['_USAGEREQUEST']._serialized_start=1079
+  _globals['_USAGEREQUEST']._serialized_end=1113
+  _globals['_NODEUSAGE']._serialized_start=1115
+  _globals['_NODEUSAGE']._serialized_end=1158
+  _globals['_ROUTES']._serialized_start=1161
+  _globals['_ROUTES']._serialized_end=1391
 # @@protoc_insertion_point(module_scope)

@@ -71,18 +71,27 @@ class PublicPort(_message.Message):
     def __init__(self, port: _Optional[int] = ..., token: _Optional[str] = ...) -> None: ...
 
 class EndOfSandbox(_message.Message):
-    __slots__ = ("sandbox_id", "generation", "cause", "detail", "at_ms")
+    __slots__ = ("sandbox_id", "generation", "cause", "detail", "at_ms", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     generation: int
     cause: str
     detail: str
     at_ms: int
-    def __init__(self, sandbox_id: _Optional[str] = ..., generation: _Optional[int] = ..., cause: _Optional[str] = ..., detail: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, sandbox_id: _Optional[str] = ..., generation: _Optional[int] = ..., cause: _Optional[str] = ..., detail: _Optional[str] = ..., at_ms: _Optional[int] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,6 +66,8 @@ pub struct Tombstone {
     pub cause: Code,
     /// Names what ended it; for human readers.
     pub detail: String,
+    /// Extras of that error, by name: a `reason` has a hint of its own.
+    pub details: BTreeMap<String, String>,
     /// Unix time in milliseconds.
     pub at_ms: i64,
 }
@@ -182,6 +185,8 @@ impl Tombstone {
         } else {
             format!("sandbox {} ended: {}", self.sandbox_id, self.detail)
         };
-        Problem::new(self.cause, detail).with("sandbox_id", &self.sandbox_id).with("ended_at_ms", self.at_ms)
+        Problem { code: self.cause, detail, details: self.details.clone() }
+            .with("sandbox_id", &self.sandbox_id)
+            .with("ended_at_ms", self.at_ms)
     }
 }

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use crate::{Address, End, Entry, PublicPorts, Route, RouteEnd, Source, Tombstone, Update};
 
-/// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 25 MB (an estimate of a large
-/// installation). A sandbox whose tombstone was dropped answers `sandbox_not_found` instead of its cause.
+/// Tombstones kept, oldest dropped first: a day of 100,000 sandboxes, about 45 MB (an estimate of a large
+/// installation, of which few have more details than what ended them). A sandbox whose tombstone was dropped answers `sandbox_not_found` instead of its cause.
 const MAX_TOMBSTONES: usize = 100_000;
 
 /// Routes from DNS that are kept; beyond it they are used but looked up again. An estimate: DNS answers only in the

@@ -91,6 +91,7 @@ fn end(end: routes::EndOfSandbox) -> End {
         generation: end.generation,
         cause: known.unwrap_or(Code::SandboxLost),
         detail,
+        details: end.details.into_iter().collect(),
         at_ms: end.at_ms,
     }
 }
@@ -136,8 +137,30 @@ mod tests {
             cause: "melted".to_owned(),
             detail: "node on fire".to_owned(),
             at_ms: 5,
+            ..routes::EndOfSandbox::default()
         });
         assert_eq!(ended.cause, Code::SandboxLost);
         assert_eq!(ended.detail, "node on fire (cause melted)");
+    }
+
+    #[test]
+    fn calls_to_an_ended_sandbox_get_the_reason_of_its_end_with_its_hint() {
+        let details =
+            [("reason".to_owned(), "user_not_found".to_owned()), ("user".to_owned(), "eve".to_owned())];
+        let problem = end(routes::EndOfSandbox {
+            sandbox_id: "sb-1".to_owned(),
+            cause: "invalid_argument".to_owned(),
+            detail: "no user eve".to_owned(),
+            details: details.into(),
+            at_ms: 5,
+            ..routes::EndOfSandbox::default()
+        })
+        .problem();
+        let said: Vec<_> = problem.details.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(said, ["ended_at_ms=5", "reason=user_not_found", "sandbox_id=sb-1", "user=eve"]);
+        assert_eq!(
+            problem.hint(),
+            "Name a user or a group that is in the image, or its number, which need not be there."
+        );
     }
 }

@@ -6,7 +6,7 @@
     reason = "a test ends where its set-up fails"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -77,6 +77,7 @@ async fn an_ended_sandbox_answers_with_its_cause() {
         generation: 1,
         cause: Code::NodeLost,
         detail: "".into(),
+        details: BTreeMap::new(),
         at_ms: 9,
     };
     resolver.directory().apply(Update::Delta { routes: Vec::new(), ends: vec![end] });

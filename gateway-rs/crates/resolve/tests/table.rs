@@ -23,7 +23,14 @@ fn entry(id: &str, generation: u64) -> Entry {
 }
 
 fn end(id: &str, generation: u64) -> Tombstone {
-    Tombstone { sandbox_id: id.into(), generation, cause: Code::Deleted, detail: "by alice".into(), at_ms: 7 }
+    Tombstone {
+        sandbox_id: id.into(),
+        generation,
+        cause: Code::Deleted,
+        detail: "by alice".into(),
+        details: BTreeMap::new(),
+        at_ms: 7,
+    }
 }
 
 fn route(id: &str, generation: u64) -> Update {

@@ -149,3 +149,14 @@ async def test_ends_are_forgotten_after_a_day() -> None:
 async def test_a_sandbox_without_an_end_is_not_withdrawn() -> None:
     with pytest.raises(ValueError, match="sb-1 has no end"):
         new_board().withdraw(RUNNING)
+
+
+async def test_an_end_is_told_with_its_reason_and_no_more_of_its_details_than_gateways_keep() -> None:
+    details = {**{f"a{number}": "v" * 200 for number in range(8)}, "reason": "user_not_found", "z": "last"}
+    board = new_board()
+    with board.subscribe() as subscription:
+        await subscription.next()
+        board.withdraw(replace(RUNNING, end=replace(END, cause="invalid_argument", details=details)))
+        (end,) = (await subscription.next()).delta.ends
+    told = {"reason": "user_not_found", "by": "engine", "z": "last", "a0": "v" * 200, "a1": "v" * 200}
+    assert dict(end.details) == told

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -61,6 +61,7 @@ async fn each_outcome_is_counted_once_what_ended_is_not_and_a_full_queue_waits_f
             generation: 1,
             cause: wire::Code::Deleted,
             detail: String::new(),
+            details: BTreeMap::new(),
             at_ms: 0,
         }],
     });

@@ -124,6 +124,7 @@ impl Feed {
             cause: cause.to_owned(),
             detail: format!("fake {cause}"),
             at_ms: 1234,
+            ..EndOfSandbox::default()
         };
         self.state.deltas.send(Delta { routes: Vec::new(), ends: vec![end] }).unwrap();
     }

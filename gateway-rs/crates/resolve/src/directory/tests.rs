@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use tokio::task::yield_now;
 
 use super::*;
@@ -21,6 +23,7 @@ fn end(id: &str, generation: u64) -> Update {
         generation,
         cause: wire::Code::Deleted,
         detail: String::new(),
+        details: BTreeMap::new(),
         at_ms: 0,
     };
     Update::Delta { routes: Vec::new(), ends: vec![end] }
@@ -107,6 +110,7 @@ fn a_snapshot_of_many_parts_is_taken_in_whole() {
             generation: 1,
             cause,
             detail: String::new(),
+            details: BTreeMap::new(),
             at_ms: 0,
         }
     };
