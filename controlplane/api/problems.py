@@ -1,7 +1,7 @@
 """Answers every failure, FastAPI's own included, as ``application/problem+json`` (RFC 9457)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -27,6 +27,7 @@ _BOUNDS: Final = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
 }
+_OBJECTS: Final = frozenset({"dict_type", "model_attributes_type", "model_type"})
 _log = structlog.get_logger("api")
 
 
@@ -48,12 +49,33 @@ def answer(problem: Problem, status: int | None = None, headers: dict[str, str] 
     return Response(json.dumps(body), status or problem.entry.http, headers, MEDIA_TYPE)
 
 
-def invalid(errors: Sequence[Fault]) -> Problem:
-    """One problem for all validation errors: the detail describes the first one and says how many more there are."""
+def invalid(errors: Sequence[Fault], body: object = None) -> Problem:
+    """One problem for all validation errors: the detail describes the first one and says how many more there are.
+
+    Args:
+        errors: what pydantic found.
+        body: what was sent; None: nothing that has fields.
+    """
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "header"))
+    where = ".".join(str(part) for part in _written(first, body))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Problem("invalid_argument", f"{_sentence(first, where)}{more}", field=where, reason=first["type"])
+
+
+def _written(error: Fault, body: object) -> Iterator[str | int]:
+    """The names of a place as its sender wrote them: pydantic names the branches of a union too."""
+    place = error["loc"]
+    if place[0] != "body" or not isinstance(body, dict | list):
+        yield from (part for part in place if part not in ("body", "query", "header"))
+        return
+    there: object = body
+    for number, part in enumerate(place[1:], start=2):
+        named = isinstance(there, dict) and isinstance(part, str)
+        if (isinstance(there, dict) and part in there) or (isinstance(there, list) and isinstance(part, int)):
+            there = there[part]
+            yield part
+        elif named and number == len(place) and error["type"] == "missing":
+            yield part
 
 
 def _sentence(error: Fault, where: str) -> str:
@@ -64,6 +86,7 @@ def _sentence(error: Fault, where: str) -> str:
     if error["type"] == "missing":
         return f"{where or 'the body'} is missing"
     given, message = error.get("input"), str(error["msg"]).removeprefix("Value error, ")
+    message = "must be an object" if error["type"] in _OBJECTS else message.replace("Input should be", "must be")
     if error["type"] in _BOUNDS and isinstance(given, int | float):
         words, bound = _BOUNDS[error["type"]]
         return f"{where}: must be {words} {in_words(where, error['ctx'][bound])}, got {in_words(where, given)}"
@@ -71,7 +94,8 @@ def _sentence(error: Fault, where: str) -> str:
         message = f"must have the form {error['ctx']['pattern']}"
     # Shows the refused value if it is a number or text. Never one of `env`, which may hold secrets; lists and objects
     # would not help the caller.
-    shown = f", got {given!r}" if isinstance(given, int | float | str) and not where.startswith("env") else ""
+    said = where.startswith("env") or repr(given) in message or not isinstance(given, int | float | str)
+    shown = "" if said else f", got {given!r}"
     return f"{where or 'the body'}: {message}{shown[:200]}"
 
 
@@ -80,7 +104,8 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
-    return answer(invalid(cast("RequestValidationError", error).errors()))
+    refused = cast("RequestValidationError", error)
+    return answer(invalid(refused.errors(), refused.body))
 
 
 async def _framework(request: Request, raised: Exception) -> Response:

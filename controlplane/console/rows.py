@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from controlplane.cluster import SandboxUsage
-from controlplane.console.words import cores, duration, number, size
+from controlplane.console.words import cores, duration, number
 from controlplane.lifecycle.admission.quotas import QuotaUse
 from controlplane.lifecycle.pools import Shown
 from controlplane.lifecycle.record.timeline import story
 from controlplane.model import Sandbox, State
+from controlplane.model.units import size
 
 # Of the labels of one sandbox, and of the creates that wait.
 MOST_LABELS: Final = 4

@@ -7,10 +7,11 @@ from typing import Final
 
 from controlplane.cluster import Command
 from controlplane.console.rows import SandboxRow
-from controlplane.console.words import clock, cores, duration, moment, number, size
+from controlplane.console.words import clock, cores, duration, moment, number
 from controlplane.errors import Problem
 from controlplane.lifecycle.record.timeline import story, summary
 from controlplane.model import Sandbox
+from controlplane.model.units import size
 
 MOST_COMMANDS: Final = 100
 MOST_ARGV: Final = 2_000

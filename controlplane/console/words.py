@@ -24,16 +24,6 @@ def duration(ms: int) -> str:
     return f"{max(0, ms)} ms"
 
 
-def size(count: int) -> str:
-    """Bytes in the largest unit of 1024 that fits."""
-    left = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if left < 1024:
-            return f"{left:.3g} {unit}" if left < 1000 else f"{left:.0f} {unit}"
-        left /= 1024
-    return f"{left:.3g} TiB"
-
-
 def cores(millicores: int) -> str:
     """Processors: ``2``, ``0.05``."""
     return f"{millicores / 1000:.3g}"

@@ -185,7 +185,7 @@ TABLE: dict[Code, Entry] = {
         retry="later",
         mask_sample=True,
         title="A quota of the owner is used up.",
-        hint="Delete sandboxes, or have the named limit raised with the named knob.",
+        hint="",
     ),
     "rate_limited": Entry(
         http=429,
@@ -392,7 +392,7 @@ TABLE: dict[Code, Entry] = {
         retry="new_sandbox",
         mask_sample=True,
         title="The sandbox did not become ready within its start timeout.",
-        hint="Create a new sandbox; `rollbox doctor` checks the installation.",
+        hint="Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation.",
     ),
     "sandbox_unreachable": Entry(
         http=502,
@@ -455,7 +455,7 @@ TABLE: dict[Code, Entry] = {
         retry="resume",
         mask_sample=True,
         title="The connection broke while a command was under way; the command may still run.",
-        hint="Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice.",
+        hint="Send the same request again, that of a command with the same exec_id: it joins the command or gets its recorded result, and never runs it twice.",
     ),
     "draining": Entry(
         http=503,
@@ -518,6 +518,12 @@ HINT_OF_REASON: dict[str, str] = {
     "no_permission": "Rights are those of the sandbox's user where no `user=` is given; those of root reach further, but not to what is the kernel's, as in /proc.",
     "read_only": "That file system is mounted read-only: use another path, for example one below /tmp.",
     "exists": "Remove what is there first, or name another path.",
+    "busy": "Where something is mounted on it, it stays there: write to it, or copy it to another path.",
+    "descriptors": "Close files that programs of the sandbox hold open, or end some of them.",
+    "memory": "End programs of the sandbox, or give it more memory.",
+    "file_too_large": "Split the file: the file system, or a limit of its user, allows none that large.",
+    "watches": "Watch fewer directories, or end other watches: the limit is that of the whole kernel.",
+    "commit_too_large": "Remove what need not be in the image; more is allowed by `max_bytes=` (`--max-bytes`), where the sandbox can be read in time.",
     "not_empty": "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it.",
     "is_directory": "Name a file in it; `download_dir` and `upload_dir` (`rollbox cp -r`) copy whole directories.",
     "command_not_found": "Check the name of the program, and PATH in the sandbox; a line for a shell is one text, not a list.",
@@ -528,6 +534,6 @@ HINT_OF_REASON: dict[str, str] = {
     "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
     "local_image": "Check the spelling and the tag of the image, or build it on this machine; the name of one that is to be fetched begins with its registry.",
     "api_key": "Set ROLLBOX_API_KEY to a valid key; `rollbox config show` says which gateway is called, and where that is kept.",
-    "wrong_token": "Use the token of this sandbox, or the API key of its owner.",
+    "wrong_token": "A call in a sandbox takes the token of that sandbox, which `POST /v1/sandboxes/ID/token` gives for the API key of its owner; the SDK asks for it by itself.",
     "no_http": "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`.",
 }

@@ -22,3 +22,13 @@ def in_words(field: str, value: float) -> str:
         if value and value % size == 0:
             return f"{value} ({value // size}{unit})"
     return str(value)
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit of 1024 that fits."""
+    left = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if left < 1024:
+            return f"{left:.3g} {unit}" if left < 1000 else f"{left:.0f} {unit}"
+        left /= 1024
+    return f"{left:.3g} TiB"

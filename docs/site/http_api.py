@@ -13,7 +13,7 @@ from docs.site.sources import ROOT
 _METHODS: Final = ("get", "put", "post", "patch", "delete")
 _PARTS: Final = (
     ("controlplane", "Sandboxes, groups, pools, quotas, nodes", "These calls take an API key."),
-    ("gateway", "Inside a sandbox", "These calls take the token of a sandbox, or the API key of its owner."),
+    ("gateway", "Inside a sandbox", "These calls take the token of the sandbox that a create or `.../token` answers."),
 )
 Json = Mapping[str, Any]
 

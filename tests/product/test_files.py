@@ -16,6 +16,7 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
+from controlplane.errors.table import HINT_OF_REASON
 from rollbox import Sandbox
 from rollbox.errors import Conflict, FileNotFound, InvalidArgument, NoSpace, PermissionDenied
 from tests.support.stack import Product
@@ -261,3 +262,18 @@ async def test_a_file_that_grows_while_it_is_read_is_read_as_it_was_announced(sh
     await shared.exec(f"head -c 20000000 /dev/zero > {place}/grows", check=True)
     async with await shared.spawn(f"while :; do echo more >> {place}/grows; done"):
         assert len(await shared.files.read(f"{place}/grows")) >= 20_000_000
+
+
+async def test_what_is_mounted_is_named_by_whatever_would_take_it_away(shared: Sandbox) -> None:
+    await shared.files.write("/tmp/mine", b"mine")
+    for call in (
+        shared.files.move("/etc/hosts", "/tmp/taken"),
+        shared.files.move("/etc/hosts", "/etc/taken"),
+        shared.files.move("/tmp/mine", "/etc/hosts", replace=True),
+        shared.files.remove("/etc/hosts"),
+    ):
+        with pytest.raises(Conflict) as refused:
+            await call
+        assert refused.value.details == {"path": "/etc/hosts", "reason": "busy"}
+        assert refused.value.hint == HINT_OF_REASON["busy"]
+    assert await shared.files.read("/tmp/mine") == b"mine"

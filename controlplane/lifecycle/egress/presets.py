@@ -114,7 +114,7 @@ class Presets:
             raise Problem("conflict", f"{name} is a preset of this installation: choose another name", preset=name)
         own = [one for by, one in self._declared if by == owner]
         if name not in own and len(own) >= MOST_PRESETS:
-            detail = f"{owner} has {MOST_PRESETS} egress presets, no more are taken"
+            detail = f"{owner} has {MOST_PRESETS} egress presets, no more are taken: delete one first"
             raise Problem("quota_exceeded", detail, limit=MOST_PRESETS)
         try:
             compiled(name, policy, self.of(owner), self._dated)

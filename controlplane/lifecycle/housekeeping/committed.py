@@ -16,6 +16,7 @@ from controlplane.lifecycle.housekeeping.commit_byte_budget import CommitByteBud
 from controlplane.lifecycle.pools.declared import declared
 from controlplane.lifecycle.record.recovering_store import RecoveringStore
 from controlplane.model import GROUP, LIVE, Sandbox
+from controlplane.model.units import size
 from controlplane.telemetry import Metrics
 
 # How long after its time a checkpoint is removed at the earliest; the start timeout unless a create says another one.
@@ -108,9 +109,9 @@ class CommittedImages:
     def exceeded(self, owner: str, use: CommittedUse, why: str) -> Problem:
         """The refusal of a commit that would be too much."""
         detail = (
-            f"{why}: {owner} has {use.used_bytes} bytes of at most {use.limit_bytes} in {len(use.images)} images that "
-            "were made of sandboxes. Remove some (`rollbox image commits`, `rollbox image remove`), or have the limit "
-            "raised (`rollbox quota set OWNER --commits`)"
+            f"{why}: {owner} has {size(use.used_bytes)} of at most {size(use.limit_bytes)} in {len(use.images)} images "
+            "that were made of sandboxes. Remove some (`rollbox image commits`, `rollbox image remove`), or an "
+            f"operator raises the limit with `rollbox quota set {owner} --commits SIZE`"
         )
         knob = "commit_bytes"
         return Problem("quota_exceeded", detail, resource=knob, used=use.used_bytes, limit=use.limit_bytes, knob=knob)

@@ -4,6 +4,7 @@ from typing import Final
 
 from controlplane.errors import Problem
 from controlplane.images import CopyStore, in_tags
+from controlplane.model.units import size
 
 KNOB: Final = "registry.recordedGibibytesPerOwner"
 
@@ -36,7 +37,7 @@ class RecordedShare:
         if used < self._limit_bytes:
             return
         detail = (
-            f"no recorded copy is made: {owner} has {used} bytes of at most {self._limit_bytes} in {number} of them. "
+            f"no recorded copy is made: {owner} has {size(used)} of at most {size(self._limit_bytes)} in {number}. "
             "Those that nothing used for half an hour, and that later lists took the place of, go within ten minutes; "
             f"the limit is {KNOB} in the chart's values"
         )

@@ -65,7 +65,7 @@ class PoolDeclarations:
         self._refuse(name, spec)
         known = {one.name: one for one in await self._documents.list("pools")}
         if name not in known and len(known) >= MAX_POOLS:
-            detail = f"there are {len(known)} pools, and no more than {MAX_POOLS} are kept"
+            detail = f"there are {len(known)} pools, and no more than {MAX_POOLS} are kept: delete one first"
             raise Problem("quota_exceeded", detail, used=len(known), limit=MAX_POOLS)
         version = await self._documents.put("pools", name, spec.model_dump(mode="json"))
         status = known[name].status if name in known else {}

@@ -14,7 +14,7 @@ from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import RecordWish, Run
 from controlplane.lifecycle.record.ledger import PLATFORM, Ledger
 from controlplane.lifecycle.record.settlements import Settlements
-from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
+from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB, amount
 from controlplane.model import Overcommit, Range, Sandbox, SandboxSpec
 from controlplane.store import Admission, Admitted, Full
 
@@ -143,6 +143,7 @@ class Boots:
 
 def _no_room(admission: Admission) -> Problem:
     if isinstance(admission, Full) and admission.resource != "total":
-        detail = f"{admission.used} of {admission.limit} {admission.resource} of the owner are in use"
-        return Problem("quota_exceeded", f"there is no room for a sandbox: {detail}")
+        used, limit = (amount(admission.resource, one) for one in (admission.used, admission.limit))
+        detail = f"the owner uses {used} of {limit}: delete some, or have the limit raised"
+        return Problem("quota_exceeded", f"there is no room for a sandbox to start from it once: {detail}")
     return Problem("capacity_unavailable", "there is no room to start from it once", knob=TOTAL_KNOB)

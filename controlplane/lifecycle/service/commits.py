@@ -171,7 +171,10 @@ class SandboxCommits:
             try:
                 return await commits.commit(sandbox_id, name, most, squash=squash)
             except Problem as problem:
-                if problem.code != "payload_too_large" or most == max_bytes:
+                if problem.code != "payload_too_large":
+                    raise
+                if most == max_bytes:
+                    problem.details["reason"] = "commit_too_large"
                     raise
                 use = await self._committed.use(owner)
                 raise self._committed.exceeded(owner, use, problem.detail) from problem
@@ -185,7 +188,8 @@ class SandboxCommits:
 
 
 def _late(wish: CommitWish) -> Problem:
-    detail = f"no image of {wish.sandbox_id} was made within {wish.within_ms} ms; nothing of it is left"
+    within = f"{wish.within_ms / 1000:g} s"
+    detail = f"no image of {wish.sandbox_id} was made within {within}; nothing of it is left: give it longer"
     return Problem("upstream_timeout", detail, sandbox_id=wish.sandbox_id)
 
 

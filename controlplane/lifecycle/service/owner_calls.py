@@ -109,7 +109,7 @@ class OwnerCalls:
             raise Problem("permission_denied", detail, port=port)
         before = await self.alive(owner, sandbox_id)
         if public and port not in before.public_ports and len(before.public_ports) >= MOST_PUBLIC_PORTS:
-            detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened"
+            detail = f"{sandbox_id} has {MOST_PUBLIC_PORTS} public ports, no more are opened: close one of them first"
             raise Problem("quota_exceeded", detail, sandbox_id=sandbox_id, limit=MOST_PUBLIC_PORTS)
         now_ms = self._clock.now_ms()
         sandbox = await self._ledger.change(

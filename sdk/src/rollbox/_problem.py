@@ -68,7 +68,9 @@ class SandboxError(Exception):
     @property
     def wait(self) -> str:
         """How long to wait before a retry, in words; empty: the server asked for no wait."""
-        return "" if self.retry_after_ms is None else f"Wait {max(1, round(self.retry_after_ms / 1000))} s before that."
+        if self.retry_after_ms is None:
+            return ""
+        return f"Wait {max(1, round(self.retry_after_ms / 1000))} s before {'that' if self.hint else 'another try'}."
 
     def __str__(self) -> str:
-        return f"{self.detail.rstrip('.')}. {self.hint} {self.wait if self.hint else ''}".rstrip()
+        return f"{self.detail.rstrip('.')}. {f'{self.hint} {self.wait}'.strip()}".rstrip()

@@ -181,13 +181,13 @@ class Unsupported(SandboxError):
 
 
 class QuotaExceeded(SandboxError):
-    """A quota of the owner is used up. Delete sandboxes, or have the named limit raised with the named knob."""
+    """A quota of the owner is used up."""
 
     code = "quota_exceeded"
     fault = "caller"
     retry = "later"
     mask_sample = True
-    hint = "Delete sandboxes, or have the named limit raised with the named knob."
+    hint = ""
 
 
 class RateLimited(SandboxError):
@@ -411,13 +411,13 @@ class ImageStoreFull(SandboxError):
 
 
 class StartTimeout(SandboxError):
-    """The sandbox did not become ready within its start timeout. Create a new sandbox; `rollbox doctor` checks the installation."""
+    """The sandbox did not become ready within its start timeout. Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation."""
 
     code = "start_timeout"
     fault = "platform"
     retry = "new_sandbox"
     mask_sample = True
-    hint = "Create a new sandbox; `rollbox doctor` checks the installation."
+    hint = "Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation."
 
 
 class SandboxUnreachable(SandboxError):
@@ -481,13 +481,13 @@ class SandboxForgotten(SandboxError):
 
 
 class StreamInterrupted(SandboxError):
-    """The connection broke while a command was under way; the command may still run. Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."""
+    """The connection broke while a command was under way; the command may still run. Send the same request again, that of a command with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."""
 
     code = "stream_interrupted"
     fault = "platform"
     retry = "resume"
     mask_sample = True
-    hint = "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
+    hint = "Send the same request again, that of a command with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
 
 
 class Draining(SandboxError):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -43,6 +44,7 @@ CALL_ID = "Call-Id"
 """The header that names a create, the same for all its attempts. With it a cancelled create withdraws only itself, not
 other creates with the same idempotency key."""
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _CALL_LIMIT_S = 60.0
 # Added to an exec's timeout, for the kill and for much output; an answer later than that counts as lost. A guess.
 _GRACE_S = 60.0
@@ -246,7 +248,7 @@ class Gateway:
 
     async def delete_group(self, name: str, *, wait_s: float = 0.0) -> dict[str, Any]:
         """Delete all sandboxes of a group; `wait_s` and cancel safety as in `delete`."""
-        return await self._delete_many(self._address(f"v1/groups/{quote(name, safe='')}"), wait_s)
+        return await self._delete_many(self._named("groups", name), wait_s)
 
     async def _delete_many(self, url: URL, wait_s: float) -> dict[str, Any]:
         answer = await self._delete(url, wait_s)
@@ -299,7 +301,7 @@ class Gateway:
         Raises:
             SandboxError: the problem that the gateway answered with, or why there is no answer.
         """
-        url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+        url = self._named(*parts)
         data = None if body is None else json.dumps(body).encode()
         where = url.with_query(query) if query else url
         answer = await self._call(method, where, data, headers=headers, deadline=deadline, sandbox_id=sandbox_id)
@@ -401,7 +403,7 @@ class Gateway:
     @asynccontextmanager
     async def exchange_api(self, method: str, *parts: str, source: Source) -> AsyncIterator[Body]:
         """Call a route below /v1 with the API key, whose answer is streamed, without retries; `source` makes JSON."""
-        url = self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+        url = self._named(*parts)
         headers = {"Content-Type": "application/json"}
         async with self._transport.exchange(method, url, self.settings.api_key, source=source, headers=headers) as body:
             yield body
@@ -605,9 +607,18 @@ class Gateway:
         self.known_sandboxes.add(record.id)
         return Opened(record, SandboxAccess(record.id, body["token"], self._url(record.id, "exec")))
 
+    def _named(self, *parts: str) -> URL:
+        if parts[0] == "sandboxes":
+            return self._url(*parts[1:])
+        if wrong := [part for part in parts if not part or "/" in part or not part.strip(".")]:
+            raise InvalidArgument(f"{wrong[0]!r} is not the name of anything here", hint="Names and ids have no slash.")
+        return self._address("/".join(("v1", *(quote(part, safe="") for part in parts))))
+
     def _url(self, *parts: str) -> URL:
         if not all(parts):
             raise InvalidArgument("the id of a sandbox or exec is empty")
+        if parts and not _ID.fullmatch(parts[0]):
+            raise InvalidArgument(f"{parts[0]!r} is not the id of a sandbox", hint="`rollbox ps` lists them.")
         return self._address("/".join(("v1/sandboxes", *(quote(part, safe="") for part in parts))))
 
     def _address(self, path: str) -> URL:

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fchmod, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, geteuid, unlinkat};
 use wire::Code;
 use wire::agent::{FileInfo, MakeDirectoryRequest, MoveFileRequest, RemoveFileRequest, Removed};
 
@@ -58,9 +58,39 @@ pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
         }
         // The source exists (see above), so what is missing is in the target's path.
         Err(Errno::ENOENT) => return Err(Errno::ENOENT).at(to),
+        Err(Errno::EINVAL) if is_directory(&stat) => {
+            return Err(refusal(
+                Code::InvalidArgument,
+                to,
+                "into_itself",
+                "is inside of what is to be moved",
+            )
+            .into());
+        }
+        Err(errno) if refuses_to_go(errno, &source, &stat) => return Err(errno).at(from),
         taken => taken.at(to)?,
     }
     described(&target, to)
+}
+
+/// Whether a refused move is one of its source: something is mounted on it, or its user may not take it away.
+fn refuses_to_go(errno: Errno, source: &Place, stat: &FileStat) -> bool {
+    let directory = fstat(&source.directory);
+    match errno {
+        Errno::EBUSY => directory.is_ok_and(|directory| directory.st_dev != stat.st_dev),
+        Errno::EACCES => {
+            let writable = |name: &[u8]| {
+                faccessat(&source.directory, name, AccessFlags::W_OK, AtFlags::empty()) != Err(Errno::EACCES)
+            };
+            // A directory that goes elsewhere gets another `..`, so it has to be writable itself.
+            !writable(b".") || (is_directory(stat) && !writable(&source.name))
+        }
+        Errno::EPERM => directory.is_ok_and(|directory| {
+            let sticky = Mode::from_bits_truncate(directory.st_mode).contains(Mode::S_ISVTX);
+            sticky && ![stat.st_uid, directory.st_uid].contains(&geteuid().as_raw())
+        }),
+        _ => false,
+    }
 }
 
 fn take_away(place: &Place, path: &[u8], directory: bool) -> Result<u64, Stop> {

@@ -67,6 +67,7 @@ pub(super) fn problem(errno: Errno, path: &[u8]) -> Problem {
         Errno::EEXIST => "exists already".to_owned(),
         Errno::ENOTEMPTY => "is a directory that is not empty".to_owned(),
         Errno::EBUSY => "is in use, or something is mounted on it".to_owned(),
+        Errno::ETXTBSY => "is being executed".to_owned(),
         other => format!("cannot be used: {}", other.desc()),
     };
     refusal(code, path, reason, &sentence)
@@ -86,7 +87,8 @@ fn meaning(errno: Errno) -> (Code, &'static str) {
         Errno::EROFS => (Code::PermissionDenied, "read_only"),
         Errno::EEXIST => (Code::Conflict, "exists"),
         Errno::ENOTEMPTY => (Code::Conflict, "not_empty"),
-        Errno::EBUSY | Errno::ETXTBSY => (Code::Conflict, "busy"),
+        Errno::EBUSY => (Code::Conflict, "busy"),
+        Errno::ETXTBSY => (Code::Conflict, "executed"),
         Errno::ENOSPC => (Code::NoSpace, "disk_full"),
         Errno::EDQUOT => (Code::NoSpace, "quota"),
         Errno::EFBIG => (Code::NoSpace, "file_too_large"),

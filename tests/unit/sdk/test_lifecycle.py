@@ -197,3 +197,17 @@ async def test_pickling_says_what_to_pass_instead(client: Client, fake: FakeGate
     sandbox = await client.create("python")
     with pytest.raises(TypeError, match="pass 'sb-1', and call Sandbox.connect"):
         pickle.dumps(sandbox)
+
+
+@pytest.mark.parametrize("wrong", ["x/../y", "..", "sb-1/exec", "sb 1", "sb-1?all", "-x", "ü", "a" * 200])
+async def test_what_is_no_id_is_refused_as_such_and_not_sent(client: Client, fake: FakeGateway, wrong: str) -> None:
+    calls = [client.connect(wrong), client.get(wrong), client.timeline(wrong), client.egress_log(wrong)]
+    if "/" in wrong or not wrong.strip("."):
+        calls += [client.pool(wrong), client.quota(wrong), client.node(wrong), client.egress_preset(wrong)]
+        calls += [SandboxGroup.connect(wrong, client=client)]
+    for call in calls:
+        with pytest.raises(InvalidArgument) as caught:
+            await call
+        assert repr(wrong) in caught.value.detail
+        assert "nothing at" not in caught.value.detail
+    assert fake.requests == []

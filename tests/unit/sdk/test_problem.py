@@ -33,7 +33,8 @@ def test_each_vector_becomes_its_class(vector: dict[str, Any]) -> None:
         assert getattr(error, name) == body[name], name
     assert error.retry_after_ms == vector["retry_after_ms"]
     assert error.is_infra == (body["fault"] in ("capacity", "platform"))
-    assert str(error) == f"{body['detail']}. {body['hint']} {error.wait}".rstrip()
+    advice = f"{body['hint']} {error.wait}".strip()
+    assert str(error) == f"{body['detail']}. {advice}".rstrip()
 
 
 @pytest.mark.parametrize(("retry_after_ms", "seconds"), [(1, 1), (1_400, 1), (5_000, 5), (60_000, 60)])

@@ -81,7 +81,7 @@ def test_options_of_commands_are_those_of_the_methods() -> None:
 
 
 # Of which only the detail can say what to do.
-WITHOUT_HINT = ("invalid_argument", "permission_denied", "conflict", "not_found", "unsupported")
+WITHOUT_HINT = ("invalid_argument", "permission_denied", "conflict", "not_found", "quota_exceeded", "unsupported")
 
 
 def test_every_error_is_a_sandbox_error_of_its_own_code() -> None:

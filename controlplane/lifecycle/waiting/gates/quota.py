@@ -6,6 +6,7 @@ from typing import Final
 from controlplane.errors import Problem
 from controlplane.lifecycle.waiting.told import LONGEST_RETRY_MS, Position
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, SandboxSpec, Usage
+from controlplane.model.units import size
 from controlplane.store import Full
 
 TOTAL: Final = "total"
@@ -18,7 +19,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "gpu": "--gpu",
     "starting": "--starting",
 }
-_WORDS: Final = {"sandboxes": "sandboxes", "gpu": "GPUs", "starting": "starts in flight"}
+_WORDS: Final = {
+    "sandboxes": ("sandbox", "sandboxes"),
+    "gpu": ("GPU", "GPUs"),
+    "starting": ("start in flight", "starts in flight"),
+}
 
 
 def needs(spec: SandboxSpec) -> Usage:
@@ -83,11 +88,13 @@ def waited_out(wish: Sandbox, full: Full, place: Position, waited_ms: int) -> Pr
         detail = f"{used} of at most {limit} sandboxes are in use here ({TOTAL_KNOB}); {among}"
         return Problem("capacity_unavailable", detail, retry_after_ms=retry_ms, knob=TOTAL_KNOB, **facts)
     turn = knob(owner, resource)
-    detail = (
-        f"{owner} uses {amount(resource, used)} of {amount(resource, limit)}, and this needs "
-        f"{amount(resource, getattr(needs(wish.spec), resource))}; {among}; delete some, or an operator raises the "
-        f"limit with `{turn}`"
-    )
+    if resource == "starting":
+        has, helps = f"{owner} has {used} of {amount(resource, limit)}", "start fewer at once"
+    else:
+        needed = amount(resource, getattr(needs(wish.spec), resource))
+        has = f"{owner} uses {amount(resource, used)} of {amount(resource, limit)}, and this needs {needed}"
+        helps = "delete sandboxes"
+    detail = f"{has}; {among}; {helps}, or an operator raises the limit with `{turn}`"
     return Problem("quota_exceeded", detail, retry_after_ms=retry_ms, for_good="false", knob=turn, **facts)
 
 
@@ -100,7 +107,8 @@ def too_many_wait(owner: str, most: int) -> Problem:
 def amount(resource: str, value: int) -> str:
     """An amount of a resource, with its unit, for people."""
     if resource == "cpu_millicores":
-        return f"{value / 1000:g} cores"
+        return f"{value / 1000:g} " + ("core" if value == 1000 else "cores")
     if resource == "memory_bytes":
-        return f"{value / (1 << 20):.1f}".removesuffix(".0") + " MiB of memory"
-    return f"{value} {_WORDS[resource]}"
+        return f"{size(value)} of memory"
+    one, more = _WORDS[resource]
+    return f"{value} {one if value == 1 else more}"

@@ -79,4 +79,5 @@ fn three_parts() -> Problem {
 /// The token is never quoted: it may be a valid one with a typing error.
 pub(crate) fn malformed(why: &str) -> Problem {
     Problem::new(Code::Unauthenticated, format!("the token is malformed: {why}"))
+        .with("reason", "wrong_token")
 }

@@ -688,7 +688,7 @@ impl Code {
                 "Check the spelling and the tag of the image; for a private registry its credentials, too."
             }
             Self::Unsupported => "",
-            Self::QuotaExceeded => "Delete sandboxes, or have the named limit raised with the named knob.",
+            Self::QuotaExceeded => "",
             Self::RateLimited => "Send the request again later.",
             Self::Deleted => "Create a new sandbox; the record says which owner deleted it and when.",
             Self::CreateAbandoned => "Create it again: the key is free.",
@@ -741,7 +741,9 @@ impl Code {
             Self::ImageStoreFull => {
                 "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
             }
-            Self::StartTimeout => "Create a new sandbox; `rollbox doctor` checks the installation.",
+            Self::StartTimeout => {
+                "Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation."
+            }
             Self::SandboxUnreachable => "Create a new sandbox and mask this sample.",
             Self::SandboxLost => "Create a new sandbox and mask this sample.",
             Self::SandboxEvicted => "Create a new sandbox and mask this sample.",
@@ -753,7 +755,7 @@ impl Code {
                 "Create a new sandbox and mask this sample; ask the operator whether the store of the platform was lost."
             }
             Self::StreamInterrupted => {
-                "Send the same request with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
+                "Send the same request again, that of a command with the same exec_id: it joins the command or gets its recorded result, and never runs it twice."
             }
             Self::Draining => {
                 "Send the request again; another server answers, or this one after its restart."
@@ -781,6 +783,18 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         }
         "read_only" => "That file system is mounted read-only: use another path, for example one below /tmp.",
         "exists" => "Remove what is there first, or name another path.",
+        "busy" => {
+            "Where something is mounted on it, it stays there: write to it, or copy it to another path."
+        }
+        "descriptors" => "Close files that programs of the sandbox hold open, or end some of them.",
+        "memory" => "End programs of the sandbox, or give it more memory.",
+        "file_too_large" => {
+            "Split the file: the file system, or a limit of its user, allows none that large."
+        }
+        "watches" => "Watch fewer directories, or end other watches: the limit is that of the whole kernel.",
+        "commit_too_large" => {
+            "Remove what need not be in the image; more is allowed by `max_bytes=` (`--max-bytes`), where the sandbox can be read in time."
+        }
         "not_empty" => {
             "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it."
         }
@@ -809,7 +823,9 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         "api_key" => {
             "Set ROLLBOX_API_KEY to a valid key; `rollbox config show` says which gateway is called, and where that is kept."
         }
-        "wrong_token" => "Use the token of this sandbox, or the API key of its owner.",
+        "wrong_token" => {
+            "A call in a sandbox takes the token of that sandbox, which `POST /v1/sandboxes/ID/token` gives for the API key of its owner; the SDK asks for it by itself."
+        }
         "no_http" => {
             "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`."
         }

@@ -194,8 +194,8 @@ def fail(error: SandboxError, *, as_json: bool = False) -> NoReturn:
             typer.echo(json.dumps(problem(error)), err=True)
     else:
         message(f"error: {error.detail}", style="bold red")
-        if error.hint:
-            message(f"hint: {error.hint} {error.wait}".rstrip())
+        if advice := f"{error.hint} {error.wait}".strip():
+            message(f"hint: {advice}")
         message(f"code: {error.code} ({error.fault})" + (f"  request: {error.request_id}" if error.request_id else ""))
     raise typer.Exit(_EXIT_BY_REASON.get(error.details.get("reason", ""), EXIT_BY_FAULT[error.fault]))
 

@@ -73,7 +73,35 @@ async fn things_move_and_replace_only_when_told() {
     let deep = MoveFileRequest { parents: true, ..between(&at("b"), &at("x/y/b"), false) };
     rename(&sandbox, deep).await.unwrap();
     assert_eq!(names(&at("x/y")), ["b"]);
-    assert_eq!(why(rename(&sandbox, between(&at("x"), &at("x/y/z"), false)).await).0, Code::InvalidArgument);
+    let inside = rename(&sandbox, between(&at("x"), &at("x/y/z"), false)).await;
+    assert_eq!(why(inside), (Code::InvalidArgument, "into_itself".into()));
+}
+
+#[tokio::test]
+async fn a_refused_move_names_the_side_that_refuses() {
+    let sandbox = Sandbox::start().await;
+    let folder = folder(&sandbox);
+    let at = |name: &str| folder.join(name);
+    let made = "mkdir -p open closed open/locked sticky && touch open/f closed/f sticky/f && chown 1000 open open/f closed/f";
+    sandbox
+        .sh(&format!(
+            "chmod 755 {0} && cd {0} && {made} && chmod 1777 sticky && mkdir open/own && chown 1000 open/own",
+            folder.display()
+        ))
+        .await;
+    for (from, to, refuses) in [
+        ("closed/f", "open/g", "closed/f"),
+        ("closed/f", "closed/g", "closed/f"),
+        ("open/f", "closed/g", "closed/g"),
+        ("sticky/f", "sticky/g", "sticky/f"),
+        ("open/f", "sticky/f", "sticky/f"),
+        ("open/locked", "open/own/locked", "open/locked"),
+    ] {
+        let request = MoveFileRequest { user: "1000".into(), ..between(&at(from), &at(to), true) };
+        let refused = rename(&sandbox, request).await.unwrap_err();
+        let told = (refused.code, refused.details["path"].clone());
+        assert_eq!(told, (Code::PermissionDenied, at(refuses).display().to_string()), "{from} to {to}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ from controlplane.console.chart import HIGH, EndsChart
 from controlplane.console.overview import PER_PAGE
 from controlplane.console.rows import PoolRow, used
 from controlplane.console.sandbox import MOST_COMMANDS, Told
-from controlplane.console.words import clock, duration, harmless, moment, size
+from controlplane.console.words import clock, duration, harmless, moment
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import DeclaredQuota, QuotaUse
 from controlplane.lifecycle.pools import Shown
@@ -20,6 +20,7 @@ from controlplane.lifecycle.pools.declared import Declared
 from controlplane.lifecycle.record.end_times import EndedIn
 from controlplane.lifecycle.service.console_views import Found
 from controlplane.model import EndCause, Moment, Sandbox, SandboxSpec, State, Usage
+from controlplane.model.units import size
 from controlplane.store import Page
 from tests.support.fake_cluster import FakeSidecars
 

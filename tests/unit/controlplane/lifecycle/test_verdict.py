@@ -18,8 +18,8 @@ WISH = Sandbox("sb-1", "alice", SPEC, 0, 1, "f")
     ("limits", "resource", "words"),
     [
         (Quota(cpu_millicores=1999), "cpu_millicores", "this needs 2 cores, and the quota of alice is 1.999 cores"),
-        (Quota(memory_bytes=512 << 20), "memory_bytes", "needs 1024 MiB of memory, and the quota of alice is 512 MiB"),
-        (Quota(sandboxes=9, gpu=1), "gpu", "this needs 2 GPUs, and the quota of alice is 1 GPUs"),
+        (Quota(memory_bytes=512 << 20), "memory_bytes", "needs 1 GiB of memory, and the quota of alice is 512 MiB"),
+        (Quota(sandboxes=9, gpu=1), "gpu", "this needs 2 GPUs, and the quota of alice is 1 GPU:"),
     ],
 )
 def test_what_alone_is_more_than_the_quota_is_refused_for_good(limits: Quota, resource: str, words: str) -> None:
@@ -47,6 +47,28 @@ def test_a_refusal_after_a_wait_tells_the_place_and_what_would_help() -> None:
     assert "it was number 3 of 900 of alice that waited for quota" in told.detail
     facts = {"position": "3", "waiting": "900", "waited_ms": "120000", "estimate_ms": "4000", "for_good": "false"}
     assert facts.items() <= told.details.items()
+
+
+@pytest.mark.parametrize(
+    ("full", "words"),
+    [
+        (Full(1, 1, "sandboxes"), "alice uses 1 sandbox of 1 sandbox, and this needs 1 sandbox; "),
+        (Full(1000, 3500, "cpu_millicores"), "alice uses 1 core of 3.5 cores, and this needs 2 cores; "),
+        (
+            Full(3 << 29, 2 << 30, "memory_bytes"),
+            "alice uses 1.5 GiB of memory of 2 GiB of memory, ",
+        ),
+        (Full(1, 2, "gpu"), "alice uses 1 GPU of 2 GPUs, and this needs 2 GPUs; "),
+        (Full(8, 8, "starting"), "alice has 8 of 8 starts in flight; "),
+    ],
+)
+def test_a_refusal_reads_well_for_every_resource_and_says_what_helps_against_it(full: Full, words: str) -> None:
+    told = quota.waited_out(WISH, full, Position("alice", 1, 1), 10)
+    assert told.detail.startswith(words)
+    helps = "start fewer at once" if full.resource == "starting" else "delete sandboxes"
+    knob = f"`rollbox quota set alice {quota.OPTIONS[full.resource]} N`"
+    assert told.detail.endswith(f"; {helps}, or an operator raises the limit with {knob}")
+    assert told.hint == ""
 
 
 def test_a_full_installation_is_nobodys_quota() -> None:
