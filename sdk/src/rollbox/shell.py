@@ -176,7 +176,7 @@ class Shell(ShellSession):
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                report = await self._answered(mark, line.text(has_prompt=bool(self._dialect.prompt)))
+                report = await self._answered(mark, line.text(of_bash=not self._dialect.prompt))
             self._interrupted = None
         except TimeoutError:
             end = "deadline"
@@ -287,7 +287,9 @@ class Shell(ShellSession):
         marks = self._late_marks if mark is None else [mark.printed, *self._late_marks]
         self._late_marks = []
         prompt = [self._dialect.prompt] if self._dialect.prompt else []
-        return self._stdout.take(*marks), self._stderr.take(*marks, *prompt)
+        stderr, total = self._stderr.take(*marks, *prompt)
+        clean = shell_dialects.without_own(stderr)
+        return self._stdout.take(*marks), (clean, total - len(stderr) + len(clean))
 
     async def _write(self, text: str) -> None:
         try:
@@ -332,6 +334,7 @@ class Shell(ShellSession):
 def _checked(command: str, cwd: Directory | None, env: Variables | None) -> Line:
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise InvalidArgument(f"the command {command!r} is empty, holds NUL, or is not a string")
+    request.text("the command", command)
     settings = request.command_settings(env, cwd, None)
     variables = settings.get("env", {})
     for name in variables:

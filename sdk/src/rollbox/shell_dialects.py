@@ -14,6 +14,7 @@ leaves every loop and function, until the shell gets the next request for a mark
 
 from __future__ import annotations
 
+import re
 import secrets
 import signal
 from collections.abc import Mapping
@@ -21,39 +22,75 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-_ASK = """__rollbox_ask() {
-{ command printf '%s%d\\n' "$1$2" "$3"; command jobs -p; command printf %s "$1$2"; } >&OUT 2>/dev/null
-command printf %s "$1$2" >&ERR
-command export ROLLBOX_COMMAND_ID="$1"
-case $- in *e*) command return 0;; esac
-command return "$3"
+# Between two commands the shell prints nothing of what it reads or runs (`set -v`, `set -x`): it is not the command's.
+# `-`: a command has its own settings.
+_PAUSE = "case $__rollbox_flags in -) __rollbox_flags=$-;; esac; command set +xv"
+_BEGIN = """__rollbox_flags=
+__rollbox_begin() {
+case $__rollbox_flags in *v*) command set -v;; esac
+case $__rollbox_flags in *x*) command set -x;; esac
+__rollbox_flags=-
+command return "$1"
 }
 """
+_END = f"""__rollbox_end() {{
+{_PAUSE}
+PROMPT
+command return "$1"
+}}
+"""
+# ARM: a command may have taken away what ends one.
+_ASK = f"""__rollbox_ask() {{
+{_PAUSE}
+ARM
+command eval "ROLLBOX_COMMAND_ID=$1; command export ROLLBOX_COMMAND_ID"
+command eval __rollbox_= || command return "$3"
+{{ command printf '%s%d\\n' "$1$2" "$3"; command jobs -p; command printf %s "$1$2"; }} >&OUT 2>/dev/null
+command printf %s "$1$2" >&ERR
+command return "$3"
+}}
+"""
 # Descriptor numbers that scripts rarely use; bash picks free ones itself.
-_SH_SETUP = "PS2=\nexec 6>&1 8>&2\n" + _ASK.replace("OUT", "6").replace("ERR", "8")
-_ARM = "command trap __rollbox_stop URG"
+_SH_ASK = _ASK.replace("ARM", "command trap - INT").replace("OUT", "6").replace("ERR", "8")
+_SH_SETUP = f"PS2=\nexec 6>&1 8>&2\n{_BEGIN}{_SH_ASK}"
+_ARM = "command trap '{ __rollbox_stop; } 2>/dev/null' URG"
 _BASH_SETUP = (
     "exec {__rollbox_out}>&1 {__rollbox_err}>&2\n"
-    # A command may have taken away the trap.
-    + _ASK.replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"').replace("{\n", f"{{\n{_ARM}\n", 1)
-    + """__rollbox_leave() { command return 2; }
-__rollbox_stop() {
-command shopt -s extdebug; command set -o functrace
-command trap 'case $BASH_COMMAND in
-"__rollbox_ask "*) command trap - DEBUG; command set +o functrace; command shopt -u extdebug;;
-*) command break 999 2>/dev/null; __rollbox_leave;;
-esac' DEBUG
+    + _BEGIN
+    + _END.replace("PROMPT\n", "")
+    + _ASK.replace("ARM", _ARM).replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"')
+    + f"__rollbox_stop() {{\n{_PAUSE}\n"
+    + """command shopt -s extdebug; command set -o functrace
+command trap 'case $BASH_COMMAND in "__rollbox_ask "*) __rollbox_go_on;; \
+*) command break 999 2>/dev/null; __rollbox_leave;; esac' DEBUG
 }
+__rollbox_leave() { command return 2; }
+__rollbox_go_on() { command trap - DEBUG; command set +o functrace; command shopt -u extdebug; }
 """
     + f"{_ARM}\n"
 )
 _QUIET = {"ENV": "", "PS1": "", "PS2": ""}
+# The prompt is set by `command eval`: where a function stands for that, the shell shows none of its own, and a
+# read-only variable is a failure and no more. Programs do not inherit the prompt.
 _TERMINAL_SETUP = (
-    "stty -echo 2>/dev/null; %(only)sPS2=; "
-    """__rollbox_prompt() { PS1="%(first)s""%(second)s$1:"'$?;'; """
+    "stty -echo -ixon 2>/dev/null; %(only)sPS2=\n"
+    + _BEGIN
+    + f"""__rollbox_end() {{
+{_PAUSE}
+__rollbox_status=$2
+command eval '__rollbox_mark="%(first)s""%(second)s$1:$2;"'
+command eval 'ROLLBOX_COMMAND_ID=%(first)s$1; command export ROLLBOX_COMMAND_ID'
+}}
+"""
     # A command may have redirected the shell's stderr, where its prompt goes.
-    """[ -t 2 ] || PS1='$(command printf %%s "'"$PS1"'" >/dev/tty)'; """
-    """command export ROLLBOX_COMMAND_ID="%(first)s$1"; command return "$2"; }; __rollbox_prompt 0 0\n"""
+    + """__rollbox_prompt() {
+__rollbox_ps1=$__rollbox_mark
+command test -t 2 || __rollbox_ps1='$(command printf %%s "'$__rollbox_mark'" >/dev/tty)'
+command eval 'unset PS1; PS1=$__rollbox_ps1' 2>/dev/null || command printf %%s "$__rollbox_mark" >/dev/tty
+command return "$__rollbox_status"
+}
+"""
+    + "%(ask)s"
 )
 # What is typed to it is no history of a person.
 _ONLY_BASH = "set +o histexpand; unset PROMPT_COMMAND HISTFILE; "
@@ -103,7 +140,7 @@ def posix(prompt: str) -> Dialect:
     """A POSIX shell, whose prompt shows that it is ready."""
     # Through a descriptor of its own: a command may have redirected the shell's stderr.
     set_prompt = f"PS1='$({{ command printf {prompt} >&8; }} 2>/dev/null)'"
-    setup = f'{_SH_SETUP}__rollbox_prompt() {{ {set_prompt}; return "$1"; }}\n{set_prompt}\n'
+    setup = f"{_SH_SETUP}{_END.replace('PROMPT', set_prompt)}{set_prompt}\n"
     return Dialect(["sh", "-i"], setup, signal.SIGINT, prompt.encode(), _QUIET)
 
 
@@ -113,8 +150,9 @@ def on_terminal(mark: Mark) -> tuple[Dialect, Dialect]:
     The number is that of the command, which its processes have as ROLLBOX_COMMAND_ID behind the first half of the mark.
     """
     shells = (["bash", "--norc", "--noprofile", "--noediting", "-i"], _ONLY_BASH), (["sh", "-i"], "")
+    settings = {**mark._asdict(), "ask": prompt_request(0)}
     bash, sh = (
-        Dialect(argv, _TERMINAL_SETUP % {**mark._asdict(), "only": only}, signal.SIGINT, mark.printed, _QUIET)
+        Dialect(argv, _TERMINAL_SETUP % {**settings, "only": only}, signal.SIGINT, mark.printed, {"ENV": ""})
         for argv, only in shells
     )
     return bash, sh
@@ -137,14 +175,15 @@ class Line(NamedTuple):
     input_path: str = ""
     lost: str = ""
 
-    def text(self, *, has_prompt: bool) -> str:
+    def text(self, *, of_bash: bool) -> str:
         """Write it: in the shell itself, or where it has a directory or variables of its own in a subshell.
 
         Args:
-            has_prompt: whether the prompt, which a command may have changed, is set again behind it.
+            of_bash: bash shows the line with an error of syntax, which has to be the command's own.
         """
         # Not by a function or an alias of that name.
-        run = f"\\command eval {quoted(self.command)}"
+        text = _begun(self.command, "\n" if of_bash else "; ")
+        run = f"\\command eval {quoted(text)}"
         if self.cwd or self.env:
             enter = f"CDPATH= command cd -- {quoted(self.cwd)} || {{ command printf {self.lost} >&2; command exit 1; }}"
             variables = [f"command export {name}={quoted(value)}" for name, value in self.env.items()]
@@ -154,7 +193,7 @@ class Line(NamedTuple):
             run = f"{{ command rm -f -- {path}; {run}; }} <{path}"
         else:
             run = f"{run} </dev/null"
-        return run + ('; __rollbox_prompt "$?"\n' if has_prompt else "\n")
+        return f"{run}; {_kept('__rollbox_end')}\n"
 
 
 def quoted(text: str) -> str:
@@ -162,20 +201,40 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+def _kept(call: str) -> str:
+    """Write a call of a function that gets the exit code and returns it, unseen by `set -e` and the trap of ERR."""
+    return f'{{ {call} "$?" && __rollbox_=; }} >/dev/null 2>&1'
+
+
+def _begun(command: str, between: str) -> str:
+    """Write a command with its settings before it; one of comments alone succeeds."""
+    nothing = all(line.lstrip()[:1] in ("", "#") for line in command.split("\n"))
+    return f"{_kept('__rollbox_begin')}{between}{'__rollbox_=' if nothing else command}"
+
+
 def mark_request(mark: Mark) -> str:
     """Build the line that makes the shell print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
-    return f'{{ __rollbox_ask {mark.first} {mark.second} "$?"; }} 2>/dev/null\n'
+    return f"{_kept(f'__rollbox_ask {mark.first} {mark.second}')}\n"
+
+
+_OWN_LINE = re.compile(rb'(?:\{ __rollbox_|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+')
+
+
+def without_own(shown: bytes) -> bytes:
+    """Leave out the lines of this module, which a shell shows that abandons a command after `set -v`."""
+    return _OWN_LINE.sub(b"", shown)
 
 
 def typed(command: str, number: int) -> str:
     """Write a command as it is typed: in lines that a terminal takes, and with a prompt of its own behind it."""
-    pieces = [command[at : at + _PIECE_CHARS] for at in range(0, len(command), _PIECE_CHARS)]
+    text = _begun(command, "; ")
+    pieces = [text[at : at + _PIECE_CHARS] for at in range(0, len(text), _PIECE_CHARS)]
     return "\\command eval " + "\\\n".join(map(quoted, pieces)) + f"; {prompt_request(number)}"
 
 
 def prompt_request(number: int) -> str:
     """Build the line that gives a shell on a terminal another prompt, and keeps the exit code."""
-    return f'__rollbox_prompt {number} "$?"\n'
+    return f'{{ __rollbox_end {number} "$?"; }} >/dev/null 2>&1; __rollbox_prompt && __rollbox_=\n'
 
 
 # More than a pipe holds. A shell that has taken it has read all lines before it; before the next line it says nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ AGAIN_S = 1.0
 # A command that runs for so long makes the client look whether the shell still waits for it.
 LOOK_AFTER_S = 10.0
 _STOPPED = "T"
+# The signals that a process takes up, as proc(5) has them.
+_CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
 _KILLED_BY_MEMORY = 128 + signal.SIGKILL
 
 
@@ -168,8 +171,15 @@ class ShellSession:
             await asyncio.wait([going])
 
     async def _abandon(self, number: int, command_id: str, spared: Sequence[int]) -> None:
-        """Kill the command's processes and continue the shell with a signal; the shell is killed if that fails."""
+        """Kill the command's processes and continue the shell with a signal.
+
+        The shell is killed if that fails, and where it does not take the signal up.
+        """
         try:
+            if await self._is_deaf(number):
+                name = signal.Signals(number).name
+                await self._give_up(f"a command has set a trap for {name} that ignores it, or has replaced the shell")
+                return
             await self._process._abandon(number, command_id, spared)  # noqa: SLF001 - its own
         except SandboxError as error:
             await self._give_up(f"its command could not be stopped ({error.detail})")
@@ -185,6 +195,24 @@ class ShellSession:
         except (SandboxError, ValueError):
             return "", 0, ""
         return state, int(terminal_group), text
+
+    async def _command_line(self) -> str:
+        """Return the program that the process runs, with its arguments; empty when nobody can tell."""
+        with suppress(SandboxError):
+            data = await self._sandbox.files.read(f"/proc/{self._process.pid}/cmdline")
+            return data.decode("utf-8", "replace").rstrip("\0").replace("\0", " ")
+        return ""
+
+    async def _is_deaf(self, number: int) -> bool:
+        """Whether the shell does not take a signal up, so that it would go on with the rest of a line; False: unknown.
+
+        gVisor does not tell.
+        """
+        with suppress(SandboxError, ValueError):
+            text = (await self._sandbox.files.read(f"/proc/{self._process.pid}/status")).decode("utf-8", "replace")
+            if caught := _CAUGHT.search(text):
+                return not int(caught[1], 16) >> (number - 1) & 1
+        return False
 
     async def _keep_going(self) -> None:
         """Continue the shell whenever a command has stopped it, which nobody else would; never returns."""

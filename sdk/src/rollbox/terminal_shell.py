@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from rollbox import request, shell_dialects
 from rollbox.errors import Conflict, InvalidArgument
@@ -16,6 +19,7 @@ from rollbox.result import ShellResult
 from rollbox.shell_dialects import Mark
 from rollbox.shell_session import (
     AGAIN_S,
+    LOOK_AFTER_S,
     RETURN_LIMIT_S,
     START_LIMIT_S,
     CleanupRunner,
@@ -59,11 +63,17 @@ class TerminalShell(ShellSession):
         self._mark = mark
         self._screen = Screen(process.stdout, mark.first + mark.second, max_output_bytes)
         self._running = asyncio.Lock()
+        # Set while no `run` is under way.
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._number = 0
         # What was typed for the call under way.
         self._typed: list[str] = []
         # How many prompts had come when something was typed that is no command of `run`; negative: nothing was since.
         self._typed_at = -1
+        # What the process runs, and what a command has replaced that by.
+        self._program = ""
+        self._replaced_by = ""
 
     @classmethod
     async def start(
@@ -125,17 +135,24 @@ class TerminalShell(ShellSession):
             InvalidArgument: the command is empty, holds a control character, or is not a string.
             ExecFailed, ExecDeadline, OomKilled: with `check`; they carry `.result`.
             Conflict: the shell has ended; the detail says how. Or it no longer answers, since the command took away its
-                prompt: it is killed then.
+                prompt: it is killed then. Or a command has replaced it by another program (`exec cat`), which has been
+                idle for 10 s: `send` and `expect` still reach that. With a timeout it is waited for.
             SandboxLost, ...: the sandbox has ended.
         Cancel safety: the command's processes are killed; the shell remains usable.
         """
         if not isinstance(command, str) or not command.strip() or _KEYS.search(command):
             raise InvalidArgument(f"the command {command!r} is empty, holds a control character, or is not a string")
+        request.text("the command", command)
         if timeout is not None:
             request.milliseconds("timeout", timeout)
         async with self._running:
             self._require_running()
-            result = await self._noted(self._run(command, timeout))
+            self._require_own_program()
+            self._idle.clear()
+            try:
+                result = await self._noted(self._run(command, timeout))
+            finally:
+                self._idle.set()
         return result.check() if check else result
 
     async def send(self, text: str) -> None:
@@ -174,6 +191,8 @@ class TerminalShell(ShellSession):
     async def interrupt(self, *, timeout: float = 5) -> str:  # noqa: ASYNC109
         """Type Ctrl-C until the shell is at its prompt, and return what the terminal has shown since the last call.
 
+        While another task waits in `run`, that returns, and has what was shown.
+
         Args:
             timeout: seconds after which a program that takes Ctrl-C for something else is killed.
 
@@ -183,12 +202,15 @@ class TerminalShell(ShellSession):
             without programs, gets it after a second.
         """
         limit_s = request.milliseconds("timeout", timeout) / 1000
+        if not self._idle.is_set():
+            await self._end_run(limit_s)
+            return ""
         async with self._running:
             self._require_running()
             shown = [self._screen.take()[0]]
             try:
                 async with asyncio.timeout(limit_s):
-                    while not (await self._settled(shown) and await self._answers(shown)):
+                    while not (await self._settled(partial(self._prompted, shown)) and await self._answers(shown)):
                         await self._type(_INTERRUPT)
                         if await self._rested(shown):
                             break
@@ -204,6 +226,7 @@ class TerminalShell(ShellSession):
         if not ready:
             await self._process.wait()
             raise self._over()
+        self._program = await self._command_line()
 
     async def _run(self, command: str, timeout: float | None) -> ShellResult:  # noqa: ASYNC109
         end: ExecEnd = "exited"
@@ -217,7 +240,8 @@ class TerminalShell(ShellSession):
                     await self._ask([])
                 self._screen.take()
                 self._number += 1
-                answered = await self._answered(shell_dialects.typed(command, self._number), shown)
+                answering = self._answered(shell_dialects.typed(command, self._number), shown)
+                answered = await (self._unless_replaced(answering) if timeout is None else answering)
         except TimeoutError:
             end = "deadline"
             shown.append(self._screen.take()[0])
@@ -225,24 +249,79 @@ class TerminalShell(ShellSession):
         except BaseException:
             await self._run_cleanup(self._recover([]))
             raise
+        self._require_own_program()
         run_ms = (asyncio.get_running_loop().time() - began) * 1000
         return await self._result(end, self._without_echo(shown), run_ms, answered=answered)
 
-    async def _settled(self, shown: list[str]) -> bool:
+    async def _unless_replaced(self, answering: Coroutine[Any, Any, bool]) -> bool:
+        """Return what a wait returns; False where another program has taken the shell's place, and does nothing."""
+        tasks = [asyncio.ensure_future(answering), asyncio.ensure_future(self._replaced())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return tasks[0].done() and tasks[0].result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _replaced(self) -> bool:
+        """Wait until the process runs another program, which neither works nor writes between two looks."""
+        before: tuple[str, int] | None = None
+        while True:
+            await asyncio.sleep(LOOK_AFTER_S)
+            program, (_, _, now) = await self._command_line(), await self._state()
+            seen = (now, self._process.stdout.received) if program and now and program != self._program else None
+            if seen is not None and seen == before:
+                self._replaced_by = program
+                return True
+            before = seen
+
+    def _require_own_program(self) -> None:
+        if self._replaced_by and not self._process.ended:
+            detail = f"a command has replaced it by {self._replaced_by[:100]!r}, which is idle"
+            raise Conflict(
+                f"shell {self.exec_id} no longer answers: {detail}", hint="Start another with sandbox.shell()."
+            )
+
+    async def _end_run(self, limit_s: float) -> None:
+        """Type Ctrl-C until the `run` under way returns; what does not take that is killed after the limit."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while not await self._settled(self._ran):
+                    await self._type(_INTERRUPT)
+                    if await self._ran(AGAIN_S):
+                        break
+        except TimeoutError:
+            await self._abandon(int(signal.SIGINT), f"{self._mark.first}{self._screen.last.number}", ())
+            if not await self._ran(RETURN_LIMIT_S):
+                await self._give_up(f"it was not at its prompt {RETURN_LIMIT_S:g} s after a command was stopped")
+        self._require_running()
+
+    async def _ran(self, limit_s: float) -> bool:
+        """Whether the `run` under way returns soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                return await self._idle.wait()
+        return False
+
+    async def _settled(self, came: Callable[[float], Awaitable[bool]]) -> bool:
         """Wait until the shell is at rest or a program has its terminal, for a second at most.
 
         A Ctrl-C that meets the shell while it reads a line or starts a program would leave the rest of the line, or
         that program, to run beside the prompt.
 
+        Args:
+            came: waits so many seconds for what makes a Ctrl-C needless.
+
         Returns:
-            whether a prompt has come meanwhile.
+            whether that has come meanwhile.
         """
         before, ends_s = "", asyncio.get_running_loop().time() + AGAIN_S
         while asyncio.get_running_loop().time() < ends_s:
             state, group, now = await self._state()
             if group not in (*_NOBODY, self._process.pid):
                 return False
-            if await self._prompted(shown, _LOOK_AGAIN_S):
+            if await came(_LOOK_AGAIN_S):
                 return True
             if not state or (state == _ASLEEP and now == before):
                 return False
@@ -346,6 +425,8 @@ class TerminalShell(ShellSession):
                 end, code, number = "oom_killed", None, int(signal.SIGKILL)
         elif end == "exited":
             last = await self._process.wait()
+            if self._killed:
+                raise self._over()
             end, code, number = last.end, last.exit_code, last.signal
         data, (_, dropped) = shown.encode(), self._screen.take()
         return ShellResult(
