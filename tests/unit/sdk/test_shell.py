@@ -26,6 +26,10 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shell._make_ready, "__defaults__", (LIMIT_S, 1.0))
 
 
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
 @pytest.fixture(params=["bash", "sh"])
 async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureRequest) -> AsyncIterator[Shell]:
     fake.real_execs = True
@@ -117,7 +121,7 @@ async def test_an_image_without_any_shell_is_told(client: Client, fake: FakeGate
         await (await client.create("python")).shell()
 
 
-@pytest.mark.parametrize("command", ["", " ", "a\0b"])
+@pytest.mark.parametrize("command", ["", " ", "a\0b", "\udcff"])
 async def test_nonsense_is_refused(shell: Shell, command: str) -> None:
     with pytest.raises(InvalidArgument):
         await shell.run(command)
@@ -189,6 +193,21 @@ async def test_a_trap_that_an_earlier_command_took_away_is_there_again(client: C
         await shell.run("trap '' URG; trap - DEBUG")
         assert (await shell.run("sleep 10000; echo no", timeout=SOON_S)).stdout == ""
         assert (await shell.run("echo on")).stdout == "on\n"
+
+
+@pytest.mark.parametrize("trap", ["trap '' URG INT", "trap - URG; trap '' INT"])
+async def test_nothing_of_a_command_goes_on_that_ignores_its_end(shell: Shell, tmp_path: Path, trap: str) -> None:
+    late = await shell.run(f"{trap}; sleep 10000; touch {tmp_path}/went-on", timeout=SOON_S)
+    assert (late.end, late.shell_ended, is_empty(tmp_path)) == ("deadline", True, True)
+    with pytest.raises(Conflict, match="no longer answers.*SIG"):
+        await shell.run("true")
+
+
+async def test_comments_alone_succeed_and_others_see_the_code_before(shell: Shell) -> None:
+    await shell.run("(exit 4)")
+    assert (await shell.run("echo $?")).stdout == "4\n"
+    await shell.run("(exit 4)")
+    assert (await shell.run("# why\n\n  # not")).ok
 
 
 async def test_output_that_goes_elsewhere_does_not_silence_the_shell(shell: Shell, tmp_path: Path) -> None:

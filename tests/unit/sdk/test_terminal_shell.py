@@ -23,6 +23,10 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETURN_LIMIT_S", LIMIT_S)
 
 
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
 @pytest.fixture(params=["bash", "sh"])
 async def shell(client: Client, fake: FakeGateway, request: pytest.FixtureRequest) -> AsyncIterator[TerminalShell]:
     fake.real_execs = True
@@ -119,6 +123,25 @@ async def test_a_cancelled_run_ends_the_command_and_keeps_the_shell(shell: Termi
     assert (await shell.run("echo on")).stdout == "on\n"
 
 
+@pytest.mark.parametrize("command", ["read x", "cat", "sleep 10000; echo no", "sh -c 'trap \"\" INT; sleep 10000'"])
+async def test_an_interrupt_ends_a_run_of_another_task(shell: TerminalShell, command: str) -> None:
+    await shell.run("A=kept")
+    running = asyncio.create_task(shell.run(f"echo began; {command}"))
+    await shell.expect("began\n", timeout=LIMIT_S)
+    assert await shell.interrupt(timeout=SOON_S) == ""
+    result = await running
+    assert (result.end, result.ok) == ("exited", False)
+    assert "no\n" not in result.stdout
+    assert (await shell.run("echo $A")).stdout == "kept\n"
+
+
+async def test_nothing_of_a_command_goes_on_that_ignores_its_end(shell: TerminalShell, tmp_path: Path) -> None:
+    late = await shell.run(f"trap '' INT; sleep 10000; touch {tmp_path}/went-on", timeout=SOON_S)
+    assert (late.end, late.shell_ended, is_empty(tmp_path)) == ("deadline", True, True)
+    with pytest.raises(Conflict, match="no longer answers.*SIGINT"):
+        await shell.run("true")
+
+
 async def test_exit_ends_it_and_is_told(shell: TerminalShell) -> None:
     result = await shell.run("echo bye; exit 3")
     # bash on a terminal says that it exits.
@@ -128,7 +151,7 @@ async def test_exit_ends_it_and_is_told(shell: TerminalShell) -> None:
             await call
 
 
-@pytest.mark.parametrize("command", ["", " ", "a\0b", "a\x03"])
+@pytest.mark.parametrize("command", ["", " ", "a\0b", "a\x03", "\udcff"])
 async def test_nonsense_is_refused(shell: TerminalShell, command: str) -> None:
     with pytest.raises(InvalidArgument):
         await shell.run(command)
