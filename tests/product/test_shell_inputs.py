@@ -12,7 +12,7 @@ from tests.support.images import AGAINST_CLUSTER, IMAGE
 from tests.support.shell_inputs import KINDS, Kind, expected, outcome
 
 AT_A_TIME = 6
-LOOK_S, LIMIT_S = 2.0, 3.0
+LOOK_S, LIMIT_S = (2.0, 3.0) if AGAINST_CLUSTER else (0.5, 1.0)
 # gVisor does not tell which signals a process ignores.
 UNTOLD = ("trap '' INT; true",) if AGAINST_CLUSTER else ()
 

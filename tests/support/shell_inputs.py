@@ -17,6 +17,9 @@ class Kind(NamedTuple):
     bash: bool
     terminal: bool
 
+    def __str__(self) -> str:
+        return f"{'bash' if self.bash else 'sh'}-{'terminal' if self.terminal else 'pipes'}"
+
 
 # bash and sh on pipes, bash and sh on a terminal: what becomes of each, by its first letter.
 KINDS = (Kind(True, False), Kind(False, False), Kind(True, True), Kind(False, True))

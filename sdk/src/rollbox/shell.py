@@ -9,7 +9,7 @@ import signal
 
 from rollbox import request, shell_dialects
 from rollbox._problem import SandboxError
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument, OomKilled
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
 from rollbox.request import Directory, Stdin, Variables
@@ -127,7 +127,7 @@ class Shell(ShellSession):
 
         Returns:
             the result: `end` is exited, deadline or oom_killed, or that of the shell itself when the command ended it.
-            `shell_ended` says whether the shell has ended.
+            `shell_ended` says whether the shell has ended; with oom_killed its sandbox may have ended too.
 
         Raises:
             InvalidArgument: the command is empty, holds NUL, or is not a string; another argument is invalid, or there
@@ -135,7 +135,7 @@ class Shell(ShellSession):
             ExecFailed, ExecDeadline, OomKilled: with `check`; they carry `.result`.
             Conflict: the shell has ended; the detail says how. Or it no longer answers, since the command took away
                 what it answers with (its descriptors, a trap, a function in place of a builtin): it is killed then,
-                which takes 15 s.
+                within 15 s on an engine and 30 s under gVisor.
             SandboxLost, ...: the sandbox has ended.
         Cancel safety: the command's processes are killed; the shell remains usable.
         """
@@ -176,12 +176,17 @@ class Shell(ShellSession):
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                report = await self._answered(mark, line.text(of_bash=not self._dialect.prompt))
+                text = line.text(of_bash=not self._dialect.prompt)
+                # A limit ends it anyway.
+                asked = self._answered if timeout is None else self._read_until_mark
+                report = await asked(mark, text)
             self._interrupted = None
         except TimeoutError:
             end = "deadline"
             await self._interrupt()
             await self._make_ready()
+        except OomKilled as error:
+            end, self._lost = "oom_killed", error
         except BaseException:
             await self._run_cleanup(self._interrupt())
             raise
@@ -189,11 +194,16 @@ class Shell(ShellSession):
         return await self._result(end, report, mark, run_ms)
 
     async def _answered(self, mark: Mark, line: str) -> bytes:
-        """Run a line as `_read_until_mark` does; Conflict when the shell has read on, and does not answer."""
+        """Run a line as `_read_until_mark` does; Conflict when the shell has read on, and does not answer.
+
+        Only one that does nothing is asked: bash reads byte by byte, which under gVisor takes seconds.
+        """
         reading = asyncio.ensure_future(self._read_until_mark(mark, line))
         tasks = [reading]
         try:
             await asyncio.wait(tasks, timeout=LOOK_AFTER_S)
+            while not reading.done() and not await self._is_idle(self._background_pids):
+                await asyncio.wait(tasks, timeout=LOOK_AFTER_S)
             if not reading.done():
                 tasks.append(asyncio.ensure_future(self._read_on()))
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -304,7 +314,7 @@ class Shell(ShellSession):
             await self._abandon(int(self._dialect.signal), self._command_id, self._background_pids)
 
     async def _result(self, end: ExecEnd, report: bytes, mark: Mark, run_ms: float) -> ShellResult:
-        code, number = None, None
+        code, number = None, int(signal.SIGKILL) if self._lost else None
         if report:
             code, self._background_pids = shell_dialects.status(report)
             if await self._died_of_memory(code):
@@ -327,7 +337,7 @@ class Shell(ShellSession):
             run_ms=run_ms,
             exec_id=self._process.exec_id,
             sandbox_id=self._sandbox.id,
-            shell_ended=self._process.ended,
+            shell_ended=self.ended,
         )
 
 

@@ -238,7 +238,7 @@ def prompt_request(number: int) -> str:
 
 
 # More than a pipe holds. A shell that has taken it has read all lines before it; before the next line it says nothing.
-FILLER = " " * 2**17
+FILLER = " " * (2**16 + 2**12)
 
 
 def status(report: bytes) -> tuple[int, list[int]]:

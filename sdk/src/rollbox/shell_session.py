@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from rollbox._problem import SandboxError
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument, OomKilled
 from rollbox.files import Files
 from rollbox.process import Process
 from rollbox.recording import current
@@ -31,6 +31,7 @@ AGAIN_S = 1.0
 # A command that runs for so long makes the client look whether the shell still waits for it.
 LOOK_AFTER_S = 10.0
 _STOPPED = "T"
+_ASLEEP = "S"
 # The signals that a process takes up, as proc(5) has them.
 _CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
 _KILLED_BY_MEMORY = 128 + signal.SIGKILL
@@ -117,12 +118,14 @@ class ShellSession:
         self._process = process
         # Why this program killed it.
         self._killed = ""
+        # What ended its sandbox with it.
+        self._lost: OomKilled | None = None
         self._oom_kills = 0
 
     @property
     def ended(self) -> bool:
         """Whether the shell has ended, by `exit` or otherwise."""
-        return self._process.ended
+        return self._process.ended or self._lost is not None
 
     @property
     def exec_id(self) -> str:
@@ -214,6 +217,22 @@ class ShellSession:
                 return not int(caught[1], 16) >> (number - 1) & 1
         return False
 
+    async def _is_idle(self, spared: Sequence[int]) -> bool:
+        """Whether the shell sleeps for a second, with no children but the spared; True also where nobody can tell."""
+        path = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
+        looks = list[str]()
+        for pause_s in (AGAIN_S, 0):
+            state, _, text = await self._state()
+            looks.append(text)
+            try:
+                children = {int(pid) for pid in (await self._sandbox.files.read(path)).split()}
+            except (SandboxError, ValueError):
+                children = set()
+            if state not in ("", _ASLEEP) or not children <= set(spared):
+                return False
+            await asyncio.sleep(pause_s)
+        return looks[0] == looks[1]
+
     async def _keep_going(self) -> None:
         """Continue the shell whenever a command has stopped it, which nobody else would; never returns."""
         while True:
@@ -239,6 +258,8 @@ class ShellSession:
         return self._oom_kills > before
 
     def _require_running(self) -> None:
+        if self._lost is not None:
+            raise self._lost
         if self._process.ended:
             raise self._over()
 

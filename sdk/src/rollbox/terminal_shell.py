@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from rollbox import request, shell_dialects
-from rollbox.errors import Conflict, InvalidArgument
+from rollbox.errors import Conflict, InvalidArgument, OomKilled
 from rollbox.exec_output import ExecEnd
 from rollbox.process import Process
 from rollbox.request import Directory, Variables
@@ -129,7 +129,7 @@ class TerminalShell(ShellSession):
 
         Returns:
             the result: `end` is exited, deadline or oom_killed, or that of the shell itself when the command ended it.
-            `shell_ended` says whether the shell has ended.
+            `shell_ended` says whether the shell has ended; with oom_killed its sandbox may have ended too.
 
         Raises:
             InvalidArgument: the command is empty, holds a control character, or is not a string.
@@ -246,6 +246,9 @@ class TerminalShell(ShellSession):
             end = "deadline"
             shown.append(self._screen.take()[0])
             await self._recover(shown)
+        except OomKilled as error:
+            end, self._lost = "oom_killed", error
+            shown.append(self._screen.take()[0])
         except BaseException:
             await self._run_cleanup(self._recover([]))
             raise
@@ -418,7 +421,7 @@ class TerminalShell(ShellSession):
             await self._process.stdin.write(text)
 
     async def _result(self, end: ExecEnd, shown: str, run_ms: float, *, answered: bool) -> ShellResult:
-        code, number = None, None
+        code, number = None, int(signal.SIGKILL) if self._lost else None
         if answered:
             code = self._screen.last.exit_code
             if await self._died_of_memory(code):
@@ -439,5 +442,5 @@ class TerminalShell(ShellSession):
             run_ms=run_ms,
             exec_id=self.exec_id,
             sandbox_id=self._sandbox.id,
-            shell_ended=self._process.ended,
+            shell_ended=self.ended,
         )
