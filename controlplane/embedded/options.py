@@ -82,6 +82,8 @@ def _listen(text: str) -> Listen:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
     if listen.path is not None:
         raise argparse.ArgumentTypeError(f"{text!r} must be host:port")
+    if not listen.port:
+        raise argparse.ArgumentTypeError(f"{text!r} must name a port, so that clients know it")
     return listen
 
 

@@ -100,7 +100,15 @@ async def test_a_group_has_its_policy_in_every_member(plane: World, replica: Egr
         ("pakages", "not_found", "no egress preset pakages: did you mean packages?"),
         ({"mode": "allow"}, "invalid_argument", "use mode none"),
         ({"mode": "allow", "include": ["nothing"]}, "invalid_argument", "no preset nothing"),
-        ({"mode": "allow", "allow": ["a.example"], "more": 1}, "invalid_argument", "more"),
+        ({"mode": "allow", "allow": ["a.example"], "more": 1}, "invalid_argument", "policy.more is not a known field"),
+        ({"mode": "allow", "allow": ["http://x"]}, "invalid_argument", "policy.allow.0: host 'http://x' is not a host"),
+        (
+            {"mode": "closed"},
+            "invalid_argument",
+            "policy.mode: must be 'none', 'allow', 'deny' or 'open', got 'closed'",
+        ),
+        ({}, "invalid_argument", "policy.mode is missing"),
+        (5, "invalid_argument", "policy: must be an object, got 5"),
         (None, "invalid_argument", "policy"),
     ],
 )

@@ -21,7 +21,14 @@ def test_a_relative_state_directory_is_made_absolute() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--listen", "7420"], ["--listen", "unix:/x"], ["--starts-in-flight", "0"], ["--max-sandboxes", "-1"], ["--nope"]],
+    [
+        ["--listen", "7420"],
+        ["--listen", "unix:/x"],
+        ["--listen", "127.0.0.1:0"],
+        ["--starts-in-flight", "0"],
+        ["--max-sandboxes", "-1"],
+        ["--nope"],
+    ],
 )
 def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
