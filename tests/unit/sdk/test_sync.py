@@ -1,14 +1,17 @@
 """The blocking API, `rollbox.sync`."""
 
+import asyncio
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from rollbox import sync
 from rollbox.errors import Unsupported
+from rollbox.sync.loop_thread import run
 from tests.support.eventually import LIMIT_S
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
@@ -174,3 +177,29 @@ def test_the_end_of_a_program_does_not_wait(apart: FakeGateway, what: str) -> No
     # What cannot be done any more is said, with the way out, where Python lets an object say anything.
     assert ("the interpreter ends" in ran.stderr) == (what == "an object that deletes")
     assert "never awaited" not in ran.stderr
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_before_this_thread_knows_of_the_call_cancels_it(monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    cancelled, running = threading.Event(), threading.Event()
+
+    async def call() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def interrupted(*given: Any) -> Any:
+        hand_over(*given)
+        if begun:
+            running.wait(LIMIT_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(call())
+    assert cancelled.is_set() or not running.is_set()
+    assert cancelled.is_set() or not begun

@@ -48,18 +48,34 @@ class _LoopThread:
         if threading.current_thread() is self._thread or self._loop is None:
             call.close()
             raise InvalidArgument("rollbox.sync is called from its own event loop", hint="Use rollbox itself there.")
-        ended = threading.Event()
+        ended, given_up = threading.Event(), threading.Event()
+        tasks: list[asyncio.Task[Any] | None] = []
 
         async def watched() -> _T:
+            tasks.append(asyncio.current_task())
             try:
+                if given_up.is_set():
+                    raise asyncio.CancelledError
                 return await call
             finally:
+                call.close()
                 ended.set()
+
+        def cancel() -> None:
+            for task in filter(None, tasks):
+                task.cancel()
 
         loop = self._loop
         calls = CancellableCalls.current()
         if calls is None:
-            return _result(asyncio.run_coroutine_threadsafe(watched(), loop), ended)
+            try:
+                return asyncio.run_coroutine_threadsafe(watched(), loop).result()
+            except (KeyboardInterrupt, SystemExit, CancelledError):
+                # It may come before this thread has the future, so the loop itself looks for what to cancel.
+                given_up.set()
+                loop.call_soon_threadsafe(cancel)
+                ended.wait(_CLEANUP_LIMIT_S)
+                raise
         future = calls.begin(lambda: asyncio.run_coroutine_threadsafe(watched(), loop))
         if future is None:
             call.close()

@@ -57,6 +57,8 @@ class Output:
         self._ready = select.poll()
         for reading, _ in self._pipes:
             self._ready.register(reading, select.POLLIN)
+        for fd in (1, 2):
+            self._ready.register(fd, 0)
         self._texts = [_text(self, at) for at in (0, 1)]
         for at, name in enumerate(_NAMES):
             setattr(sys, name, self._texts[at])
@@ -84,10 +86,10 @@ class Output:
             if not stream.closed:
                 stream.flush()
         with self._lock:
-            self._drain()
+            for fd in self._drain():
+                # A descriptor that the cell has closed.
+                os.dup2(self._pipes[fd - 1][1], fd)
             self._running = False
-            for at, (_, writing) in enumerate(self._pipes):
-                _restore(at + 1, writing)
 
     def flush(self) -> None:
         """Send what is held back: the program ends."""
@@ -169,11 +171,16 @@ class Output:
             self._sending = False
         self._sent_at = time.monotonic()
 
-    def _drain(self) -> None:
-        for fd, _ in self._ready.poll(0):
+    def _drain(self) -> list[int]:
+        """Read what the pipes have; returns which of the descriptors 1 and 2 are closed, by the same system call."""
+        closed = []
+        for fd, event in self._ready.poll(0):
             for at, (reading, _) in enumerate(self._pipes):
                 if fd == reading:
                     self._add(at, os.read(reading, _PIPE_BYTES))
+                elif fd == at + 1 and event & select.POLLNVAL:
+                    closed.append(fd)
+        return closed
 
     def _watch(self) -> None:
         """Read the pipes while nobody else does, and send what was held back."""
@@ -234,14 +241,6 @@ def _piped(fd: int) -> tuple[int, int]:
     reading, writing = _pipe()
     os.dup2(writing, fd)
     return reading, writing
-
-
-def _restore(fd: int, writing: int) -> None:
-    """Open a descriptor again that a cell has closed."""
-    try:
-        os.fstat(fd)
-    except OSError:
-        os.dup2(writing, fd)
 
 
 def _write_all(fd: int, data: bytes) -> None:
