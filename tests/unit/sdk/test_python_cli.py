@@ -63,11 +63,12 @@ def test_the_prompt_keeps_variables_and_ctrl_c_interrupts_a_cell(apart: FakeGate
         until(b"... ", b"def f():\n")
         until(b"... ", b"    return 7\n")
         until(b">>> ", b"\n")
-        until(b"7\r\n", b"f()\n")
+        until(b"7\r\n>>> ", b"f()\n")
         until(b"on\r\n", b"import time; print('on'); time.sleep(600)\n")
         one.send_signal(2)
         until(b">>> ")
-        until(b"7\r\n", b"f()\n")
+        until(b"7\r\n>>> ", b"f()\n")
+        # At the prompt, where Ctrl-D is a key.
         os.write(ours, b"\x04")
         assert one.wait(LIMIT_S) == 0
     os.close(ours)
