@@ -79,7 +79,7 @@ class Problem(_message.Message):
     def __init__(self, code: _Optional[str] = ..., detail: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ExecRequest(_message.Message):
-    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal", "max_stderr_bytes", "keep", "output_waits", "merge")
+    __slots__ = ("exec_id", "argv", "command", "cwd", "env", "user", "stdin", "timeout_ms", "max_output_bytes", "stdin_open", "umask", "terminal", "max_stderr_bytes", "keep", "output_waits", "merge", "orphan_grace_ms")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class ExecRequest(_message.Message):
     KEEP_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WAITS_FIELD_NUMBER: _ClassVar[int]
     MERGE_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_GRACE_MS_FIELD_NUMBER: _ClassVar[int]
     exec_id: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     command: str
@@ -119,7 +120,8 @@ class ExecRequest(_message.Message):
     keep: Keep
     output_waits: bool
     merge: bool
-    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ..., max_stderr_bytes: _Optional[int] = ..., keep: _Optional[_Union[Keep, str]] = ..., output_waits: _Optional[bool] = ..., merge: _Optional[bool] = ...) -> None: ...
+    orphan_grace_ms: int
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., command: _Optional[str] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., user: _Optional[str] = ..., stdin: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., max_output_bytes: _Optional[int] = ..., stdin_open: _Optional[bool] = ..., umask: _Optional[int] = ..., terminal: _Optional[_Union[TerminalSize, _Mapping]] = ..., max_stderr_bytes: _Optional[int] = ..., keep: _Optional[_Union[Keep, str]] = ..., output_waits: _Optional[bool] = ..., merge: _Optional[bool] = ..., orphan_grace_ms: _Optional[int] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("columns", "rows")

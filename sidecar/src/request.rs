@@ -74,6 +74,8 @@ pub struct Command {
     pub keep: Keep,
     /// Whether the output waits for its readers rather than losing what they have not read.
     pub output_waits: bool,
+    /// How long it lives on without anybody who is attached; none: for ever.
+    pub orphan_grace: Option<Duration>,
     /// The terminal to run on.
     pub terminal: Option<Size>,
     /// Whether standard error goes where standard output goes.
@@ -110,7 +112,8 @@ impl Command {
             output_waits: request.output_waits,
             terminal: request.terminal.map(size).transpose()?,
             merge: request.merge,
-            timeout: (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms)),
+            timeout: span(request.timeout_ms),
+            orphan_grace: span(request.orphan_grace_ms),
             env: request.env.into_iter().collect(),
             exec_id: request.exec_id,
             cwd: request.cwd,
@@ -138,7 +141,7 @@ impl Command {
         }
         (&self.cwd, &self.env, &self.user, self.umask, &self.stdin).hash(&mut hasher);
         (self.stdin_open, self.timeout, self.max_output_bytes).hash(&mut hasher);
-        (self.keep, self.output_waits, self.terminal, self.merge).hash(&mut hasher);
+        (self.keep, self.output_waits, self.orphan_grace, self.terminal, self.merge).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -202,8 +205,16 @@ pub fn invalid(field: &str, detail: &str) -> Problem {
     Problem::new(Code::InvalidArgument, detail).with("field", field)
 }
 
+fn span(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
+}
+
 fn check_options(request: &ExecRequest, call: Call) -> Result<(), Problem> {
-    let started_only = [("terminal", request.terminal.is_some()), ("output_waits", request.output_waits)];
+    let started_only = [
+        ("terminal", request.terminal.is_some()),
+        ("output_waits", request.output_waits),
+        ("orphan_grace_ms", request.orphan_grace_ms > 0),
+    ];
     if let Some((field, _)) = started_only.iter().find(|(_, given)| *given && call == Call::Exec) {
         return Err(invalid(field, &format!("{field} is only for Start: Exec answers once")));
     }
@@ -405,6 +416,7 @@ mod tests {
         assert_eq!(field(|r| r.max_stderr_bytes = u64::MAX), "max_stderr_bytes");
         assert_eq!(field(|r| r.keep = 2), "keep");
         assert_eq!(field(|r| r.output_waits = true), "output_waits");
+        assert_eq!(field(|r| r.orphan_grace_ms = 1), "orphan_grace_ms");
         assert_eq!(field(|r| (r.merge, r.max_stderr_bytes) = (true, 1)), "merge");
         assert_eq!(field(|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 })), "terminal");
     }
@@ -468,11 +480,12 @@ mod tests {
             Command::new(request, Call::Start).unwrap().fingerprint()
         };
         let base = fingerprint(&|_| {});
-        let changes: [&dyn Fn(&mut ExecRequest); 13] = [
+        let changes: [&dyn Fn(&mut ExecRequest); 14] = [
             &|r| r.umask = Some(0),
             &|r| r.max_stderr_bytes = 1,
             &|r| r.keep = agent::Keep::Head.into(),
             &|r| r.output_waits = true,
+            &|r| r.orphan_grace_ms = 1,
             &|r| r.merge = true,
             &|r| r.terminal = Some(TerminalSize { columns: 80, rows: 24 }),
             &|r| r.argv.push("x".into()),

@@ -199,3 +199,21 @@ async def test_a_long_silence_is_no_end(shared: Sandbox) -> None:
     """Longer than both sides wait for heartbeats: those keep it."""
     async with await shared.spawn("sleep 17; echo woke") as process:
         assert [line async for line in process.stdout.lines()] == ["woke"]
+
+
+async def test_what_has_an_orphan_grace_ends_with_its_client_and_the_rest_stays(
+    stack: Product, shared: Sandbox
+) -> None:
+    async with Client(stack.url, stack.api_key) as client:
+        sandbox = await client.connect(shared.id)
+        mortal = await sandbox.spawn("echo here; sleep 600", orphan_grace=1)
+        other = await sandbox.spawn("echo here; sleep 600")
+        assert (await mortal.stdout.readline(), await other.stdout.readline()) == ("here", "here")
+
+    async def ended() -> bool:
+        return {one.exec_id: one.end for one in await shared.processes.list()}[mortal.exec_id] == "cancelled"
+
+    await until(ended)
+    left = await shared.processes.attach(other.exec_id)
+    assert await left.stdout.readline() == "here"
+    await left.kill()

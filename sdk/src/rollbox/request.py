@@ -8,7 +8,7 @@ import posixpath
 from base64 import b64encode
 from collections.abc import AsyncIterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeGuard
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, TypeGuard
 
 from rollbox.errors import InvalidArgument
 
@@ -82,6 +82,10 @@ class ShellRunOptions(TypedDict, total=False):
     max_output_bytes: int | None
 
 
+# Of what ends with its client: longer than a broken connection is resumed.
+ORPHAN_GRACE_S: Final = 90.0
+
+
 class SpawnOptions(TypedDict, total=False):
     """The options of `Sandbox.spawn`, for code that passes them on; described there."""
 
@@ -95,6 +99,7 @@ class SpawnOptions(TypedDict, total=False):
     max_output_bytes: int | None
     max_stderr_bytes: int | None
     output_waits: bool
+    orphan_grace: float | None
     exec_id: str | None
 
 
@@ -148,6 +153,7 @@ def spawn_body(
     stdin: bool,
     terminal: tuple[int, int] | None,
     output_waits: bool,
+    orphan_grace: float | None,
     cwd: Directory | None,
     env: Variables | None,
     user: str | None,
@@ -177,6 +183,8 @@ def spawn_body(
         if not isinstance(terminal, Sequence) or isinstance(terminal, str) or len(terminal) != 2:
             raise InvalidArgument(f"terminal {terminal!r} is not its columns and rows, like (80, 24)")
         body["terminal"] = window(*terminal)
+    if orphan_grace is not None:
+        body["orphan_grace_ms"] = milliseconds("orphan_grace", orphan_grace)
     return {**body, "stdin_open": stdin, "output_waits": output_waits}
 
 

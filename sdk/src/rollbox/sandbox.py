@@ -292,6 +292,7 @@ class Sandbox:
         max_output_bytes: int | None = None,
         max_stderr_bytes: int | None = None,
         output_waits: bool = True,
+        orphan_grace: float | None = None,
         exec_id: str | None = None,
     ) -> Process:
         """Start a command and return its process as soon as it runs, for its input, its output and its end.
@@ -310,6 +311,9 @@ class Sandbox:
             max_stderr_bytes: how much of stderr, over `max_output_bytes`.
             output_waits: block the command while its output is not read, as on a full pipe (for 10 s where there is no
                 reader); else output that does not fit is dropped at once, which suits servers in the background.
+            orphan_grace: seconds without any attached client after which it is killed with all that it has started, and
+                ends as cancelled; None: it outlives its clients, until its sandbox ends. A connection that breaks is
+                resumed within 60 s, so a smaller number can kill what a client still wants.
             exec_id: the same id with the same arguments never runs twice.
 
         Raises: as `exec`.
@@ -331,6 +335,7 @@ class Sandbox:
             max_output_bytes=max_output_bytes,
             max_stderr_bytes=max_stderr_bytes,
             output_waits=output_waits,
+            orphan_grace=orphan_grace,
         )
         with _hint_when_not_found(cmd):
             started = await self._gateway.spawn(self._access, body)

@@ -15,7 +15,7 @@ from rollbox.errors import Conflict, InvalidArgument, OomKilled
 from rollbox.files import Files
 from rollbox.process import Process
 from rollbox.recording import current
-from rollbox.request import Directory, Variables
+from rollbox.request import ORPHAN_GRACE_S, Directory, Variables
 from rollbox.result import ShellResult
 from rollbox.shell_dialects import Dialect
 
@@ -56,6 +56,7 @@ class CommandRunner(Protocol):
         env: Variables | None,
         user: str | None,
         terminal: tuple[int, int] | None = None,
+        orphan_grace: float | None = None,
     ) -> Process:
         """Start a command, as `Sandbox.spawn` does.
 
@@ -65,6 +66,7 @@ class CommandRunner(Protocol):
             env: variables beside the sandbox's.
             user: that it runs as; None: the sandbox's.
             terminal: columns and rows of its terminal; None: it has none.
+            orphan_grace: seconds after which it is killed without a client; None: never.
         """
 
 
@@ -93,7 +95,12 @@ async def spawned(
     for dialect in dialects:
         variables = {**(env or {}), **dialect.env}
         try:
-            return await sandbox.spawn(dialect.argv, cwd=cwd, env=variables, user=user, terminal=terminal), dialect
+            return (
+                await sandbox.spawn(
+                    dialect.argv, cwd=cwd, env=variables, user=user, terminal=terminal, orphan_grace=ORPHAN_GRACE_S
+                ),
+                dialect,
+            )
         except InvalidArgument as error:
             if error.details.get("reason") != "command_not_found":
                 raise

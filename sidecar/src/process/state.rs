@@ -131,7 +131,7 @@ impl Process {
             activity: SmallWatch::new(()),
             life: SmallWatch::new(Life {
                 phase: Phase::Starting,
-                needs_waiters: call == Call::Exec,
+                needs_waiters: call == Call::Exec || command.orphan_grace.is_some(),
                 waiters: 0,
                 stop: None,
             }),

@@ -38,7 +38,7 @@ pub struct Context {
     pub oom: OomCounter,
     /// Memory for the output of commands.
     pub output: Arc<Budget>,
-    /// How long an exec lives on after its last waiter has left.
+    /// How long an exec lives on after its last waiter has left; a command that was started may name its own.
     pub orphan_grace: Duration,
 }
 
@@ -77,7 +77,8 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
     let ooms_before = context.oom.read();
     process.ooms_before.store(ooms_before, Ordering::Relaxed);
     let (prepared, theirs) = prepare(&command).map_err(|err| out_of_descriptors(&err))?;
-    let prompt = !process.life.look().needs_waiters || command.stdin_open || !command.stdin.is_empty();
+    let started = !process.life.look().needs_waiters || command.orphan_grace.is_some();
+    let prompt = started || command.stdin_open || !command.stdin.is_empty();
     context.link.send(&order(&mut command, defaults, subscription.id, prompt), theirs).await?;
     let (pid, age) = spawned(&mut subscription).await?;
     let now = Instant::now();
@@ -96,7 +97,7 @@ async fn run(process: &Process, start: Start, context: &Context) -> Result<Ended
 
     let traffic = traffic(process, streams.stdin.take(), &streams, &command.stdin);
     let limit = command.timeout.map(|limit| limit.saturating_sub(age));
-    let mut stopped = pin!(stopped(process, limit, context.orphan_grace));
+    let mut stopped = pin!(stopped(process, limit, command.orphan_grace.unwrap_or(context.orphan_grace)));
     let (ending, cause) = match until_end(traffic, &mut stopped, &mut subscription).await? {
         Outcome::Ended(ending) => (ending, None),
         Outcome::Stopped(cause) => (kill(process, context, &mut subscription).await?, Some(cause)),

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use wire::Code;
-use wire::agent::{End, ExecRequest, SignalRequest};
+use wire::agent::attach_event::Event;
+use wire::agent::{AttachRequest, End, ExecRequest, SignalRequest};
 
 use crate::sandbox::{LIMIT, Sandbox, argv, problem, shell, signed, text};
 
@@ -128,6 +129,25 @@ async fn a_started_command_ends_with_its_callers_once_an_exec_has_joined_it() {
     drop(waiting);
     sandbox.until(COUNT, "0\n").await;
     assert_eq!(sandbox.exec(request).await.unwrap().end(), End::Cancelled);
+}
+
+#[tokio::test]
+async fn a_started_command_ends_without_clients_only_if_it_was_asked_to() {
+    let sandbox = Sandbox::start_with(&[("ORPHAN_GRACE_MS", "1")]).await;
+    let (forever, mortal) = (argv(&["sleep", "1001"]), argv(&["sleep", "1000"]));
+    let mortal = ExecRequest { orphan_grace_ms: 1000, exec_id: "mortal".into(), ..mortal };
+    let mut client = sandbox.client.clone();
+    client.start(signed(forever)).await.unwrap();
+    client.start(signed(mortal)).await.unwrap();
+    let attach = AttachRequest { exec_id: "mortal".into(), ..Default::default() };
+    let events = client.attach(signed(attach.clone())).await.unwrap().into_inner();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(sandbox.sh(COUNT).await, "2\n", "it has a client");
+    drop(events);
+    sandbox.until(COUNT, "1\n").await;
+    let mut events = client.attach(signed(attach)).await.unwrap().into_inner();
+    let last = events.message().await.unwrap().unwrap().event.unwrap();
+    assert!(matches!(last, Event::Result(result) if result.end() == End::Cancelled));
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn attached(command: &str) -> (Started, Socket) {
 #[tokio::test]
 async fn a_command_is_started_with_all_that_was_asked_for() {
     let rig = Rig::new().sandbox("sb-1").start().await;
-    let body = json!({"exec_id": "e-1", "argv": ["top"], "stdin_open": true, "output_waits": true, "umask": 0o27,
+    let body = json!({"exec_id": "e-1", "argv": ["top"], "stdin_open": true, "output_waits": true, "orphan_grace_ms": 90_000, "umask": 0o27,
         "terminal": {"columns": 80, "rows": 24}, "keep": "tail", "max_output_bytes": 100});
     let started = post(&rig, "execs", body.clone()).await.json();
     assert_eq!(started, json!({"exec_id": "e-1", "pid": 7, "spawn_ms": 0.9, "replayed": false}));
@@ -46,6 +46,7 @@ async fn a_command_is_started_with_all_that_was_asked_for() {
     let size = seen.terminal.unwrap();
     assert_eq!((size.columns, size.rows, seen.umask), (80, 24, Some(0o27)));
     assert!(seen.stdin_open && seen.output_waits);
+    assert_eq!(seen.orphan_grace_ms, 90_000);
 }
 
 #[tokio::test]
@@ -70,7 +71,11 @@ async fn what_cannot_be_started_is_refused_before_anything_happens() {
             ("invalid_argument", &json!(field))
         );
     }
-    for (field, value) in [("output_waits", json!(false)), ("terminal", json!({"columns": 1, "rows": 1}))] {
+    for (field, value) in [
+        ("output_waits", json!(false)),
+        ("orphan_grace_ms", json!(1)),
+        ("terminal", json!({"columns": 1, "rows": 1})),
+    ] {
         let answer = post(&rig, "exec", json!({"command": "a", field: value})).await;
         assert_eq!(answer.json()["details"]["field"], field);
     }

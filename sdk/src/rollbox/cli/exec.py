@@ -72,6 +72,7 @@ def exec_(
 
     async def call(client: Client) -> ExecResult:
         from rollbox.cli import streaming
+        from rollbox.request import ORPHAN_GRACE_S
 
         sandbox = await client.connect(sandbox_id)
         mask = None if umask is None else octal("umask", umask)
@@ -83,7 +84,9 @@ def exec_(
                 given = streaming.local_stdin() if interactive else b""
                 return await sandbox.exec(command, stdin=given, max_output_bytes=max_output_bytes, keep=part, **place)
             size = streaming.window() if tty else None
-            process = await sandbox.spawn(command, stdin=interactive, terminal=size, **place)
+            process = await sandbox.spawn(
+                command, stdin=interactive, terminal=size, orphan_grace=ORPHAN_GRACE_S, **place
+            )
         except InvalidArgument as error:
             raise _with_shell_hint(error, command) from error
         async with process:

@@ -72,7 +72,7 @@ class Interpreter:
         """
 
         async def starting() -> Process:
-            return await sandbox.spawn(program.argv(), cwd=cwd, env=env, user=user)
+            return await sandbox.spawn(program.argv(), cwd=cwd, env=env, user=user, orphan_grace=request.ORPHAN_GRACE_S)
 
         made = cls(sandbox.id, starting, request.count("max_output_bytes", max_output_bytes))
         await made._started()

@@ -48,6 +48,8 @@ struct Body {
     #[serde(default)]
     output_waits: Option<bool>,
     #[serde(default)]
+    orphan_grace_ms: Option<u64>,
+    #[serde(default)]
     merge: Option<bool>,
 }
 
@@ -67,7 +69,11 @@ pub fn decode(body: &[u8], make_id: impl FnOnce() -> String) -> Result<ExecReque
     let body: Body = read(body)?;
     // `stdin_open` is allowed, since an attached client may write the input of an exec; the other fields for attached
     // clients make no sense here.
-    let given = [("terminal", body.terminal.is_some()), ("output_waits", body.output_waits.is_some())];
+    let given = [
+        ("terminal", body.terminal.is_some()),
+        ("output_waits", body.output_waits.is_some()),
+        ("orphan_grace_ms", body.orphan_grace_ms.is_some()),
+    ];
     if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
         let detail = format!("{field} is given; it is for commands that are attached to (POST .../execs)");
         return Err(fields::invalid(field, detail));
@@ -157,6 +163,7 @@ fn checked(body: Body, make_id: impl FnOnce() -> String) -> Result<ExecRequest, 
         stdin_open: body.stdin_open.unwrap_or_default(),
         terminal: body.terminal.map(terminal).transpose()?,
         output_waits: body.output_waits.unwrap_or_default(),
+        orphan_grace_ms: fields::in_range("orphan_grace_ms", body.orphan_grace_ms, rules::TIMEOUT_MS)?,
         merge: body.merge.unwrap_or_default(),
     };
     rules::check(&request)?;
