@@ -82,8 +82,9 @@ class ShellRunOptions(TypedDict, total=False):
     max_output_bytes: int | None
 
 
-# Of what ends with its client: longer than a broken connection is resumed.
-ORPHAN_GRACE_S: Final = 90.0
+# Of what ends with its client. A program whose event loop is blocked, as by a step of training, counts as gone after 15 s
+# and comes back: a guess at the longest step.
+ORPHAN_GRACE_S: Final = 900.0
 
 
 class SpawnOptions(TypedDict, total=False):

@@ -312,8 +312,8 @@ class Sandbox:
             output_waits: block the command while its output is not read, as on a full pipe (for 10 s where there is no
                 reader); else output that does not fit is dropped at once, which suits servers in the background.
             orphan_grace: seconds without any attached client after which it is killed with all that it has started, and
-                ends as cancelled; None: it outlives its clients, until its sandbox ends. A connection that breaks is
-                resumed within 60 s, so a smaller number can kill what a client still wants.
+                ends as cancelled; None: it outlives its clients, until its sandbox ends. A client that is silent for
+                15 s, as one whose event loop is blocked, is not attached until it comes back: allow for that.
             exec_id: the same id with the same arguments never runs twice.
 
         Raises: as `exec`.

@@ -72,7 +72,6 @@ def exec_(
 
     async def call(client: Client) -> ExecResult:
         from rollbox.cli import streaming
-        from rollbox.request import ORPHAN_GRACE_S
 
         sandbox = await client.connect(sandbox_id)
         mask = None if umask is None else octal("umask", umask)
@@ -84,9 +83,7 @@ def exec_(
                 given = streaming.local_stdin() if interactive else b""
                 return await sandbox.exec(command, stdin=given, max_output_bytes=max_output_bytes, keep=part, **place)
             size = streaming.window() if tty else None
-            process = await sandbox.spawn(
-                command, stdin=interactive, terminal=size, orphan_grace=ORPHAN_GRACE_S, **place
-            )
+            process = await sandbox.spawn(command, stdin=interactive, terminal=size, **place)
         except InvalidArgument as error:
             raise _with_shell_hint(error, command) from error
         async with process:
