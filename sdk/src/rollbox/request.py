@@ -82,8 +82,8 @@ class ShellRunOptions(TypedDict, total=False):
     max_output_bytes: int | None
 
 
-# Of what ends with its client. A program whose event loop is blocked, as by a step of training, counts as gone after 15 s
-# and comes back: a guess at the longest step.
+# Of what ends with its client. A program whose event loop is blocked, as by a step of training, counts as gone after
+# 15 s, and comes back: a guess at the longest step.
 ORPHAN_GRACE_S: Final = 900.0
 
 
