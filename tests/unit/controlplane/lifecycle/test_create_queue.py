@@ -170,7 +170,7 @@ async def test_a_deadline_refuses_with_the_place_and_leaves_the_line() -> None:
         await place.come("alice")
         place.come("alice")
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="quota_exceeded: alice uses 1 sandboxes of 1") as caught:
+        with pytest.raises(Problem, match="quota_exceeded: alice uses 1 sandbox of 1") as caught:
             await place.enter(place.wish("alice", SPEC.model_copy(update={"start_timeout_ms": 5_000})))
         assert (caught.value.details["position"], caught.value.details["waiting"]) == ("2", "2")
         assert caught.value.details["waited_ms"] == "3749"
@@ -209,7 +209,7 @@ async def test_a_raised_quota_lets_in_at_once_and_a_lowered_one_refuses_what_can
         place.quotas["alice"] = Quota(sandboxes=9, cpu_millicores=1000)
         place.queue.changed()
         assert isinstance(await fits, Admitted)
-        with pytest.raises(Problem, match="needs 2 cores, and the quota of alice is 1 cores"):
+        with pytest.raises(Problem, match="needs 2 cores, and the quota of alice is 1 core:"):
             await too_large
 
 

@@ -87,7 +87,7 @@ async def test_of_an_owner_that_has_too_much_the_least_used_go_and_no_more_are_m
             assert await external.use(f"{LAZY}{name}", digest(name))
         share = running.service._core._conversions
         assert share is not None
-        with pytest.raises(Problem, match="120 bytes of at most 100 in 6 of them"):
+        with pytest.raises(Problem, match="120 B of at most 100 B in 6 copies"):
             await share.check_recorded(OWNER)
         await asyncio.sleep(OLD_S)
         assert left(recorded) == ["b", "d", "e", "f", "other"]

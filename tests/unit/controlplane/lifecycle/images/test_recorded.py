@@ -371,7 +371,7 @@ async def test_an_owner_that_has_as_much_as_it_may_is_refused_before_anything_is
             assert (refused.status, refused.code) == (429, "quota_exceeded")
             details = refused.json["details"]
             assert (details["knob"], details["used"]) == ("registry.recordedGibibytesPerOwner", str(LIMIT))
-            assert f"{OWNER} has {LIMIT} bytes of at most {LIMIT} in 1 of them" in refused.json["detail"]
+            assert f"{OWNER} has {LIMIT} B of at most {LIMIT} B in 1 copy." in refused.json["detail"]
         assert (mirror.conversions, sidecars.runs) == ([], [])
         # The copy of all owners is nobody's.
         answer = await running.api("POST", "/v1/images/convert", body={"image": "python:3"})
