@@ -38,8 +38,8 @@ class RecordedShare:
             return
         detail = (
             f"no recorded copy is made: {owner} has {size(used)} of at most {size(self._limit_bytes)} in {number} "
-            f"{'copy' if number == 1 else 'copies'}. Those that nothing used for half an hour, and that later lists took "
-            f"the place of, go within ten minutes; the limit is {KNOB} in the chart's values"
+            f"{'copy' if number == 1 else 'copies'}. Those that nothing used for half an hour, and that later lists "
+            f"took the place of, go within ten minutes; the limit is {KNOB} in the chart's values"
         )
         raise Problem(
             "quota_exceeded", detail, resource="recorded_bytes", used=used, limit=self._limit_bytes, knob=KNOB
