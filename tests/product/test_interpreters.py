@@ -67,6 +67,16 @@ FINISHED: list[Case] = [
     Case(
         "import sys, io; old = sys.stdout; sys.stdout = io.StringIO(); print('hid'); sys.stdout = old", {"stdout": ""}
     ),
+    Case("import sys, io; sys.stdout = sys.stderr = io.StringIO(); print('hid')", {"stdout": "", "stderr": ""}),
+    Case(
+        "import sys, io; sys.stdout = io.TextIOWrapper(sys.stdout.detach(), 'latin-1'); print('\u00e9', end='')",
+        {"stdout_bytes": b"\xe9"},
+    ),
+    Case("import sys\nclass Bad:\n def flush(self): 1 / 0\nsys.stderr = Bad()", {"end": "finished", "stderr": ""}),
+    Case(
+        "import os, sys\nfor n in range(40): print(n) if n % 2 else os.write(1, b'%d\\n' % n) and None",
+        {"stdout": "".join(f"{n}\n" for n in range(40))},
+    ),
     Case("import os; os.chdir('/usr'); os.getcwd()", {"text": "'/usr'"}),
     Case("import sys; sys.modules.clear()", {"end": "finished"}),
     Case("import builtins; builtins.len = builtins.repr = builtins.bytes = None", {"end": "finished"}),
@@ -193,6 +203,25 @@ async def test_interrupt_restart_and_variables(shared: Sandbox) -> None:
         assert await python.variables() == []
         first = await python.run("1")
         assert (first.execution_count, first.restarted) == (1, False)
+
+
+async def test_a_cell_is_told_that_its_interpreter_was_restarted_or_closed(shared: Sandbox) -> None:
+    async with await shared.interpreter() as python:
+        for end, said in ((python.restart, "restarted"), (python.aclose, "closed")):
+            async with aclosing(python.stream("import time\nprint('on')\ntime.sleep(600)")) as events:
+                await anext(events)
+                ending = asyncio.create_task(end())
+                last = [event async for event in events][-1]
+                await ending
+            assert isinstance(last, Cell)
+            assert (last.end, last.reason, last.stdout) == ("died", f"it was {said} while the cell ran", "on\n")
+
+
+async def test_what_is_no_cell_is_not_the_first_one_of_a_new_interpreter(shared: Sandbox) -> None:
+    async with await shared.interpreter() as python:
+        assert (await python.run("import os; os._exit(1)")).variables_lost
+        assert await python.variables() == []
+        assert [(await python.run("1")).restarted for _ in range(2)] == [True, False]
 
 
 async def test_a_cell_that_is_sent_again_does_not_run_again(shared: Sandbox) -> None:

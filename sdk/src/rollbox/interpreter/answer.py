@@ -48,11 +48,11 @@ class Answer:
             return None
         if kind == b"R" and fields[:1] == (b"variables",) and len(fields) % 3 == 1:
             texts = [_text(one) for one in fields[1:]]
-            self.variables = [Variable(*texts[at : at + 3]) for at in range(0, len(texts), 3)]
+            self.variables[:] = [Variable(*texts[at : at + 3]) for at in range(0, len(texts), 3)]
             return None
         if kind == b"R" and len(fields) % 2 == 1:
             return self._result(fields[0].split(), fields[1:])
-        if kind == b"F" and len(fields) in (6, 9):
+        if kind == b"F" and len(fields) in (2, 5):
             return self._end(fields)
         raise garbled(f"a frame {kind!r} of {len(fields)} fields")
 
@@ -90,10 +90,10 @@ class Answer:
 
     def _end(self, fields: tuple[bytes, ...]) -> Cell:
         try:
-            count, run_us, out, err, omitted = (int(one) for one in fields[1:6])
+            count, run_us, out, err, omitted = map(int, fields[1].split())
         except ValueError as wrong:
             raise garbled("a number that is none") from wrong
-        error = CellError(*map(_text, fields[6:])) if len(fields) > 6 else None
+        error = CellError(*map(_text, fields[2:])) if len(fields) > 2 else None
         return Cell(
             end="interrupted" if error and error.name == "KeyboardInterrupt" else "finished",
             cell_id=_text(fields[0]),

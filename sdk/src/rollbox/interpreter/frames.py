@@ -6,7 +6,6 @@ what is no frame is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from rollbox._problem import SandboxError
@@ -43,22 +42,24 @@ class Decoder:
         """Take what has come."""
         self._unread += data
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> list[Frame]:
         """The frames that are whole, each once.
 
         Raises:
             Conflict: it is none.
         """
-        while len(self._unread) >= _HEAD:
-            size = int.from_bytes(self._unread[1:_HEAD], "big")
-            if self._unread[0] not in _KINDS or size > MOST_FRAME_BYTES:
-                raise garbled(f"it sent {bytes(self._unread[:_HEAD])!r}")
-            if len(self._unread) < _HEAD + size:
-                return
-            with memoryview(self._unread) as unread, unread[_HEAD : _HEAD + size] as body:
-                frame = Frame(bytes(unread[:1]), _fields(body))
-            del self._unread[: _HEAD + size]
-            yield frame
+        unread, at, found = self._unread, 0, []
+        while len(unread) - at >= _HEAD:
+            start = at + _HEAD
+            end = start + int.from_bytes(unread[at + 1 : start], "big")
+            if unread[at] not in _KINDS or end - start > MOST_FRAME_BYTES:
+                raise garbled(f"it sent {bytes(unread[at:start])!r}")
+            if len(unread) < end:
+                break
+            found.append(Frame(bytes(unread[at : at + 1]), _fields(bytes(unread[start:end]))))
+            at = end
+        del unread[:at]
+        return found
 
 
 def garbled(what: str) -> SandboxError:
@@ -67,7 +68,7 @@ def garbled(what: str) -> SandboxError:
     return Conflict(f"the interpreter says what it cannot mean: {what}", hint=hint)
 
 
-def _fields(body: memoryview) -> tuple[bytes, ...]:
+def _fields(body: bytes) -> tuple[bytes, ...]:
     found: list[bytes] = []
     at, size = 0, len(body)
     while at < size:
@@ -75,5 +76,5 @@ def _fields(body: memoryview) -> tuple[bytes, ...]:
         at = start + int.from_bytes(body[at:start], "big")
         if start > size or at > size or len(found) == MOST_FIELDS:
             raise garbled("a frame whose fields do not fit it")
-        found.append(bytes(body[start:at]))
+        found.append(body[start:at])
     return tuple(found)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from types import TracebackType
-from uuid import uuid4
+from typing import NamedTuple
 
 from rollbox import request
 from rollbox.errors import Conflict, InvalidArgument
@@ -122,11 +123,12 @@ class Interpreter:
         events = self.stream(
             code, timeout=timeout, on_disconnect=on_disconnect, max_output_bytes=max_output_bytes, cell_id=cell_id
         )
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Cell):
-                    return event
-        raise AssertionError("unreachable: a stream ends with its cell")
+        last: CellEvent | None = None
+        # To its end, so that nothing of it has to be closed.
+        async for event in events:
+            last = event
+        assert isinstance(last, Cell)  # noqa: S101 - as a stream ends
+        return last
 
     def stream(
         self,
@@ -155,13 +157,12 @@ class Interpreter:
         if on_disconnect not in {"interrupt", "continue"}:
             raise InvalidArgument(f"on_disconnect is {on_disconnect!r}, not 'interrupt' or 'continue'")
         most = self._most if max_output_bytes is None else request.count("max_output_bytes", max_output_bytes)
-        key = uuid4().hex if cell_id is None else request.key("cell_id", cell_id)
+        key = _new_key() if cell_id is None else request.key("cell_id", cell_id)
         data = request.text("code", code).encode()
         if len(data) > _MOST_CODE_BYTES:
             raise InvalidArgument(f"code has {len(data)} bytes, more than {_MOST_CODE_BYTES}: write data to a file")
         limit_s = None if timeout is None else request.milliseconds("timeout", timeout) / 1000
-        asked = encoded(b"C", key.encode(), data, b"%d" % most)
-        return self._stream(asked, Answer(key, most), limit_s, on_disconnect)
+        return self._stream(_Asked(encoded(b"C", key.encode(), data, b"%d" % most), key, most, limit_s, on_disconnect))
 
     async def variables(self, *, timeout: float | None = 10) -> list[Variable]:  # noqa: ASYNC109
         """List the variables that cells have made, without those that begin with an underscore; at most 10,000.
@@ -169,15 +170,15 @@ class Interpreter:
         Raises:
             Conflict: the text of one of them did not come in `timeout` seconds, or the interpreter died over it.
         """
-        answer = Answer(uuid4().hex, self._most)
+        key, most = _new_key(), self._most
         limit_s = None if timeout is None else request.milliseconds("timeout", timeout) / 1000
-        asked = encoded(b"V", answer.key.encode(), b"%d" % self._most)
-        async with aclosing(self._stream(asked, answer, limit_s, "interrupt")) as events:
-            async for event in events:
-                if isinstance(event, Cell) and not event.ok:
-                    said = event.reason or (event.error.value if event.error else "")
-                    raise Conflict(f"the variables could not be listed ({event.end}) {said}".rstrip())
-        return answer.variables
+        asked = _Asked(encoded(b"V", key.encode(), b"%d" % most), key, most, limit_s, "interrupt")
+        listed: list[Variable] = []
+        async for event in self._stream(asked, listed):
+            if isinstance(event, Cell) and not event.ok:
+                said = event.reason or (event.error.value if event.error else "")
+                raise Conflict(f"the variables could not be listed ({event.end}) {said}".rstrip())
+        return listed
 
     async def interrupt(self) -> None:
         """Interrupt the cell that runs: it raises KeyboardInterrupt, and ends as `interrupted` unless it catches that.
@@ -190,6 +191,7 @@ class Interpreter:
     async def restart(self) -> None:
         """Kill the interpreter with all that it has started, and start a new one; a cell that runs ends as `died`."""
         if self._kernel is not None:
+            self._kernel.ended_by = "it was restarted while the cell ran"
             await self._kernel.process.kill()
         async with self._running:
             if self._kernel is not None:
@@ -205,6 +207,7 @@ class Interpreter:
             leaving.cancel()
             await asyncio.wait([leaving])
         if self._kernel is not None:
+            self._kernel.ended_by = "it was closed while the cell ran"
             await self._lose(self._kernel)
 
     async def __aenter__(self) -> Interpreter:
@@ -218,23 +221,25 @@ class Interpreter:
     def __repr__(self) -> str:
         return f"Interpreter(python_version={self.python_version!r}, sandbox_id={self._sandbox_id!r})"
 
-    async def _stream(
-        self, asked: bytes, answer: Answer, limit_s: float | None, on_disconnect: OnDisconnect
-    ) -> AsyncGenerator[CellEvent, None]:
+    async def _stream(self, asked: _Asked, variables: list[Variable] | None = None) -> AsyncGenerator[CellEvent, None]:
+        """Run a cell, or list `variables`, which is no cell."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        answer.waited_ms = lambda: (clock() - began) * 1000
         async with self._running:
             await self._settled()
             kernel = self._kernel or await self._started()
-            answer.restarted, self._restarted = self._restarted, False
-            patience = Patience(kernel.process, None if limit_s is None else clock() + limit_s)
-            self._owed = (answer.key, on_disconnect)
+            patience = Patience(kernel.process, None if asked.limit_s is None else clock() + asked.limit_s)
+            self._owed = (asked.key, asked.on_disconnect)
             run = current.current()
             with nullcontext() if run is None else run.executing(self._sandbox_id) as note:
                 event: CellEvent | None = None
                 try:
-                    await self._send(kernel, asked)
+                    await self._send(kernel, asked.frame)
+                    answer = Answer(asked.key, asked.most, waited_ms=lambda: (clock() - began) * 1000)
+                    if variables is None:
+                        answer.restarted, self._restarted = self._restarted, False
+                    else:
+                        answer.variables = variables
                     while not isinstance(event, Cell):
                         event = await self._next(kernel, answer, patience)
                         if event is not None and not isinstance(event, Cell):
@@ -283,7 +288,7 @@ class Interpreter:
         said = cell.stderr_bytes + result.stderr_bytes
         return replace(
             cell,
-            reason=reason or cause(result),
+            reason=kernel.ended_by or reason or cause(result),
             stderr_bytes=said,
             stderr_total_bytes=cell.stderr_total_bytes + len(result.stderr_bytes),
         )
@@ -324,6 +329,20 @@ class Interpreter:
         except Conflict:
             pass
         await self._lose(kernel)
+
+
+class _Asked(NamedTuple):
+    """What the program is asked for."""
+
+    frame: bytes
+    key: str
+    most: int
+    limit_s: float | None
+    on_disconnect: OnDisconnect
+
+
+def _new_key() -> str:
+    return os.urandom(16).hex()
 
 
 _EXEC_END = {"finished": "exited", "deadline": "deadline", "interrupted": "cancelled", "died": "signalled"}

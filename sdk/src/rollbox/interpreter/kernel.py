@@ -23,11 +23,13 @@ class Kernel:
     Attributes:
         process: in the sandbox.
         version: of its Python, as it says.
+        ended_by: why this side has ended it, in a sentence; empty where it has not.
     """
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.version = ""
+        self.ended_by = ""
         self._decoder = Decoder()
         self._came: deque[Frame] = deque()
 

@@ -26,6 +26,8 @@ _METHODS = {
     "application/pdf": "_repr_pdf_",
 }
 _BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+# They have no other form.
+_PLAIN = (int, float, str, bool, bytes)
 _TEXT_BYTES = 2**20
 _PART_BYTES = 2**23
 _CELL_BYTES = 2**25
@@ -47,8 +49,8 @@ class Display:
         self._count = 0
         self._shown: list[Any] = []
 
-    def begin(self) -> None:
-        """A cell begins."""
+    def ready(self) -> None:
+        """Make ready for the next cell."""
         self.omitted = self._bytes = self._count = 0
         self._shown.clear()
 
@@ -60,11 +62,7 @@ class Display:
 
     def value(self, value: Any) -> None:
         """Send the value of the last expression of a cell."""
-        if type(value) in (int, float, str, bool, bytes):
-            forms: dict[str, Any] = {PLAIN: repr(value)}
-        else:
-            forms = bundle(value)
-        self.send(forms, main=True)
+        self.send({PLAIN: repr(value)} if type(value) in _PLAIN else bundle(value), main=True)
         self._shown.append(value)
 
     def figures(self) -> None:

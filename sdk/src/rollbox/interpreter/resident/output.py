@@ -39,7 +39,7 @@ class Output:
 
     def __init__(self, to: wire.Wire, interrupts: Interrupts) -> None:
         self.totals = [0, 0]
-        self.record: bytearray | None = None
+        self.record: bytearray | None = bytearray()
         self.forked = False
         self._wire = to
         self._interrupts = interrupts
@@ -49,7 +49,7 @@ class Output:
         self._sending = False
         self._armed = False
         self._sent_at = 0.0
-        self._pending: list[tuple[bytes, bytearray]] = []
+        self._pending: list[tuple[bytes, Any]] = []
         self._pending_bytes = 0
         self._background = [bytearray(), bytearray()]
         self._pipes = [_piped(fd) for fd in (1, 2)]
@@ -68,28 +68,34 @@ class Output:
 
     def begin(self, most: int) -> None:
         """A cell begins: what comes belongs to it, at most so many bytes of each stream."""
-        for at, name in enumerate(_NAMES):
-            if getattr(sys, name, None) is None or getattr(sys, name).closed:
-                self._texts[at] = _text(self, at)
-                setattr(sys, name, self._texts[at])
         with self._lock:
-            self.totals, self.record, self._most, self._running = [0, 0], bytearray(), most, True
-            self._sent_at = 0.0
-            for at, data in enumerate(self._background):
-                if data:
-                    self.frame(wire.BACKGROUND, wire.encoded(wire.BACKGROUND, _STREAMS[at], bytes(data)))
-                    data.clear()
+            self._most, self._running = most, True
+            if self._background[0] or self._background[1]:
+                self._tell_background()
 
     def end(self) -> None:
         """It ends: what the pipes have by now is its own."""
-        for stream in self._texts:
-            if not stream.closed:
-                stream.flush()
+        for at, name in enumerate(_NAMES):
+            placed = getattr(sys, name, None)
+            if placed is not self._texts[at]:
+                _flush(placed)
+            _flush(self._texts[at])
         with self._lock:
-            for fd in self._drain():
-                # A descriptor that the cell has closed.
-                os.dup2(self._pipes[fd - 1][1], fd)
+            closed = self._drain()
             self._running = False
+        for fd in closed:
+            os.dup2(self._pipes[fd - 1][1], fd)
+
+    def ready(self) -> None:
+        """Make ready for the next cell, while the client reads what this one has answered."""
+        for at, name in enumerate(_NAMES):
+            if not _usable(self._texts[at]):
+                self._texts[at] = _text(self, at)
+                setattr(sys, f"__{name}__", self._texts[at])
+            # Also what a cell has put there: it would take what later cells print.
+            setattr(sys, name, self._texts[at])
+        with self._lock:
+            self.totals, self.record, self._sent_at = [0, 0], bytearray(), 0.0
 
     def flush(self) -> None:
         """Send what is held back: the program ends."""
@@ -100,8 +106,8 @@ class Output:
 
     def finish(self, final: bytes) -> None:
         """Send the rest and the last frame."""
-        with self._interrupts, self._lock:
-            self.frame(wire.END, final)
+        with self._lock:
+            self._pending.append((wire.END, final))
             self._flush()
 
     def write(self, at: int, data: bytes) -> None:
@@ -112,33 +118,49 @@ class Output:
         with self._interrupts, self._lock:
             # What a sub-process has printed before comes before.
             if not self._sending:
-                self._drain()
+                events = self._ready.poll(0)
+                if events:
+                    self._read(events)
             self._add(at, data)
 
     def frame(self, kind: bytes, data: bytes, *, soon: bool = False) -> None:
         """Send a whole frame behind what was printed: at the end of the cell, or `soon`."""
         with self._interrupts, self._lock:
-            self._pending.append((kind, bytearray(data)))
+            self._pending.append((kind, data))
             self._pending_bytes += len(data)
             if soon:
                 self._soon()
+
+    def _tell_background(self) -> None:
+        for at, data in enumerate(self._background):
+            if data:
+                self.frame(wire.BACKGROUND, wire.encoded(wire.BACKGROUND, _STREAMS[at], bytes(data)))
+                data.clear()
 
     def _add(self, at: int, data: bytes) -> None:
         if not self._running:
             room = _BACKGROUND_BYTES - len(self._background[at])
             self._background[at] += data[:room]
             return
-        room = max(0, self._most - self.totals[at])
-        self.totals[at] += len(data)
-        view = memoryview(data)[:room]
-        for start in range(0, len(view), _FRAME_BYTES):
-            self._append(_STREAMS[at], view[start : start + _FRAME_BYTES])
+        size, room = len(data), self._most - self.totals[at]
+        self.totals[at] += size
+        if room <= 0:
+            return
+        if size > room:
+            data = data[:room]
+        if size > _FRAME_BYTES:
+            self._append_parts(_STREAMS[at], data)
+        else:
+            self._append(_STREAMS[at], data)
+        self._soon()
+
+    def _append_parts(self, kind: bytes, data: bytes) -> None:
+        for start in range(0, len(data), _FRAME_BYTES):
+            self._append(kind, data[start : start + _FRAME_BYTES])
             if self._pending_bytes >= _FRAME_BYTES and not self._sending:
                 self._flush()
-        if room:
-            self._soon()
 
-    def _append(self, kind: bytes, part: memoryview) -> None:
+    def _append(self, kind: bytes, part: bytes) -> None:
         pending = self._pending
         if pending and pending[-1][0] == kind and len(pending[-1][1]) + len(part) <= _FRAME_BYTES:
             pending[-1][1].extend(part)
@@ -150,7 +172,7 @@ class Output:
         """Send at once what is the first for a while or much, else let the thread do it."""
         if self._sending:
             return
-        if self._pending_bytes >= _FRAME_BYTES or time.monotonic() - self._sent_at > _HOLD_S:
+        if self._pending_bytes >= _FRAME_BYTES or (not self._armed and time.monotonic() - self._sent_at > _HOLD_S):
             self._flush()
         elif not self._armed:
             self._armed = True
@@ -159,22 +181,26 @@ class Output:
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         data = b"".join([wire.encoded(kind, bytes(part)) if kind in _STREAMS else part for kind, part in pending])
-        if self.record is not None:
-            if len(self.record) + len(data) > _RECORD_BYTES:
-                self.record = None
-            else:
-                self.record += data
         self._sending = True
         try:
             self._wire.send(data)
         finally:
             self._sending = False
+        # What the client waits for has gone first.
         self._sent_at = time.monotonic()
+        if self.record is not None:
+            if len(self.record) + len(data) > _RECORD_BYTES:
+                self.record = None
+            else:
+                self.record += data
 
     def _drain(self) -> list[int]:
         """Read what the pipes have; returns which of the descriptors 1 and 2 are closed, by the same system call."""
+        return self._read(self._ready.poll(0))
+
+    def _read(self, events: list[tuple[int, int]]) -> list[int]:
         closed = []
-        for fd, event in self._ready.poll(0):
+        for fd, event in events:
             for at, (reading, _) in enumerate(self._pipes):
                 if fd == reading:
                     self._add(at, os.read(reading, _PIPE_BYTES))
@@ -225,6 +251,22 @@ class _Stream(io.RawIOBase):
 def _text(output: Output, at: int) -> io.TextIOWrapper:
     stream: Any = _Stream(output, at)
     return io.TextIOWrapper(stream, "utf-8", "backslashreplace", line_buffering=True)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:
+        # Closed, or what a cell has put there fails; `ready` mends both.
+        return
+
+
+def _usable(stream: io.TextIOWrapper) -> bool:
+    try:
+        return not stream.closed
+    except ValueError:
+        # Its bytes were given to another one, by `detach`.
+        return False
 
 
 def _pipe() -> tuple[int, int]:

@@ -85,18 +85,18 @@ class Server:
             self.wire.send(self._records[key])
             return
         self._output.begin(int(fields[-1]))
-        self._display.begin()
         started = time.monotonic()
         error = self._run(kind, fields)
         if self._output.forked:
             _leave(error)
         self._output.end()
         took_us = int((time.monotonic() - started) * 1e6)
-        stdout, stderr = self._output.totals
-        numbers = (self._count, took_us, stdout, stderr, self._display.omitted)
-        final = wire.encoded(wire.END, key, *[b"%d" % number for number in numbers], *error)
+        numbers = b"%d %d %d %d %d" % (self._count, took_us, *self._output.totals, self._display.omitted)
+        final = wire.encoded(wire.END, key, numbers, *error)
         self._output.finish(final)
         self._keep(key, final)
+        self._output.ready()
+        self._display.ready()
 
     def _run(self, kind: bytes, fields: list[bytes]) -> list[bytes]:
         """Run it and return what it has raised: nothing, or name, value and traceback."""

@@ -36,23 +36,24 @@ class Wire:
 
     def receive(self) -> tuple[bytes, list[bytes]] | None:
         """Wait for a request: its kind and fields; None at the end."""
-        while len(self._received) < 5 or len(self._received) < self._size():
+        received, size = self._received, 5
+        while True:
+            if len(received) >= 5:
+                size = 5 + int.from_bytes(received[1:5], "big")
+            if len(received) >= size:
+                break
             data = os.read(self._requests, _READ_BYTES)
             if not data:
                 return None
-            self._received += data
-        size = self._size()
-        kind, body = bytes(self._received[:1]), bytes(self._received[5:size])
-        del self._received[:size]
-        fields, at = [], 0
-        while at < len(body):
-            end = at + 4 + int.from_bytes(body[at : at + 4], "big")
-            fields.append(body[at + 4 : end])
-            at = end
-        return kind, fields
-
-    def _size(self) -> int:
-        return 5 + int.from_bytes(self._received[1:5], "big")
+            received += data
+        request = bytes(received[:size])
+        del received[:size]
+        fields, at = [], 5
+        while at < size:
+            start = at + 4
+            at = start + int.from_bytes(request[at:start], "big")
+            fields.append(request[start:at])
+        return request[:1], fields
 
     def send(self, data: bytes) -> None:
         """Write all of it."""
