@@ -19,6 +19,7 @@ from rollbox.gateway import Gateway, Opened
 from rollbox.image import Checkpoint, CommittedImage
 from rollbox.interpreter import Interpreter
 from rollbox.interpreter.options import DEFAULT_OUTPUT_BYTES as INTERPRETER_OUTPUT_BYTES
+from rollbox.interpreter.program import chosen
 from rollbox.options import CommandSettings, CommitOptions, CreateSpec, Lifetime, Pull, Resources
 from rollbox.ports import Ports
 from rollbox.process import Process, Processes
@@ -393,6 +394,7 @@ class Sandbox:
         self,
         language: Literal["python"] = "python",
         *,
+        kernel: Literal["jupyter"] | None = None,
         cwd: Directory | None = None,
         env: Variables | None = None,
         user: str | None = None,
@@ -402,19 +404,19 @@ class Sandbox:
 
         Args:
             language: "python": the `python3` of the image (3.8 or newer), which needs nothing else.
+            kernel: "jupyter": the `ipykernel` of that Python runs the cells, with its `%` magics and `!` commands.
             cwd: where it starts.
             env: its variables.
             user: the user that it runs as.
             max_output_bytes: how much of each cell's stdout and stderr to keep, each; the first bytes are kept.
 
         Raises:
-            InvalidArgument: the image has no python3 that can run it, or an argument is invalid.
+            InvalidArgument: the image has no python3 that can run it, or no ipykernel, or an argument is invalid.
             SandboxLost, TtlExpired, Deleted, ...: as `exec`.
         Cost: one process in the sandbox, and a connection to it.
         """
-        if language != "python":
-            raise InvalidArgument(f"there is no interpreter of {language!r}, only of 'python'")
-        return await Interpreter.start(self, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
+        program = chosen(language, kernel)
+        return await Interpreter.start(self, program, cwd=cwd, env=env, user=user, max_output_bytes=max_output_bytes)
 
     @property
     def processes(self) -> Processes:

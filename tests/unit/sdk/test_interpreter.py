@@ -121,9 +121,11 @@ class Driven:
 @contextlib.asynccontextmanager
 async def driven(python: str) -> AsyncIterator[Driven]:
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(python, *program.argv()[1:], stdin=pipe, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        python, *program.chosen("python", None).argv[1:], stdin=pipe, stdout=pipe, stderr=pipe
+    )
     one = Driven(process)
-    one.stdin.write(program.source())
+    one.stdin.write(program.chosen("python", None).source)
     assert (await one.next()).kind == b"H"
     try:
         yield one

@@ -18,6 +18,7 @@ from rollbox.errors import SandboxError
 
 if TYPE_CHECKING:
     from rollbox.interpreter.cell import Cell, CellResult
+    from rollbox.interpreter.options import InterpreterOptions
     from rollbox.sync import Interpreter
 
 _EXIT_BY_END = {"deadline": 124, "interrupted": 130}
@@ -27,6 +28,7 @@ def python(
     sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")],
     *,
     code: Annotated[str | None, typer.Option("--code", "-c", metavar="CODE", help="Run this, and end.")] = None,
+    kernel: Annotated[str | None, typer.Option(help="jupyter: the ipykernel of the image runs it.")] = None,
     cwd: Annotated[str | None, typer.Option(help="Directory to start in.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="May be repeated.")] = None,
     user: Annotated[str | None, typer.Option(help="User to run as.")] = None,
@@ -40,7 +42,8 @@ def python(
     try:
         # Not as a context manager, which would delete the sandbox.
         sandbox = sync.Sandbox.connect(sandbox_id)
-        with sandbox.interpreter(cwd=cwd, env=label_rules.parse(env or ()), user=user) as interpreter:
+        options: InterpreterOptions = {"cwd": cwd, "env": label_rules.parse(env or ()), "user": user}
+        with sandbox.interpreter(kernel=kernel, **options) as interpreter:  # type: ignore[arg-type, misc]
             if code is None and sys.stdin.isatty():
                 _prompt(interpreter, timeout)
                 return

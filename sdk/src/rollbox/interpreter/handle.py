@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from rollbox import request
 from rollbox.errors import Conflict, InvalidArgument
-from rollbox.interpreter import program
 from rollbox.interpreter.answer import Answer
 from rollbox.interpreter.cell import Cell, CellEvent, Variable
 from rollbox.interpreter.frames import encoded
 from rollbox.interpreter.kernel import Kernel, cause
 from rollbox.interpreter.options import OnDisconnect
 from rollbox.interpreter.patience import Patience, interrupt
+from rollbox.interpreter.program import Program
 from rollbox.process import Process
 from rollbox.recording import current
 from rollbox.request import Directory, Variables
@@ -35,9 +35,10 @@ class Interpreter:
     a cell says of itself (values, errors, times) it can forge; nothing else of the sandbox or the platform.
     """
 
-    def __init__(self, sandbox_id: str, starting: _Starting, max_output_bytes: int) -> None:
+    def __init__(self, sandbox_id: str, program: Program, starting: _Starting, max_output_bytes: int) -> None:
         """Use `Sandbox.interpreter` instead."""
         self._sandbox_id = sandbox_id
+        self._program = program
         self._starting = starting
         self._most = max_output_bytes
         self._running = asyncio.Lock()
@@ -53,6 +54,7 @@ class Interpreter:
     async def start(
         cls,
         sandbox: CommandRunner,
+        program: Program,
         *,
         cwd: Directory | None,
         env: Variables | None,
@@ -63,19 +65,20 @@ class Interpreter:
 
         Args:
             sandbox: that it runs in.
+            program: that runs its cells.
             cwd: its directory; None: the sandbox's.
             env: variables beside the sandbox's.
             user: that it runs as; None: the sandbox's.
             max_output_bytes: how much of each cell's stdout and stderr to keep, each.
 
         Raises:
-            InvalidArgument: the image has no python3 that can run it, or an argument is invalid.
+            InvalidArgument: the image has not what the program needs, or an argument is invalid.
         """
 
         async def starting() -> Process:
-            return await sandbox.spawn(program.argv(), cwd=cwd, env=env, user=user, orphan_grace=request.ORPHAN_GRACE_S)
+            return await sandbox.spawn(program.argv, cwd=cwd, env=env, user=user, orphan_grace=request.ORPHAN_GRACE_S)
 
-        made = cls(sandbox.id, starting, request.count("max_output_bytes", max_output_bytes))
+        made = cls(sandbox.id, program, starting, request.count("max_output_bytes", max_output_bytes))
         await made._started()
         return made
 
@@ -303,7 +306,7 @@ class Interpreter:
     async def _started(self) -> Kernel:
         if self._closed:
             raise Conflict("the interpreter is closed", hint="Make another one: `sandbox.interpreter()`.")
-        self._kernel = await Kernel.start(self._starting)
+        self._kernel = await Kernel.start(self._program, self._starting)
         self._version = self._kernel.version
         return self._kernel
 

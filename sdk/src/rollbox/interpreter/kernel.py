@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from rollbox.errors import InvalidArgument
-from rollbox.interpreter import program
 from rollbox.interpreter.frames import Decoder, Frame, garbled
 from rollbox.interpreter.patience import Patience
+from rollbox.interpreter.program import Program
 from rollbox.process import Process
 from rollbox.result import ExecResult
 
@@ -34,21 +34,21 @@ class Kernel:
         self._came: deque[Frame] = deque()
 
     @classmethod
-    async def start(cls, spawned: Callable[[], Awaitable[Process]]) -> Kernel:
+    async def start(cls, program: Program, spawned: Callable[[], Awaitable[Process]]) -> Kernel:
         """Start it and wait until it takes cells.
 
         Raises:
-            InvalidArgument: the image has no python3 that can run it.
+            InvalidArgument: the image has not what it needs.
         """
         try:
             made = cls(await spawned())
         except InvalidArgument as error:
             if error.details.get("reason") == "command_not_found":
-                error.hint = "An interpreter needs python3 (3.8 or newer) on the PATH of the image."
+                error.hint = program.needs
             raise
         try:
             async with asyncio.timeout(_START_LIMIT_S):
-                await made._greeted()
+                await made._greeted(program)
         except BaseException:
             await made.kill()
             raise
@@ -56,13 +56,13 @@ class Kernel:
         made.process._connection.on_end()  # noqa: SLF001 - as of shells
         return made
 
-    async def _greeted(self) -> None:
-        await self.process.stdin.write(program.source())
+    async def _greeted(self, program: Program) -> None:
+        await self.process.stdin.write(program.source)
         first = await self.next(Patience(self.process, None))
         if first is None:
             result = await self.process.wait()
-            hint = "An interpreter needs python3 (3.8 or newer) on the PATH of the image."
-            raise InvalidArgument(f"the image's python3 cannot run an interpreter: {result.stderr[-500:]}", hint=hint)
+            said = f"the image's {program.name} cannot run an interpreter: {result.stderr[-500:]}"
+            raise InvalidArgument(said, hint=program.needs)
         if first.kind != b"H" or len(first.fields) != 2:
             raise garbled("no greeting")
         self.version = first.fields[1].decode("utf-8", "replace")

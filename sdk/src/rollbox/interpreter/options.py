@@ -14,6 +14,7 @@ OnDisconnect: TypeAlias = Literal["interrupt", "continue"]
 class InterpreterOptions(TypedDict, total=False):
     """The options of `Sandbox.interpreter` but its language; described there."""
 
+    kernel: Literal["jupyter"] | None
     cwd: Directory | None
     env: Variables | None
     user: str | None

@@ -1,11 +1,19 @@
-"""The resident program as it is sent to a sandbox: a line for `python3 -c`, and the source that it reads. Pure."""
+"""The resident programs as they are sent to a sandbox: a line for `python3 -c`, and the source that it reads. Pure."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
-_FILES = ("wire", "interrupts", "output", "display", "hooks", "code", "serve")
+from rollbox.errors import InvalidArgument
+
+_FOLDER = resources.files("rollbox.interpreter.resident")
+_NEEDS_PYTHON = "An interpreter needs python3 (3.8 or newer) on the PATH of the image."
+_NEEDS_KERNEL = (
+    "A Jupyter kernel needs ipykernel in the python3 of the image (`pip install ipykernel`), and a /tmp to write to; "
+    "without `kernel` an interpreter needs neither."
+)
 _LOADER = """
 import builtins, sys
 if sys.version_info < (3, 8):
@@ -29,15 +37,41 @@ load()
 """
 
 
+class Program(NamedTuple):
+    """A program that runs cells.
+
+    Attributes:
+        name: of the program of the image that runs it.
+        argv: what is run in the sandbox. The source comes over stdin, so that nothing is written there.
+        source: to be written to its input.
+        needs: what the image has to have for it, in a sentence.
+    """
+
+    name: str
+    argv: list[str]
+    source: bytes
+    needs: str
+
+
+def chosen(language: str, kernel: str | None) -> Program:
+    """The program for a language.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    if language != "python":
+        raise InvalidArgument(f"there is no interpreter of {language!r}, only of 'python'")
+    if kernel is None:
+        return _python(("wire", "interrupts", "output", "display", "hooks", "code", "serve"), _NEEDS_PYTHON)
+    if kernel != "jupyter":
+        raise InvalidArgument(f"there is no kernel {kernel!r}, only 'jupyter'")
+    return _python(("wire", "display", "ipykernel_process", "jupyter"), _NEEDS_KERNEL)
+
+
 @cache
-def source() -> bytes:
-    """The program, to be written to the input of `argv()`."""
-    folder = resources.files("rollbox.interpreter.resident")
-    sources = [(name, (folder / f"{name}.py").read_text()) for name in _FILES]
-    return f"SOURCES = {sources!r}\n{_LOADER}".encode()
-
-
-def argv() -> list[str]:
-    """What is run in the sandbox. The program comes over stdin, so that nothing is written there."""
+def _python(files: tuple[str, ...], needs: str) -> Program:
+    """A program of some of the resident files, of which the last has `main`."""
+    sources = [(name, (_FOLDER / f"{name}.py").read_text()) for name in files]
+    source = f"SOURCES = {sources!r}\n{_LOADER}".encode()
     read = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])), {'__name__': '_rollbox'})"
-    return ["python3", "-c", read, str(len(source()))]
+    return Program("python3", ["python3", "-c", read, str(len(source))], source, needs)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 
 from . import wire
-from .output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Frames(Protocol):
+        """What takes the frames of a cell."""
+
+        def frame(self, kind: bytes, data: bytes, *, soon: bool) -> None:
+            """Send a whole frame: at the end of the cell, or `soon`."""
+
 
 PLAIN = "text/plain"
 TABLE = "application/vnd.rollbox.table+json"
@@ -42,7 +48,7 @@ class Display:
         omitted: how many results or forms of them were too large, or too many.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Frames) -> None:
         self.omitted = 0
         self._output = output
         self._bytes = 0
