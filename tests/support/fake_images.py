@@ -26,6 +26,7 @@ class FakeImages:
         recorded: commands, each with its time in ms.
         nodes: on how many nodes, each prefetch.
         stuck: images of which a prefetch never ends.
+        removed: names, as they were asked for.
         commits: how often each idempotency key has come, and the body of each call.
     """
 
@@ -40,6 +41,7 @@ class FakeImages:
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     kept: list[str] = field(default_factory=lambda: ["repo:v1"])
+    removed: list[str] = field(default_factory=list)
 
     async def all(self, _: web.Request) -> web.Response:
         """What the nodes have."""
@@ -79,6 +81,7 @@ class FakeImages:
     async def remove(self, request: web.Request) -> web.Response:
         """Removes one."""
         name = request.match_info["name"]
+        self.removed.append(name)
         removed = name in self.kept
         self.kept = [one for one in self.kept if one != name]
         return web.json_response({"name": name, "removed": removed, "digest": "", "freed_bytes": 7 * removed})

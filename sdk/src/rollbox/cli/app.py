@@ -189,4 +189,5 @@ def main() -> None:
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
     finally:
+        output.flush_stderr()
         gc.freeze()

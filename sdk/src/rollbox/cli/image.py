@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json as encoder
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from rollbox.client import Client
     from rollbox.conversion import ConvertOptions
     from rollbox.git_scrub import ScrubReport
-    from rollbox.image import Commit, CommittedImage, ConversionProgress, NodeImage, PrefetchProgress, PrefetchReport
+    from rollbox.image import (
+        Checkpoint,
+        Commit,
+        CommittedImage,
+        ConversionProgress,
+        NodeImage,
+        PrefetchProgress,
+        PrefetchReport,
+    )
 
 app = typer.Typer(
     help="Which images the nodes have, and images that are pulled before they are needed.", no_args_is_help=True
@@ -206,13 +215,13 @@ def commit(
 ) -> None:
     """Make an image of a sandbox: its files on top of its own image; prints the name that creates take."""
 
-    async def call(client: Client) -> None:
+    async def call(client: Client) -> CommittedImage:
         sandbox = await client.connect(sandbox_id)
         scrubbed = _places(scrub_git or ())
-        made = await sandbox.commit(name, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
-        _told(made, str(made), as_json=json)
+        return await sandbox.commit(name, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
 
-    output.run(call, what=f"committing {sandbox_id}", as_json=json)
+    made = output.run(call, what=f"committing {sandbox_id}", as_json=json)
+    _told(made, str(made), as_json=json)
 
 
 def checkpoint(
@@ -226,23 +235,23 @@ def checkpoint(
 ) -> None:
     """Make a checkpoint of a sandbox: an image that ends by itself; prints the id that `create --checkpoint` takes."""
 
-    async def call(client: Client) -> None:
+    async def call(client: Client) -> Checkpoint:
         sandbox = await client.connect(sandbox_id)
         scrubbed = _places(scrub_git or ())
-        made = await sandbox.commit(checkpoint=True, ttl=ttl, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
-        _told(made, made.id, as_json=json)
+        return await sandbox.commit(checkpoint=True, ttl=ttl, max_bytes=max_bytes, scrub_git=scrubbed, timeout=timeout)
 
-    output.run(call, what=f"making a checkpoint of {sandbox_id}", as_json=json)
+    made = output.run(call, what=f"making a checkpoint of {sandbox_id}", as_json=json)
+    removing = partial(output.run, lambda client: client.remove_image(made.id), what="removing it again", as_json=json)
+    _told(made, made.id, as_json=json, undo=removing)
 
 
 def _places(given: Iterable[str]) -> dict[str, str]:
     return {path: at or "HEAD" for path, _, at in (one.partition("=") for one in given)}
 
 
-def _told(made: CommittedImage, name: str, *, as_json: bool) -> None:
+def _told(made: CommittedImage, name: str, *, as_json: bool, undo: Callable[[], object] | None = None) -> None:
     told = encoder.dumps(made.to_json(), indent=2) if as_json else name
-    if not output.made(told, f"{name} was made, and its name could not be printed"):
-        raise typer.Exit(output.EXIT_BY_FAULT["caller"])
+    output.made(told, f"{name} was made, and its name could not be printed", undo)
     if as_json:
         return
     for one in made.skipped:

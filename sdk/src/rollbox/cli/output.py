@@ -170,11 +170,21 @@ def exit_on_bad_stdout() -> Iterator[None]:
         # An error about a file has its name, and no other stream is written to without being asked.
         if not isinstance(error, BrokenPipeError) and (error.errno not in _FULL or error.filename is not None):
             raise
+        if (code := getattr(error.__context__, "exit_code", None)) is not None:
+            # A usage error that stderr does not take.
+            _give_up(sys.stderr)
+            raise typer.Exit(code) from None
         _give_up(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE) from None
         message(f"error: the standard output cannot be written: {error.strerror}", style="bold red")
         raise typer.Exit(EXIT_BY_FAULT["caller"]) from None
+
+
+def flush_stderr() -> None:
+    """Write what is left for stderr; what it does not take is lost, and changes no exit code of the interpreter's."""
+    with _spoken():
+        pass
 
 
 def _give_up(stream: TextIO) -> None:
@@ -224,10 +234,16 @@ def message(text: str, *, style: str = "") -> bool:
 
     with _spoken() as spoken:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
+        # Else a stderr without a reader ends the program, and its stdout too.
+        console.on_broken_pipe = _raised  # type: ignore[method-assign]
         told = layout.wrapped(printable_lines(text), console.width if console.is_terminal else None)
         console.print(Text(told, style=style))
         spoken.append(True)
     return bool(spoken)
+
+
+def _raised() -> NoReturn:
+    raise  # noqa: PLE0704  # Called while the error is handled.
 
 
 @contextmanager
@@ -242,27 +258,25 @@ def _spoken() -> Iterator[list[bool]]:
         _give_up(sys.stderr)
 
 
-def made(text: str, what: str) -> bool:
+def made(text: str, what: str, undo: Callable[[], object] | None = None) -> None:
     """Print what names a thing that was made and stays.
 
     Args:
         text: for stdout.
         what: for stderr, where stdout does not take it.
-
-    Returns:
-        whether anybody was told; else it is to be undone.
+        undo: takes the thing away again where nobody can be told; None: its name is the caller's own.
 
     Raises:
-        OSError: of stdout, after what is lost was said on stderr.
+        OSError: of stdout, after what is lost was said on stderr, or undone.
     """
     try:
         typer.echo(text)
     except OSError:
-        if message(what):
-            raise
-        _give_up(sys.stdout)
-        return False
-    return True
+        if not message(what) and undo is not None:
+            # It may end the program itself, which would write the text once more.
+            _give_up(sys.stdout)
+            undo()
+        raise
 
 
 def written_file(path: Path, text: str, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as encoder
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,9 +78,9 @@ def create(
 
     record = output.run(call, what=f"starting a sandbox of {checkpoint or image}", as_json=json)
     told = encoder.dumps(record.to_json(), indent=2) if json else record.id
-    if not output.made(told, f"sandbox {record.id} runs, and its id could not be printed"):
-        output.run(lambda client: client.delete(record.id), what="deleting it again", as_json=json)
-        raise typer.Exit(output.EXIT_BY_FAULT["caller"])
+    lost = f"sandbox {record.id} runs, and its id could not be printed"
+    deleting = partial(output.run, lambda client: client.delete(record.id), what="deleting it again", as_json=json)
+    output.made(told, lost, deleting)
 
 
 def ps(
