@@ -93,7 +93,12 @@ DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_age
 IMAGES_LONGEST = ("e2e/test_commits.py", "e2e/test_private_registry.py", "e2e/test_node_agent.py")
 # Half a minute to a minute and a half, alone.
 SOAK = ("contract/test_soak.py",)
-FRAMEWORKS = ("product/test_frameworks.py", "product/test_framework_pages.py", "product/test_kernels.py")
+FRAMEWORKS = (
+    "product/test_frameworks.py",
+    "product/test_framework_pages.py",
+    "product/test_framework_cells.py",
+    "product/test_kernels.py",
+)
 
 
 def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: float, images: Command = ()) -> Level:

@@ -139,6 +139,7 @@ async def test_a_program_that_finds_no_gateway_or_has_no_right(stack: Product) -
 
 EXAMPLE_LINES = [
     ("cells", ["27 36 27 27 45 45 63 63 54 45 54 63 72 99 81 72"]),
+    ("recursive", ["turn 0: finished, 7 sub-calls", "turn 1: finished, 0 sub-calls", "answer: 2000"]),
     ("quickstart", ["42", "exec_failed the code's own fault"]),
     (
         "exec",

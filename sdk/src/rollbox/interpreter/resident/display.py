@@ -60,11 +60,37 @@ class Display:
         self.omitted = self._bytes = self._count = 0
         self._shown.clear()
 
-    def display(self, *objects: Any, raw: bool = False) -> None:
-        """Show objects as results of the cell; with `raw`, they are dictionaries of media types."""
+    def display(
+        self,
+        *objects: Any,
+        raw: bool = False,
+        include: Any = None,
+        exclude: Any = None,
+        display_id: Any = None,
+        **others: Any,
+    ) -> Handle | None:
+        """Show objects as results of the cell. It takes what IPython's takes.
+
+        Args:
+            objects: to be shown.
+            raw: whether they are dictionaries of media types.
+            include: media types to show alone; None: all.
+            exclude: media types to leave out.
+            display_id: a name to show more under, or True for any; what is shown again is a further result.
+            others: what results have no place for (metadata, transient, update, clear).
+        """
         for one in objects:
-            self.send(dict(one) if raw else bundle(one), main=False)
+            forms = dict(one) if raw else bundle(one)
+            left_out = [mime for mime in forms if (include and mime not in include) or mime in (exclude or ())]
+            for mime in left_out:
+                del forms[mime]
+            self.send(forms, main=False)
             self._shown.append(one)
+        return None if display_id is None else Handle(self, display_id)
+
+    def publish(self, data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+        """Show a dictionary of media types, as IPython's `publish_display_data` does."""
+        self.display(data, raw=True)
 
     def value(self, value: Any) -> None:
         """Send the value of the last expression of a cell."""
@@ -101,6 +127,20 @@ class Display:
             parts += [mime.encode(), part]
         flags = (b"main" if main else b"") + (b" cut" if cut else b"")
         self._output.frame(wire.RESULT, wire.encoded(wire.RESULT, flags, *parts), soon=not main)
+
+
+class Handle:
+    """What `display` returns for a `display_id`: shows more under it."""
+
+    def __init__(self, to: Display, display_id: Any) -> None:
+        self.display_id = display_id if isinstance(display_id, str) else f"{id(self):x}"
+        self._to = to
+
+    def display(self, value: Any, **how: Any) -> None:
+        """Show a value."""
+        self._to.display(value, **how)
+
+    update = display
 
 
 def bundle(value: Any) -> dict[str, Any]:
@@ -153,11 +193,22 @@ def _table(value: Any) -> dict[str, Any]:
 
         found = json.loads(value.head(_TABLE_ROWS).to_json(orient="split", date_format="iso", default_handler=str))
         columns, rows = found["columns"], found["data"]
+        if type(value.index).__name__ != "RangeIndex":
+            # It is data too: what rows were grouped by, or a time.
+            names = value.index.names
+            columns = [_index_name(name, at) for at, name in enumerate(names)] + columns
+            keys = found["index"] if len(names) > 1 else [[key] for key in found["index"]]
+            # A frame without columns has no rows there.
+            rows = [key + (rows[at] if rows else []) for at, key in enumerate(keys)]
     elif name == "polars.DataFrame":
         columns, rows = value.columns, value.head(_TABLE_ROWS).rows()
     else:
         return {}
     return {TABLE: {"columns": columns, "rows": rows, "total_rows": len(value)}}
+
+
+def _index_name(name: Any, at: int) -> Any:
+    return name if name is not None else f"level_{at}" if at else "index"
 
 
 def _bytes(mime: str, data: Any) -> bytes:

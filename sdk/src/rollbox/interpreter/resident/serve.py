@@ -147,8 +147,10 @@ class Server:
         pyplot.show = show
 
     def _displaying(self, functions: Any) -> None:
-        """IPython's `display` is that of this program."""
+        """What IPython shows by is that of this program; nothing that was shown can be cleared."""
         functions.display = self._display.display
+        functions.publish_display_data = self._display.publish
+        functions.clear_output = _nothing_cleared
 
 
 class _Forks:
@@ -161,6 +163,10 @@ class _Forks:
 def _without_screen(matplotlib: Any) -> None:
     if "MPLBACKEND" not in os.environ:
         matplotlib.use("agg")
+
+
+def _nothing_cleared(wait: bool = False) -> None:
+    """Leave what is shown: it has been sent."""
 
 
 def _no_input(prompt: object = "") -> str:
