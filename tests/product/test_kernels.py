@@ -1,4 +1,4 @@
-"""Interpreters by the ipykernel of the image: the same answers by the same calls."""
+"""Interpreters by the ipykernel and the Node of the image: the same answers by the same calls."""
 
 from __future__ import annotations
 
@@ -112,3 +112,102 @@ async def test_a_jupyter_kernel_that_the_image_has_not(shared: Sandbox) -> None:
     assert "pip install ipykernel" in missing.value.hint
     with pytest.raises(InvalidArgument, match="no kernel 'other'"):
         await shared.interpreter(kernel="other")  # type: ignore[arg-type]
+
+
+INTERRUPTED = "ERR_SCRIPT_EXECUTION_INTERRUPTED"
+NODE: list[Case] = [
+    Case("6 * 7", {"text": "42"}),
+    Case("const a = 1; let b = 2\na + b", {"text": "3"}),
+    Case("undefined", {"text": None}),
+    Case("({a: 1})", {"text": "{ a: 1 }"}),
+    Case("1 +", {"end": "finished"}, error="SyntaxError"),
+    Case("throw new RangeError('bad')", {"end": "finished"}, error="RangeError"),
+    Case("throw 5", {"end": "finished"}, error="Thrown"),
+    Case("null.a", {"end": "finished"}, error="TypeError"),
+    Case("await new Promise(go => setTimeout(go, 5)); 5", {"text": "5"}),
+    Case("(await import('fs')).existsSync('/')", {"text": "true"}),
+    Case("require('os').EOL", {"text": "'\\n'"}),
+    Case("console.log('o'); console.error('e')", {"stdout": "o\n", "stderr": "e\n", "text": None}),
+    Case("require('child_process').execSync('echo s; echo e >&2').toString()", {"text": "'s\\n'", "stderr": "e\n"}),
+    Case("child_process.execSync('echo s', {stdio: 'inherit'})", {"stdout": "s\n", "text": "null"}),
+    Case("child_process.spawnSync('echo', ['s'], {stdio: 'inherit'}).status", {"stdout": "s\n", "text": "0"}),
+    Case(
+        "const c = child_process.spawn('echo', ['s'], {stdio: 'inherit'})\nawait new Promise(go => c.on('close', go))",
+        {"stdout": "s\n", "text": "0"},
+    ),
+    Case("process.stdin.read()", {"text": "null"}),
+    Case("process.stdout.write = null; 1", {"text": "1"}),
+    Case("setTimeout(() => { throw new Error('later') }, 1)\nawait new Promise(go => setTimeout(go, 100))", {}),
+    Case(
+        "for (let n = 0; n < 3000; n++) console.log('y'.repeat(1000))",
+        {"stdout_total_bytes": 3_003_000, "stdout_truncated": True, "stdout_bytes": (b"y" * 1000 + b"\n") * 99},
+    ),
+    Case("while (true) {}", {"end": "deadline"}, error=INTERRUPTED, timeout=1),
+    Case("await new Promise(() => {})", {"end": "deadline"}, error=INTERRUPTED, timeout=1),
+    Case("child_process.execSync('sleep 600')", {"end": "deadline"}, timeout=1),
+    Case("for (;;) console.log('endless')", {"end": "deadline", "stdout_truncated": True}, timeout=3),
+]
+NODE_DIES: list[Case] = [
+    Case("console.log('last'); process.exit(3)", {"stdout": "last\n", "reason": "the interpreter exited with code 3"}),
+    Case("process.abort()", {"end": "died", "reason": "the interpreter was killed by SIGABRT"}),
+    Case(
+        "setTimeout(() => { while (true) {} }, 1)\nawait new Promise(() => {})",
+        {"end": "deadline", "reason": "it ignored its interrupt, and was killed"},
+        timeout=1,
+    ),
+    Case(
+        "process.on('SIGINT', () => {})\nwhile (true) {}",
+        {"end": "deadline", "reason": "it ignored its interrupt, and was killed"},
+        timeout=1,
+    ),
+    Case("fs.writeSync(4, 'X1234')", {"end": "died"}),
+]
+
+
+async def test_what_a_cell_of_node_may_do(shared: Sandbox) -> None:
+    async with await shared.interpreter("node", max_output_bytes=100_000) as node:
+        await node.run("let kept = 'kept'")
+        for case in NODE:
+            checked(case, await node.run(case.code, timeout=case.timeout or 120))
+            after = await node.run("console.log(kept); kept", timeout=60)
+            assert (after.stdout, after.text, after.end) == ("kept\n", "'kept'", "finished"), (case.code, after)
+
+
+@pytest.mark.parametrize("case", NODE_DIES, ids=lambda case: case.code[:40])
+async def test_what_a_node_dies_of(shared: Sandbox, case: Case) -> None:
+    async with await shared.interpreter("node") as node:
+        await node.run("let kept = 1")
+        cell = await node.run(case.code, timeout=case.timeout or 60)
+        checked(case, cell)
+        assert cell.variables_lost, cell
+        after = await node.run("typeof kept")
+        assert (after.text, after.restarted, after.execution_count) == ("'undefined'", True, 1)
+
+
+async def test_results_interrupts_and_variables_of_a_node(shared: Sandbox) -> None:
+    async with await shared.interpreter("node", cwd="/tmp", env={"GIVEN": "yes"}) as node:
+        assert (await node.run("[process.cwd(), process.env.GIVEN]")).text == "[ '/tmp', 'yes' ]"
+        shown = await node.run("display({[Symbol.for('Jupyter.display')]: () => ({'text/html': '<b>'})}); 1")
+        assert ([one.main for one in shown.results], shown.results[0].html) == ([False, True], "<b>")
+        seen: list[Any] = []
+        async with aclosing(node.stream("console.log('first'); display(1); while (true) {}")) as events:
+            async for event in events:
+                seen.append(event)
+                if isinstance(event, CellOutput):
+                    await node.interrupt()
+        assert (seen[0], type(seen[-1]), seen[-1].end) == (CellOutput("stdout", b"first\n"), Cell, "interrupted")
+        await node.run("let a = [1, 2]; var v = null; function f() {}")
+        found = [(one.name, one.type, one.text) for one in await node.variables()]
+        assert sorted(found) == [("a", "Array", "[ 1, 2 ]"), ("f", "function", "[Function: f]"), ("v", "null", "null")]
+        one, again = [await node.run("var n = (globalThis.n ?? 0) + 1\nn", cell_id="once") for _ in range(2)]
+        assert (one.text, again.text) == ("1", "1")
+        await node.restart()
+        assert await node.variables() == []
+
+
+async def test_a_node_that_the_image_has_not(shared: Sandbox) -> None:
+    with pytest.raises(InvalidArgument, match="not found") as missing:
+        await shared.interpreter("node", env={"PATH": "/usr/bin:/bin"})
+    assert "node (18 or newer)" in missing.value.hint
+    with pytest.raises(InvalidArgument, match="leave it out"):
+        await shared.interpreter("node", kernel="jupyter")

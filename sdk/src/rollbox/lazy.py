@@ -160,7 +160,7 @@ class LazySandbox:
         return await made.shell(**options) if terminal is False else await made.shell(terminal=terminal, **options)
 
     async def interpreter(
-        self, language: Literal["python"] = "python", **options: Unpack[InterpreterOptions]
+        self, language: Literal["python", "node"] = "python", **options: Unpack[InterpreterOptions]
     ) -> Interpreter:
         """As `Sandbox.interpreter`; starts the sandbox."""
         return await (await self.sandbox()).interpreter(language, **options)

@@ -392,7 +392,7 @@ class Sandbox:
 
     async def interpreter(
         self,
-        language: Literal["python"] = "python",
+        language: Literal["python", "node"] = "python",
         *,
         kernel: Literal["jupyter"] | None = None,
         cwd: Directory | None = None,
@@ -404,6 +404,7 @@ class Sandbox:
 
         Args:
             language: "python": the `python3` of the image (3.8 or newer), which needs nothing else.
+                "node": JavaScript in the `node` of the image (18 or newer), as in its own prompt.
             kernel: "jupyter": the `ipykernel` of that Python runs the cells, with its `%` magics and `!` commands.
             cwd: where it starts.
             env: its variables.
@@ -411,7 +412,7 @@ class Sandbox:
             max_output_bytes: how much of each cell's stdout and stderr to keep, each; the first bytes are kept.
 
         Raises:
-            InvalidArgument: the image has no python3 that can run it, or no ipykernel, or an argument is invalid.
+            InvalidArgument: the image has no python3 or node that can run it, no ipykernel, or an argument is invalid.
             SandboxLost, TtlExpired, Deleted, ...: as `exec`.
         Cost: one process in the sandbox, and a connection to it.
         """

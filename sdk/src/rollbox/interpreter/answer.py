@@ -9,6 +9,8 @@ from rollbox.interpreter.cell import Cell, CellError, CellOutput, CellResult, Va
 from rollbox.interpreter.frames import MOST_FRAME_BYTES, Frame, garbled
 
 _MOST_RESULTS = 1000
+# As Python and Node name it.
+_INTERRUPTED = ("KeyboardInterrupt", "ERR_SCRIPT_EXECUTION_INTERRUPTED")
 _STREAMS = {b"O": "stdout", b"E": "stderr"}
 
 
@@ -95,7 +97,7 @@ class Answer:
             raise garbled("a number that is none") from wrong
         error = CellError(*map(_text, fields[2:])) if len(fields) > 2 else None
         return Cell(
-            end="interrupted" if error and error.name == "KeyboardInterrupt" else "finished",
+            end="interrupted" if error and error.name in _INTERRUPTED else "finished",
             cell_id=_text(fields[0]),
             error=error,
             results=tuple(self._results),

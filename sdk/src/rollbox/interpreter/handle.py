@@ -84,7 +84,7 @@ class Interpreter:
 
     @property
     def python_version(self) -> str:
-        """The version of the Python that runs, as it says: "3.12.4"."""
+        """The version of the Python (or Node) that runs, as it says: "3.12.4"."""
         return self._version
 
     @property

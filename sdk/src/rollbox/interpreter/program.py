@@ -1,4 +1,4 @@
-"""The resident programs as they are sent to a sandbox: a line for `python3 -c`, and the source that it reads. Pure."""
+"""The resident programs as they are sent to a sandbox: what is run there, and the source that it reads. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ _NEEDS_KERNEL = (
     "A Jupyter kernel needs ipykernel in the python3 of the image (`pip install ipykernel`), and a /tmp to write to; "
     "without `kernel` an interpreter needs neither."
 )
+_NEEDS_NODE = "An interpreter of Node needs node (18 or newer) and sh on the PATH of the image."
+# Node cannot copy descriptors: its shell moves them apart from what sub-processes inherit.
+_APART = 'exec node -e "$0" "$1" 3<&0 4>&1 </dev/null 1>&2'
+_NODE_LOADER = """
+const fs = require('fs'), source = Buffer.alloc(Number(process.argv[1]));
+for (let at = 0, took = 1; at < source.length && took; at += took) {
+  took = fs.readSync(3, source, at, source.length - at, null);
+}
+const wrapped = '(function (require, process, requests, frames) {' + source + '})';
+require('vm').runInThisContext(wrapped, { filename: '<rollbox node>' })(require, process, 3, 4);
+"""
 _LOADER = """
 import builtins, sys
 if sys.version_info < (3, 8):
@@ -59,8 +70,12 @@ def chosen(language: str, kernel: str | None) -> Program:
     Raises:
         InvalidArgument: there is none.
     """
+    if language == "node":
+        if kernel is not None:
+            raise InvalidArgument(f"kernel is {kernel!r}, and that of Node is its own: leave it out")
+        return _node()
     if language != "python":
-        raise InvalidArgument(f"there is no interpreter of {language!r}, only of 'python'")
+        raise InvalidArgument(f"there is no interpreter of {language!r}, only of 'python' and 'node'")
     if kernel is None:
         return _python(("wire", "interrupts", "output", "display", "hooks", "code", "serve"), _NEEDS_PYTHON)
     if kernel != "jupyter":
@@ -75,3 +90,9 @@ def _python(files: tuple[str, ...], needs: str) -> Program:
     source = f"SOURCES = {sources!r}\n{_LOADER}".encode()
     read = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])), {'__name__': '_rollbox'})"
     return Program("python3", ["python3", "-c", read, str(len(source))], source, needs)
+
+
+@cache
+def _node() -> Program:
+    source = (_FOLDER / "node.js").read_bytes()
+    return Program("node", ["sh", "-c", _APART, _NODE_LOADER, str(len(source))], source, _NEEDS_NODE)

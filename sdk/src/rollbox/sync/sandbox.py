@@ -78,7 +78,9 @@ class Sandbox:
             return Shell(run(self.inner.shell(**options)))
         return TerminalShell(run(self.inner.shell(terminal=terminal, **options)))
 
-    def interpreter(self, language: Literal["python"] = "python", **options: Unpack[InterpreterOptions]) -> Interpreter:
+    def interpreter(
+        self, language: Literal["python", "node"] = "python", **options: Unpack[InterpreterOptions]
+    ) -> Interpreter:
         """As `rollbox.Sandbox.interpreter`."""
         return Interpreter(run(self.inner.interpreter(language, **options)))
 
