@@ -61,7 +61,7 @@ class Kernel:
         first = await self.next(Patience(self.process, None))
         if first is None:
             result = await self.process.wait()
-            said = f"the image's {program.name} cannot run an interpreter: {result.stderr[-500:]}"
+            said = f"the image's {program.name} cannot run an interpreter: {result.stderr[-500:].strip()}"
             raise InvalidArgument(said, hint=program.needs)
         if first.kind != b"H" or len(first.fields) != 2:
             raise garbled("no greeting")
