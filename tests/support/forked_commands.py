@@ -87,7 +87,11 @@ def _put(number: int, target: int | str) -> None:
 
 def _begin(kind: str, environment: dict[str, str], line: list[str], written: list[int]) -> None:
     os.environ.update(environment)
+    # Else it is the width of any terminal.
+    os.environ.pop("COLUMNS", None)
     sys.argv = ["rollbox", *line]
+    # Else usage errors name this module as the program.
+    sys.modules["__main__"].__package__ = None
     targets: dict[int, int | str] = {0: "/dev/null", 1: written[0], 2: written[1], **KINDS.get(kind, {})}
     for number in written:
         if number not in targets.values():

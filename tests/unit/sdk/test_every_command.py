@@ -1,23 +1,35 @@
-"""Every command that the parser has, on standard streams that are full, closed or without a reader."""
+"""Every command that the parser has, on streams that are full, closed, without a reader, or narrow terminals."""
 
 from __future__ import annotations
+
+import re
+from collections import Counter
 
 import pytest
 import typer.main
 
 from rollbox.cli import app
 from tests.support.every_command import CALLS, Every, commands, every_ran
-from tests.support.forked_commands import KINDS, Ran
+from tests.support.forked_commands import KINDS, TERMINALS, Ran
 
 USUAL = "as they are"
 # A standard output that takes nothing, by what a shell reports of one without a reader, else as a caller's mistake.
 LOST = {kind: 141 if streams[1] == "no reader" else 2 for kind, streams in KINDS.items() if 1 in streams}
 MAKES = {"create", "commit", "checkpoint"}
+# A row that is a paragraph names no first column, and none that is empty.
+COLUMNS = Counter(
+    ["id", "exec", "group", "pool", "owner", "node", "image", "sample", "at", "when", "address", "source"]
+)
+COLUMNS += Counter(["why", "it", "ended", "sent/received"])
+# What differs from run to run, and what a terminal is told beside the words.
+OTHERWISE = (
+    r"\x1b\[[\d;?]*[A-Za-z]|sha256:\w+|[0-9a-f]{32}|(?<=:)\d{4,5}\b|[\d:.]{8,}Z?|\b\d{2,7}\b|\b\d+[sm]\b|\S+/nosuch"
+)
 
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Every:
-    return every_ran(KINDS, tmp_path_factory.mktemp("every"))
+    return every_ran([*KINDS, *TERMINALS], tmp_path_factory.mktemp("every"))
 
 
 def test_every_command_of_the_parser_is_here() -> None:
@@ -61,3 +73,28 @@ def test_what_nobody_can_know_of_is_undone(every: Every, kind: str) -> None:
     assert (fake.sandboxes["sb-3"]["state"], fake.images.removed) == (
         ("ended", ["cp-1", "repo:v1"]) if nobody else ("running", ["repo:v1"])
     )
+
+
+def words(ran: Ran) -> Counter[str]:
+    return Counter(re.sub(OTHERWISE, "", f"{ran[1]} {ran[2]}").split())
+
+
+@pytest.mark.parametrize("kind", TERMINALS)
+def test_a_narrow_terminal_loses_no_word_and_breaks_none(every: Every, kind: str) -> None:
+    wrong = []
+    for name, ran in every.ran[kind].items():
+        usual = every.ran[USUAL][name]
+        if (lost := words(usual) - words(ran) - COLUMNS) or ran[0] != usual[0]:
+            wrong.append((name, ran, lost))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", TERMINALS)
+def test_a_narrow_terminal_has_no_line_of_several_words_that_it_would_break(every: Every, kind: str) -> None:
+    long = []
+    # A program for a shell is no text, and a path of this test's is longer than a terminal.
+    for name in every.ran[kind].keys() - {"completion", "doctor"}:
+        for line in re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", "\n".join(every.ran[kind][name][1:])).splitlines():
+            if len(line) > TERMINALS[kind] and len(line.split()) > 1:
+                long.append((name, line))
+    assert long == []
