@@ -60,7 +60,7 @@ def _prompt(interpreter: Interpreter, timeout: float | None) -> None:
     with suppress(ImportError):
         import readline  # noqa: F401
 
-    output.message(f"Python {interpreter.python_version} in the sandbox; Ctrl-D ends")
+    output.message(f"Python {interpreter.version} in the sandbox; Ctrl-D ends")
     while (code := _typed()) is not None:
         try:
             _run(interpreter, code, timeout)

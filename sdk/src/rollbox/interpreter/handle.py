@@ -83,7 +83,7 @@ class Interpreter:
         return made
 
     @property
-    def python_version(self) -> str:
+    def version(self) -> str:
         """The version of the Python (or Node) that runs, as it says: "3.12.4"."""
         return self._version
 
@@ -222,7 +222,7 @@ class Interpreter:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"Interpreter(python_version={self.python_version!r}, sandbox_id={self._sandbox_id!r})"
+        return f"Interpreter(version={self.version!r}, sandbox_id={self._sandbox_id!r})"
 
     async def _stream(self, asked: _Asked, variables: list[Variable] | None = None) -> AsyncGenerator[CellEvent, None]:
         """Run a cell, or list `variables`, which is no cell."""

@@ -19,9 +19,9 @@ class Interpreter:
         self.inner = inner
 
     @property
-    def python_version(self) -> str:
-        """As `rollbox.Interpreter.python_version`."""
-        return self.inner.python_version
+    def version(self) -> str:
+        """As `rollbox.Interpreter.version`."""
+        return self.inner.version
 
     @property
     def exec_id(self) -> str | None:
