@@ -44,8 +44,13 @@ _NAMES = {0: ("stdin", "r"), 1: ("stdout", "w"), 2: ("stderr", "w")}
 _ROWS = 1000
 # What commands import when they run.
 _LATE = (
-    *("rollbox.client", "rollbox.cli.streaming", "controlplane.cluster.kubernetes.doctor.probe"),
-    *("rich.live", "rich.progress", "difflib", "textwrap"),
+    "rollbox.client",
+    "rollbox.cli.streaming",
+    "controlplane.cluster.kubernetes.doctor.probe",
+    "rich.live",
+    "rich.progress",
+    "difflib",
+    "textwrap",
 )
 # The interpreter's, of what could not be written at its end.
 _UNFLUSHED = 120
