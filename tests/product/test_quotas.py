@@ -48,8 +48,8 @@ async def test_creates_wait_in_their_places_for_room_and_a_lower_limit_ends_noth
     await until(lambda: _limited(stack, 1))
     refused = await _refused(client, start_timeout=2, **SMALL)
     words = (
-        f"{owner} uses 3 sandboxes of 1 sandboxes, and this needs 1 sandboxes; it was number 1 of 1 of {owner} "
-        f"that waited for quota; delete some, or an operator raises the limit with "
+        f"{owner} uses 3 sandboxes of 1 sandbox, and this needs 1 sandbox; it was number 1 of 1 of {owner} "
+        f"that waited for quota; delete sandboxes, or an operator raises the limit with "
         f"`rollbox quota set {owner} --sandboxes N`"
     )
     assert re.fullmatch(words, refused.detail), refused.detail
@@ -66,7 +66,7 @@ async def test_what_an_owner_may_never_have_is_refused_at_once(
     await until(lambda: _limited(stack, 2))
     refused = await _refused(client, cpu=(1.5, 2))
     assert refused.detail == (
-        f"this needs 1.5 cores, and the quota of {owner} is 1 cores: waiting does not help; an operator raises it with "
+        f"this needs 1.5 cores, and the quota of {owner} is 1 core: waiting does not help; an operator raises it with "
         f"`rollbox quota set {owner} --cpu N`"
     )
     assert _facts(refused, "needed") == {**_knob(owner, "cpu_millicores", "1000", "true"), "needed": "1500"}
@@ -75,7 +75,7 @@ async def test_what_an_owner_may_never_have_is_refused_at_once(
     assert (told.fits, told.may_have, told.may_have_alone) == (False, 1, 2)
     with pytest.raises(QuotaExceeded) as blocked:
         told.require()
-    words = f"this needs 3 sandboxes; {owner} may have 2 sandboxes and uses 1 sandboxes"
+    words = f"this needs 3 sandboxes; {owner} may have 2 sandboxes and uses 1 sandbox"
     assert (blocked.value.detail, blocked.value.details["for_good"]) == (words, "true")
     assert blocked.value.hint == f"An operator raises it: rollbox quota set {owner} --sandboxes N"
     fits = await client.preflight(IMAGE, **SMALL)
