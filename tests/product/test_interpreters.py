@@ -248,6 +248,18 @@ async def test_a_cancelled_call_interrupts_its_cell_or_lets_it_go_on(shared: San
             assert (await python.run("how")).text == right
 
 
+async def test_a_cell_that_goes_on_without_its_caller_keeps_its_time_limit(shared: Sandbox) -> None:
+    folder = (await shared.exec("mktemp -d", check=True)).stdout.strip()
+    async with await shared.interpreter(cwd=folder) as python:
+        await python.run("import time")
+        code = "open('on', 'w').close()\ntry: time.sleep(600)\nexcept KeyboardInterrupt: how = 'limited'"
+        running = asyncio.create_task(python.run(code, timeout=4, on_disconnect="continue"))
+        await until(lambda: succeeds(shared, f"test -e {folder}/on"))
+        running.cancel()
+        await asyncio.wait([running])
+        assert (await python.run("how")).text == "'limited'"
+
+
 async def test_what_comes_between_cells_is_told_with_the_next(shared: Sandbox) -> None:
     async with await shared.interpreter() as python:
         await python.run(

@@ -82,6 +82,13 @@ def test_no_sequence_of_frames_breaks_an_answer_or_its_bounds(
     assert len(answer.partial().stdout_bytes) <= most
 
 
+def test_an_end_of_another_cell_is_no_answer() -> None:
+    """Code that sends an end of its own would shift all answers that follow."""
+    with pytest.raises(Conflict, match="another cell"):
+        Answer("k", 10).take(Frame(b"F", (b"before", b"1 2 3 4 5")))
+    assert isinstance(Answer("k", 10).take(Frame(b"F", (b"k", b"1 2 3 4 5"))), Cell)
+
+
 def pythons() -> list[str]:
     """Those that can be run, of all versions that are supported; at least that of the tests."""
     found = [sys.executable]

@@ -91,6 +91,9 @@ class Answer:
         return result
 
     def _end(self, fields: tuple[bytes, ...]) -> Cell:
+        if _text(fields[0]) != self.key:
+            # Code that has sent an end of its own would shift all later answers by one.
+            raise garbled("the end of another cell")
         try:
             count, run_us, out, err, omitted = map(int, fields[1].split())
         except ValueError as wrong:
@@ -98,7 +101,7 @@ class Answer:
         error = CellError(*map(_text, fields[2:])) if len(fields) > 2 else None
         return Cell(
             end="interrupted" if error and error.name in _INTERRUPTED else "finished",
-            cell_id=_text(fields[0]),
+            cell_id=self.key,
             error=error,
             results=tuple(self._results),
             stdout_bytes=bytes(self._kept["stdout"]),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from rollbox.interpreter.cell import Cell, CellEvent, Variable
 from rollbox.interpreter.frames import encoded
 from rollbox.interpreter.kernel import Kernel, cause
 from rollbox.interpreter.options import OnDisconnect
-from rollbox.interpreter.patience import Patience, interrupt
+from rollbox.interpreter.patience import Patience
 from rollbox.interpreter.program import Program
 from rollbox.process import Process
 from rollbox.recording import current
@@ -47,7 +48,7 @@ class Interpreter:
         self._restarted = False
         self._closed = False
         # The cell that was sent last, until its end has come, and what becomes of it without a caller.
-        self._owed: tuple[str, OnDisconnect] | None = None
+        self._owed: tuple[str, OnDisconnect, Patience] | None = None
         self._leaving: asyncio.Task[None] | None = None
 
     @classmethod
@@ -187,9 +188,13 @@ class Interpreter:
         """Interrupt the cell that runs: it raises KeyboardInterrupt, and ends as `interrupted` unless it catches that.
 
         What ignores it goes on; `restart` ends that. Nothing happens where no cell runs.
+
+        Raises:
+            SandboxLost, ...: the sandbox has ended, or no gateway answers.
         """
         if self._owed is not None and self._kernel is not None:
-            await interrupt(self._kernel.process)
+            with suppress(Conflict):  # It has ended meanwhile, which its cell says.
+                await self._kernel.process.signal(signal.SIGINT)
 
     async def restart(self) -> None:
         """Kill the interpreter with all that it has started, and start a new one; a cell that runs ends as `died`."""
@@ -232,7 +237,7 @@ class Interpreter:
             await self._settled()
             kernel = self._kernel or await self._started()
             patience = Patience(kernel.process, None if asked.limit_s is None else clock() + asked.limit_s)
-            self._owed = (asked.key, asked.on_disconnect)
+            self._owed = (asked.key, asked.on_disconnect, patience)
             run = current.current()
             with nullcontext() if run is None else run.executing(self._sandbox_id) as note:
                 event: CellEvent | None = None
@@ -319,11 +324,15 @@ class Interpreter:
             await self._leave(self._kernel)
 
     async def _leave(self, kernel: Kernel) -> None:
-        """Read a cell to its end for nobody; one that is not to go on is interrupted, and killed if it ignores that."""
+        """Read a cell to its end for nobody; one that is not to go on is interrupted, and killed if it ignores that.
+
+        One that goes on keeps its time limit.
+        """
         assert self._owed is not None  # noqa: S101
-        key, on_disconnect = self._owed
+        key, on_disconnect, patience = self._owed
         answer = Answer(key, 0)
-        patience = Patience(kernel.process, asyncio.get_running_loop().time() if on_disconnect == "interrupt" else None)
+        if on_disconnect == "interrupt":
+            patience = Patience(kernel.process, asyncio.get_running_loop().time())
         try:
             while (frame := await kernel.next(patience)) is not None:
                 if isinstance(answer.take(frame), Cell):
