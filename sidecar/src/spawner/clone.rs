@@ -23,12 +23,13 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid};
+use syscalls::Sysno;
 
 use super::stall::{self, Waited};
 use crate::sys;
 use crate::target::limits::Limit;
 
-/// Enough for `child`, whose frames are small and which calls only system-call wrappers.
+/// Enough for `child`, whose frames are small and which makes only system calls.
 const STACK_BYTES: usize = 64 << 10;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 const EXIT_BEFORE_EXEC: c_int = 127;
@@ -267,7 +268,7 @@ pub fn fork(plan: &Child<'_>, work: extern "C" fn()) -> Result<Started, Failure>
 fn forked(plan: &Child<'_>, mut report: PipeWriter, work: extern "C" fn()) -> ! {
     let reached = AtomicU32::new(Stage::Clone as u32);
     let done = take_on(plan, &reached)
-        .and_then(|()| call(libc::SYS_close_range, [FIRST_OTHER_DESCRIPTOR, libc::c_uint::MAX.into(), 0]));
+        .and_then(|()| call(Sysno::close_range, [FIRST_OTHER_DESCRIPTOR, libc::c_uint::MAX.into(), 0]));
     if let Err(errno) = done {
         // Both numbers are small. A failed write does not matter: the parent is gone then.
         let said = [reached.load(Ordering::Relaxed) as u8, u8::try_from(errno).unwrap_or(0)];
@@ -305,13 +306,13 @@ fn become_command(shared: &Shared<'_>) -> Result<(), i32> {
 fn take_on(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     let enter = |next: Stage| stage.store(next as u32, Ordering::Relaxed);
     enter(Stage::Stdio);
-    call(libc::SYS_setsid, [0, 0, 0])?;
+    call(Sysno::setsid, [0, 0, 0])?;
     for (number, from) in (0..).zip(plan.stdio) {
         // A duplicate is not close-on-exec; the original, like every other descriptor of the spawner, is.
-        call(libc::SYS_dup3, [from.as_raw_fd().into(), number, 0])?;
+        call(Sysno::dup3, [from.as_raw_fd().into(), number, 0])?;
     }
     if plan.terminal {
-        call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as c_long, 0])?;
+        call(Sysno::ioctl, [0, libc::TIOCSCTTY as c_long, 0])?;
     }
     enter(Stage::OomScore);
     if plan.oom_killer {
@@ -320,18 +321,18 @@ fn take_on(plan: &Child<'_>, stage: &AtomicU32) -> Result<(), i32> {
     enter(Stage::Limits);
     plan.limits.iter().try_for_each(set_limit)?;
     if let Some(umask) = plan.umask {
-        call(libc::SYS_umask, [umask.into(), 0, 0])?;
+        call(Sysno::umask, [umask.into(), 0, 0])?;
     }
     enter(Stage::Cwd);
     if plan.cwd != c"/" {
-        call(libc::SYS_chdir, [plan.cwd.as_ptr() as c_long, 0, 0])?;
+        call(Sysno::chdir, [plan.cwd.as_ptr() as c_long, 0, 0])?;
     }
     enter(Stage::User);
     if let Some((gid, groups)) = plan.groups {
-        call(libc::SYS_setgroups, [groups.len() as c_long, groups.as_ptr() as c_long, 0])?;
-        call(libc::SYS_setresgid, [gid.into(); 3])?;
+        call(Sysno::setgroups, [groups.len() as c_long, groups.as_ptr() as c_long, 0])?;
+        call(Sysno::setresgid, [gid.into(); 3])?;
     }
-    call(libc::SYS_setresuid, [plan.uid.into(); 3])?;
+    call(Sysno::setresuid, [plan.uid.into(); 3])?;
     enter(Stage::Capabilities);
     if plan.uid == 0 {
         set_capabilities(plan.permitted, plan.inheritable)?;
@@ -358,7 +359,7 @@ fn exec(plan: &Child<'_>) -> Result<(), i32> {
         if plan.attempts.len() > 1 && is_missing(path) {
             continue;
         }
-        match call(libc::SYS_execve, [path, argv, envp]) {
+        match call(Sysno::execve, [path, argv, envp]) {
             Err(libc::ENOENT | libc::ENOTDIR) => {}
             Err(libc::EACCES) => outcome = libc::EACCES,
             Err(other) => return Err(other),
@@ -369,7 +370,7 @@ fn exec(plan: &Child<'_>) -> Result<(), i32> {
 }
 
 fn is_missing(path: c_long) -> bool {
-    let found = call(libc::SYS_faccessat, [libc::AT_FDCWD.into(), path, libc::F_OK.into()]);
+    let found = call(Sysno::faccessat, [libc::AT_FDCWD.into(), path, libc::F_OK.into()]);
     matches!(found, Err(libc::ENOENT | libc::ENOTDIR))
 }
 
@@ -377,20 +378,17 @@ fn is_missing(path: c_long) -> bool {
 fn prefer_for_oom() -> Result<(), i32> {
     let path = c"/proc/self/oom_score_adj".as_ptr() as c_long;
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
-    let fd = call(libc::SYS_openat, [libc::AT_FDCWD.into(), path, flags.into()])?;
+    let fd = call(Sysno::openat, [libc::AT_FDCWD.into(), path, flags.into()])?;
     let score = c"1000";
-    let written = call(libc::SYS_write, [fd, score.as_ptr() as c_long, 4]);
-    call(libc::SYS_close, [fd, 0, 0])?;
+    let written = call(Sysno::write, [fd, score.as_ptr() as c_long, 4]);
+    call(Sysno::close, [fd, 0, 0])?;
     written.map(drop)
 }
 
 fn set_limit(limit: &Limit) -> Result<(), i32> {
     let value = libc::rlimit64 { rlim_cur: limit.soft, rlim_max: limit.hard };
-    // SAFETY: prlimit64 reads `value`, which lives through the call; the old value is not requested.
-    let done = unsafe {
-        libc::syscall(libc::SYS_prlimit64, 0, limit.resource, ptr::from_ref(&value), ptr::null::<c_void>())
-    };
-    check(done).map(drop)
+    // The old value is not requested.
+    call(Sysno::prlimit64, [0, limit.resource.into(), ptr::from_ref(&value) as c_long, 0]).map(drop)
 }
 
 /// Sets the permitted and effective sets to `permitted`. A raw system call, since the C library has no `capset`.
@@ -402,7 +400,7 @@ pub fn set_capabilities(permitted: u64, inheritable: u64) -> Result<(), i32> {
     // Effective, permitted, inheritable: first the lower 32 bits of each, then the upper ones.
     let half = |shift: u32| [permitted, permitted, inheritable].map(|bits| (bits >> shift) as u32);
     let data = [half(0), half(32)];
-    call(libc::SYS_capset, [header.as_ptr() as c_long, data.as_ptr() as c_long, 0]).map(drop)
+    call(Sysno::capset, [header.as_ptr() as c_long, data.as_ptr() as c_long, 0]).map(drop)
 }
 
 /// One `prctl` with integer arguments.
@@ -411,32 +409,24 @@ pub fn set_capabilities(permitted: u64, inheritable: u64) -> Result<(), i32> {
 /// The errno of the call.
 pub fn prctl(option: c_int, arguments: [c_long; 2]) -> Result<(), i32> {
     let [first, second] = arguments;
-    // SAFETY: the options used here take integers only and change nothing but the process's own state.
-    check(unsafe { libc::syscall(libc::SYS_prctl, c_long::from(option), first, second, 0, 0) }).map(drop)
+    call(Sysno::prctl, [option.into(), first, second, 0, 0]).map(drop)
 }
 
 fn unblock_signals() -> Result<(), i32> {
     let none = [0_u64; 1];
-    // SAFETY: the kernel reads the 8 bytes of `none`; the old mask is not requested.
-    let done = unsafe {
-        let how = c_long::from(libc::SIG_SETMASK);
-        libc::syscall(libc::SYS_rt_sigprocmask, how, none.as_ptr(), ptr::null::<c_void>(), size_of_val(&none))
-    };
-    check(done).map(drop)
+    // The kernel reads the 8 bytes of `none`; the old mask is not requested.
+    let arguments = [libc::SIG_SETMASK.into(), none.as_ptr() as c_long, 0, size_of_val(&none) as c_long];
+    call(Sysno::rt_sigprocmask, arguments).map(drop)
 }
 
-/// Makes a system call with up to three arguments. The C library's wrappers are avoided: those that set user ids signal
-/// other threads, and some take locks.
-fn call(number: c_long, arguments: [c_long; 3]) -> Result<c_long, i32> {
-    let [first, second, third] = arguments;
+/// Makes a system call. The C library is avoided: its wrappers that set user ids signal other threads, some take locks,
+/// and `errno` belongs to the spawner's thread, whose memory this is.
+fn call<const N: usize>(number: Sysno, arguments: [c_long; N]) -> Result<c_long, i32> {
+    let mut given = [0; 6];
+    given.iter_mut().zip(arguments).for_each(|(place, argument)| *place = argument as usize);
+    let [first, second, third, fourth, fifth, sixth] = given;
     // SAFETY: every caller in this file passes what the call's manual page demands; pointers are to memory that the
     // callers' borrows keep alive. The kernel ignores spare arguments.
-    check(unsafe { libc::syscall(number, first, second, third) })
-}
-
-/// `errno` belongs to the spawner's thread, whose memory this is. A call of the spawner that fails between the child's
-/// call and this line would replace the reason: it makes calls only at its looks, ten a second, which succeed while the
-/// child lives. No test can place one there.
-fn check(result: c_long) -> Result<c_long, i32> {
-    if result < 0 { Err(Errno::last_raw()) } else { Ok(result) }
+    let done = unsafe { syscalls::syscall6(number, first, second, third, fourth, fifth, sixth) };
+    done.map(|answer| answer as c_long).map_err(syscalls::Errno::into_raw)
 }
