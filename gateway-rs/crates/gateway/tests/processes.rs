@@ -174,15 +174,6 @@ async fn a_signal_is_also_a_request_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_abandons_no_command_of_a_shell_is_told_as_older() {
-    let (rig, _socket) = attached("stay").await;
-    let known = json!({"signal": 23, "command_id": "known", "spared": [7]});
-    assert_eq!(post(&rig, "execs/e-1/signal", known).await.json(), json!({}));
-    let older = json!({"signal": 23, "command_id": "c"});
-    assert_eq!(post(&rig, "execs/e-1/signal", older).await.code(), "unsupported");
-}
-
-#[tokio::test]
 async fn input_that_is_no_longer_taken_is_told_and_output_goes_on() {
     let (rig, mut socket) = attached("stay").await;
     socket.stdin(0, b"x").await;
