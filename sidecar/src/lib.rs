@@ -34,6 +34,7 @@ pub mod itself;
 pub mod leg;
 pub mod log;
 pub mod memory_files;
+mod mounts;
 pub mod oom;
 pub mod ports;
 pub mod problem;

@@ -20,7 +20,6 @@ mod kernel_settings;
 mod lineage;
 pub mod link;
 mod memory_mounts;
-mod mounts;
 mod namespaces;
 mod plan;
 mod proc_mount;

@@ -1,6 +1,9 @@
 //! Makes directories, moves and removes files.
 
-use std::os::fd::AsFd;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
@@ -14,6 +17,7 @@ use super::errors::{At, Stop, refusal};
 use super::info::{info, is_directory, same};
 use super::place::{Place, described, locate, make_directories, make_parents};
 use super::walk::remove_tree;
+use crate::mounts;
 
 /// Makes a directory.
 pub(super) fn make_directory(request: &MakeDirectoryRequest) -> Result<FileInfo, Stop> {
@@ -77,7 +81,7 @@ pub(super) fn rename(request: &MoveFileRequest) -> Result<FileInfo, Stop> {
 fn refuses_to_go(errno: Errno, source: &Place, stat: &FileStat) -> bool {
     let directory = fstat(&source.directory);
     match errno {
-        Errno::EBUSY => directory.is_ok_and(|directory| directory.st_dev != stat.st_dev),
+        Errno::EBUSY => is_mount(source),
         Errno::EACCES => {
             let writable = |name: &[u8]| {
                 faccessat(&source.directory, name, AccessFlags::W_OK, AtFlags::empty()) != Err(Errno::EACCES)
@@ -91,6 +95,14 @@ fn refuses_to_go(errno: Errno, source: &Place, stat: &FileStat) -> bool {
         }),
         _ => false,
     }
+}
+
+/// Asks the table of mounts: under gVisor files and directories of one mount have different devices.
+fn is_mount(place: &Place) -> bool {
+    let directory = fs::read_link(format!("/proc/self/fd/{}", place.directory.as_raw_fd()));
+    let at = directory.map(|directory| directory.join(OsStr::from_bytes(&place.name)));
+    let table = fs::read_to_string("/proc/self/mountinfo");
+    at.is_ok_and(|at| table.is_ok_and(|table| mounts::topmost(&table, &at).is_some()))
 }
 
 fn take_away(place: &Place, path: &[u8], directory: bool) -> Result<u64, Stop> {

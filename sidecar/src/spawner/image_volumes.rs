@@ -15,7 +15,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use super::memory_mounts::{SHM, named};
-use super::mounts::{self, Mount};
+use crate::mounts::{self, Mount};
 use crate::target::Target;
 
 /// What the kernel itself has behind a mount: no folder of a node.

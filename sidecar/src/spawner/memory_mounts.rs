@@ -14,7 +14,7 @@ use std::path::Path;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
-use super::mounts::{Mount, topmost};
+use crate::mounts::{Mount, topmost};
 use crate::target::Target;
 
 const TMP: &str = "/tmp";

@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 
 /// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mount<'a> {
+pub(crate) struct Mount<'a> {
     /// Where it is, with no link on the way.
-    pub(super) at: PathBuf,
+    pub(crate) at: PathBuf,
     /// The kind of its file system.
-    pub(super) kind: &'a str,
+    pub(crate) kind: &'a str,
     /// The options of its file system.
-    pub(super) options: &'a str,
+    pub(crate) options: &'a str,
     /// Whether what is seen there can be written.
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
 }
 
 /// All mounts, those below before those above.
-pub(super) fn all(mountinfo: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
+pub(crate) fn all(mountinfo: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     mountinfo.lines().filter_map(parse)
 }
 
 /// What is seen at a place that is a mount.
-pub(super) fn topmost<'a>(mountinfo: &'a str, at: &Path) -> Option<Mount<'a>> {
+pub(crate) fn topmost<'a>(mountinfo: &'a str, at: &Path) -> Option<Mount<'a>> {
     all(mountinfo).rev().find(|mount| mount.at == at)
 }
 
