@@ -10,6 +10,7 @@ from controlplane.api import (
     capacity,
     checkpoints,
     console,
+    datasets,
     egress,
     egress_presets,
     groups,
@@ -69,6 +70,7 @@ def bare_app() -> FastAPI:
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(egress.router, prefix="/v1", dependencies=closed)
     app.include_router(egress_presets.router, prefix="/v1", dependencies=closed)
+    app.include_router(datasets.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)
     app.include_router(preflight.router, prefix="/v1", dependencies=closed)

@@ -14,7 +14,7 @@ from controlplane.errors import Problem
 from controlplane.images import Checkpoint, parse
 from controlplane.images.checkpoints import DEFAULT_TTL_MS, MAX_TTL_MS, MIN_TTL_MS
 from controlplane.lifecycle.service.commits import CommitWish
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 
 router = APIRouter(tags=["images"])
 

@@ -10,7 +10,7 @@ from controlplane.api.context import Owner, Service
 from controlplane.egress import Compiled, CompiledRule, EgressAttempt, EgressVerdict, PolicyOrPreset
 from controlplane.lifecycle.egress.log import MOST_ATTEMPTS
 from controlplane.lifecycle.service.egress_calls import EgressView
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 
 MOST_WAIT_MS = 60_000
 

@@ -15,7 +15,7 @@ from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.groups import Groups, Members
 from controlplane.lifecycle.service.sandboxes import Sandboxes
 from controlplane.model import Sandbox, SandboxSpec
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 
 MOST_SAMPLES = 1024
 

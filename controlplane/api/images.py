@@ -19,7 +19,8 @@ from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, names_a_file
 from controlplane.lifecycle.housekeeping.committed import CommittedUse, checkpoint_of
 from controlplane.lifecycle.images import ConversionProgress, ImageProgress, RecordWish
 from controlplane.lifecycle.service.commits import CommitWish
-from controlplane.model.spec import Closed, ImageName
+from controlplane.model.base import Closed
+from controlplane.model.spec import ImageName
 
 MEDIA_TYPE: Final = "application/x-ndjson"
 # Of one call; a run with more images asks for its next ones while the ones before are used.

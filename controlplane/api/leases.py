@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import Owner, Service
 from controlplane.api.schemas import SandboxBody
 from controlplane.model import Lease
-from controlplane.model.spec import MAX_TTL_MS, Closed
+from controlplane.model.base import Closed
+from controlplane.model.spec import MAX_TTL_MS
 
 _NAME: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$"
 Name = Annotated[str, Path(pattern=_NAME)]

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from controlplane.api.context import App, Operator
 from controlplane.cluster import Drain, NodeState
 from controlplane.lifecycle.service.nodes import NodeUse
-from controlplane.model.spec import MAX_TTL_MS, Closed
+from controlplane.model.base import Closed
+from controlplane.model.spec import MAX_TTL_MS
 
 # Of one answer; the number beside them is of all.
 MOST_NODES: Final = 2_000

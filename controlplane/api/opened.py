@@ -53,6 +53,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         sidecar_binary=engine.sidecar_binary,
         target_binary=engine.target_binary,
         egress=_egress(settings),
+        folders=[str(one["folder"]) for one in engine.datasets.values()],
     ) as cluster:
         yield cluster
 

@@ -7,7 +7,7 @@ from controlplane.api.context import Owner, Service
 from controlplane.cluster import ImageState
 from controlplane.errors import Code
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 
 # A guess: ten times the largest run that is known.
 MOST_SANDBOXES = 1_000_000

@@ -20,7 +20,7 @@ from controlplane.lifecycle.admission.quotas import (
 from controlplane.lifecycle.waiting import Place
 from controlplane.lifecycle.waiting.others import MOST_PLACES
 from controlplane.model import RESOURCES, Sandbox
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 
 Name = Annotated[
     str, Path(pattern=OWNER, max_length=128, description="an owner; `*`: all owners without a quota of their own")

@@ -10,8 +10,9 @@ from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.images import Checkpoint, parse
 from controlplane.lifecycle.tokens import Token
-from controlplane.model import UP, EndCause, Lease, Pulled, Range, Sandbox, State
-from controlplane.model.spec import MAX_TTL_MS, Closed
+from controlplane.model import UP, EndCause, Lease, Mount, Pulled, Range, Sandbox, State
+from controlplane.model.base import Closed
+from controlplane.model.spec import MAX_TTL_MS
 
 
 class EndBody(BaseModel):
@@ -65,6 +66,7 @@ class SandboxBody(BaseModel):
         image_stale: whether the digest is what the name meant last, since its registry did not answer.
         image_pulled: chosen: whole before it starts (full), or file by file while it runs (lazy); empty: not yet.
         image_pulled_why: why whole, where the nodes could have pulled it lazily; lazily: whose recorded copy it is.
+        mounts: what it has besides its image, by path.
         claimed_at_ms: when its owner got it from a pool; null: it was started for its owner.
         egress: the name of its network policy.
         source: ready from a pool (warm), or started for its owner (cold).
@@ -90,6 +92,7 @@ class SandboxBody(BaseModel):
     disk_bytes: int | None
     gpu: int
     node_selector: dict[str, str]
+    mounts: dict[str, Mount]
     created_at_ms: int
     claimed_at_ms: int | None
     ready_at_ms: int | None
@@ -135,6 +138,7 @@ class SandboxBody(BaseModel):
             "disk_bytes": spec.disk_bytes,
             "gpu": spec.gpu,
             "node_selector": spec.node_selector,
+            "mounts": spec.mounts,
             "created_at_ms": sandbox.created_at_ms,
             "claimed_at_ms": sandbox.claimed_at_ms,
             "ready_at_ms": sandbox.ready_at_ms,

@@ -1,6 +1,6 @@
 """Assembles a control plane from its settings: backends, service, listeners; closed in reverse order."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -25,8 +25,9 @@ from controlplane.egress import NO_NETWORKS
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.model import Overcommit
+from controlplane.model.dataset import DatasetSpec
 from controlplane.scaling import ScalingOptions
-from controlplane.settings import PREFIX, ImageSettings, KubernetesSettings, SettingError, Settings
+from controlplane.settings import PREFIX, EngineSettings, ImageSettings, KubernetesSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
 
 # Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
@@ -80,6 +81,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             scaling=_scaling(settings),
             egress=settings.egress,
             networks=getattr(settings.backend, "networks", NO_NETWORKS),
+            datasets=_datasets(settings),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -117,6 +119,11 @@ def _node_images(settings: Settings) -> StoreLimit:
     backend = settings.backend
     agents = backend.node_agents if isinstance(backend, KubernetesSettings) else None
     return StoreLimit() if agents is None else agents.images
+
+
+def _datasets(settings: Settings) -> Mapping[str, DatasetSpec]:
+    declared = settings.backend.datasets if isinstance(settings.backend, EngineSettings) else {}
+    return {name: DatasetSpec.model_validate(one) for name, one in declared.items()}
 
 
 def _scaling(settings: Settings) -> ScalingOptions | None:

@@ -2,12 +2,18 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from pydantic import ValidationError
+
+from controlplane.cluster.engine.mounts import folder_trouble
+from controlplane.model.dataset import DatasetSpec
+from controlplane.model.mounts import DATASET_NAME
 from controlplane.settings import EXIT_CONFIG, Listen, rules
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7420"
@@ -26,6 +32,7 @@ class UpOptions:
     max_sandboxes: int
     ports_domain: str
     egress: bool
+    datasets: Mapping[str, DatasetSpec]
     keep: bool
     json: bool
 
@@ -36,6 +43,24 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(EXIT_CONFIG, f"{self.prog}: {message}\n")
+
+
+class _Datasets(argparse.Action):
+    """Takes data sets in by name, each once."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401 - argparse's
+        option_string: str | None = None,
+    ) -> None:
+        """Adds one."""
+        del option_string
+        name, spec = values
+        if name in namespace.datasets:
+            parser.error(f"argument --dataset: {name} is given twice")
+        namespace.datasets = {**namespace.datasets, name: spec}
 
 
 def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
@@ -57,6 +82,15 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="let sandboxes reach hosts that their policy allows; it is `offline` unless they ask for another",
+    )
+    made.add_argument(
+        "--dataset",
+        dest="datasets",
+        action=_Datasets,
+        default={},
+        type=_dataset,
+        metavar="NAME=FOLDER[,owners=A,B]",
+        help="a folder of this machine that sandboxes may mount read only; may be repeated",
     )
     made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
     made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")
@@ -92,6 +126,20 @@ def _domain(text: str) -> str:
         return rules.domain(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
+
+
+def _dataset(text: str) -> tuple[str, DatasetSpec]:
+    name, _, rest = text.partition("=")
+    folder, _, owners = rest.partition(",owners=")
+    if not re.fullmatch(DATASET_NAME, name):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is 1 to 63 of a-z, 0-9 and '-', and a folder follows '='")
+    place = Path(folder).absolute().resolve()
+    if trouble := folder_trouble(place):
+        raise argparse.ArgumentTypeError(f"{text!r}: {trouble}")
+    try:
+        return name, DatasetSpec(folder=str(place), owners=owners.split(",") if owners else [])
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.errors()[0]['msg']}") from error
 
 
 def _state_dir(text: str) -> Path:

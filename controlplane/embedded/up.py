@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import structlog
 
@@ -20,7 +21,7 @@ from controlplane.embedded.gateway import DRAIN_MS, Gateway
 from controlplane.embedded.options import UpOptions
 from controlplane.embedded.up_error import UpError
 from controlplane.lifecycle import Sandboxes, SigningKey
-from controlplane.settings import EngineSettings, Listen, Settings
+from controlplane.settings import EngineSettings, Listen, Settings, socket_path
 
 OWNER = "local"
 ROOTLESS = (
@@ -42,6 +43,7 @@ async def up(options: UpOptions) -> None:
         api_key = directory.keys()
         try:
             async with engine(options.engine, options.state_dir, os.environ) as found:
+                _check_datasets(options, socket_path(found.url))
                 settings = _settings(options, directory, found, api_key)
                 gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
@@ -84,6 +86,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
             engine_url=found.url,
             sidecar_binary=required("sidecar").resolve(),
             target_binary=required("target").resolve(),
+            datasets={name: one.model_dump() for name, one in options.datasets.items()},
         ),
         api=Listen(path=path / "api.sock"),
         ready=Listen(path=path / "ready" / "ready.sock"),
@@ -97,6 +100,15 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         egress=EgressOptions(PORT) if options.egress else None,
         feed_key=directory.feed_key.read_text() if options.egress else "",
     )
+
+
+def _check_datasets(options: UpOptions, engine: Path) -> None:
+    """Refuses data sets that would give sandboxes what rules them: a socket is of use where it is read only, too."""
+    for name, dataset in options.datasets.items():
+        folder = Path(dataset.folder)
+        for what, place in (("the state directory", options.state_dir), ("the engine's socket", engine)):
+            if folder in (real := place.resolve()).parents or options.state_dir.resolve() in (folder, *folder.parents):
+                raise UpError(f"--dataset {name}={folder} would show sandboxes {what}, {real}", "Name another folder.")
 
 
 def _egress(settings: Settings, directory: state.StateDir) -> Egress:

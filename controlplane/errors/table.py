@@ -40,6 +40,7 @@ Code = Literal[
     "checkpoint_expired",
     "image_pull_failed",
     "image_store_full",
+    "dataset_unavailable",
     "start_timeout",
     "sandbox_unreachable",
     "sandbox_lost",
@@ -384,6 +385,15 @@ TABLE: dict[Code, Entry] = {
         mask_sample=True,
         title="The private registry has no room for the image.",
         hint="Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes.",
+    ),
+    "dataset_unavailable": Entry(
+        http=503,
+        grpc="UNAVAILABLE",
+        fault="platform",
+        retry="later",
+        mask_sample=True,
+        title="A data set that the sandbox is to mount cannot be had.",
+        hint="An operator has to bring its files back, or to declare another place: `rollbox dataset list` says what is wrong.",
     ),
     "start_timeout": Entry(
         http=504,

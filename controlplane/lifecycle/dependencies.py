@@ -1,5 +1,6 @@
 """What the lifecycle is given: its dependencies (``Dependencies``) and its limits (``Options``)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controlplane.clock import Clock
@@ -10,6 +11,7 @@ from controlplane.egress import NO_NETWORKS, DirectNetworks, EgressOptions
 from controlplane.images import Collector, ImageOptions, Keyrings, Mirror, RecordedList, Registry, StoreLimit
 from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Overcommit
+from controlplane.model.dataset import DatasetSpec
 from controlplane.scaling import ScalingOptions
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
@@ -33,6 +35,7 @@ class Options:
         scaling: how nodes are added and removed; None: the control plane does not.
         egress: how sandboxes reach the network; None: they reach nothing, and no policy is taken.
         networks: direct ones, past egress, that sandboxes may have.
+        datasets: data sets of the settings, by name.
     """
 
     starts_in_flight: int = 4
@@ -47,6 +50,7 @@ class Options:
     scaling: ScalingOptions | None = None
     egress: EgressOptions | None = None
     networks: DirectNetworks = NO_NETWORKS
+    datasets: Mapping[str, DatasetSpec] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

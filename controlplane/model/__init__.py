@@ -1,5 +1,6 @@
 """The control plane's data model: a create's request (``SandboxSpec``), the record (``Sandbox``), its end. No I/O."""
 
+from controlplane.model.mounts import Mount, scratch_key
 from controlplane.model.overcommit import Overcommit
 from controlplane.model.quota import RESOURCES, Limits, Quota, Usage
 from controlplane.model.record import dump_record, dump_tombstone, load_record, load_timeline, load_tombstone
@@ -28,6 +29,7 @@ __all__ = [
     "Lease",
     "Limits",
     "Moment",
+    "Mount",
     "Overcommit",
     "Pulled",
     "Quota",
@@ -44,4 +46,5 @@ __all__ = [
     "load_tombstone",
     "pool_owner",
     "read_lease_fact",
+    "scratch_key",
 ]

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from controlplane.model.spec import MIB, Range, SandboxSpec
+from controlplane.model.base import MIB
+from controlplane.model.spec import Range, SandboxSpec
 
 # Less is set aside for no sandbox that asks for it in this way: a shell does not start in less.
 LEAST_MILLICORES: Final = 10

@@ -4,7 +4,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from controlplane.model.spec import Closed, SandboxSpec, Template
+from controlplane.model.base import Closed
+from controlplane.model.spec import SandboxSpec, Template
 
 MAX_WARM: Final = 10_000
 # Owners with a colon in their names are parts of the platform.
@@ -40,6 +41,8 @@ class PoolSpec(Closed):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if shared := next((path for path, mount in self.template.mounts.items() if mount.scratch), ""):
+            raise ValueError(f"template.mounts: {shared}: a scratch is an owner's, and warm sandboxes have none yet")
         if self.min_warm > self.max_warm:
             raise ValueError(f"min_warm {self.min_warm} must not be greater than max_warm {self.max_warm}")
         if not self.auto and self.min_warm != self.max_warm:

@@ -6,14 +6,16 @@ import re
 from operator import attrgetter
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
 from controlplane.egress import NAME, PolicyOrPreset
 from controlplane.images import parse
+from controlplane.model import mounts as mount_rules
+from controlplane.model.base import MIB, Closed
+from controlplane.model.mounts import Mount
 from controlplane.model.units import in_words
 
-MIB: Final = 1 << 20
 MAX_ENV_BYTES: Final = 256 * 1024  # a guess: a quarter of what Linux allows for argv and environment together
 MAX_LABELS: Final = 64
 MAX_TTL_MS: Final = 7 * 24 * 3_600_000
@@ -94,12 +96,6 @@ def _absolute(path: str) -> str:
     return _text(path)
 
 
-class Closed(BaseModel):
-    """Base of models for input from outside: refuses unknown fields and wrong types, converts nothing silently."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
 def _left_out(schema: JsonDict) -> None:
     # Within the platform it is 0 until the installation's share is known; nobody may send that.
     schema.pop("default")
@@ -159,6 +155,12 @@ class Template(Closed):
         default="",
         exclude_if=lambda network: not network,
         description="a direct network of the installation, past egress; empty, the default, none",
+    )
+    # Part of the template: what is mounted is mounted before the sandbox's first process starts.
+    mounts: Annotated[dict[str, Mount], AfterValidator(mount_rules.checked)] = Field(
+        default_factory=dict,
+        exclude_if=lambda mounts: not mounts,
+        description="data sets and scratch by absolute path",
     )
 
 
@@ -237,7 +239,7 @@ class SandboxSpec(Template):
 
         The lease is left out because a client that restarts and repeats a create with its key has another lease.
         """
-        maps = {name: getattr(self, name) for name in ("env", "labels", "node_selector")}
+        maps = {name: getattr(self, name) for name in ("env", "labels", "node_selector", "mounts")}
         unsorted = {name: dict(sorted(items.items())) for name, items in maps.items() if len(items) > 1}
         canonical = self.model_copy(update=unsorted) if unsorted else self
         unasked = {"idle_timeout_ms"} if self.idle_timeout_ms is None else set()
@@ -272,7 +274,7 @@ class SandboxSpec(Template):
 
         Cost: 2 us; 30 us for a template that is not cached.
         """
-        template = (*_plain(self), *sorted(self.node_selector.items()))
+        template = (*_plain(self), *sorted(self.node_selector.items()), *sorted(self.mounts.items()))
         known = _HASHES.get(template)
         if known is None:
             canonical = self.model_dump(mode="json", include=set(Template.model_fields))
@@ -284,9 +286,14 @@ class SandboxSpec(Template):
         return known
 
 
-# Reads all fields of a template but its node selector, as one hashable tuple.
+_NOT_PLAIN: Final = ("cpu_millicores", "memory_bytes", "node_selector", "mounts")
+# Reads all fields of a template but those that are maps, as one hashable tuple.
 _plain: Final = attrgetter(
     *(f"{name}.{end}" for name in ("cpu_millicores", "memory_bytes") for end in Range.model_fields),
-    *(name for name in Template.model_fields if name not in ("cpu_millicores", "memory_bytes", "node_selector")),
+    *(
+        name
+        for name in Template.model_fields
+        if name not in ("cpu_millicores", "memory_bytes", "node_selector", "mounts")
+    ),
 )
 _HASHES: Final[dict[tuple[object, ...], str]] = {}

@@ -15,12 +15,18 @@ from controlplane.cluster.kubernetes.declared.documents import NAMES, VERSION, r
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset
+from controlplane.model.dataset import DatasetSpec
 from controlplane.model.pool import PoolSpec
 
 # Definitions change only with upgrades; at this interval, a problem is logged some hundred times a day at most.
 EVERY_S: Final = 600.0
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_BODIES: Final[Mapping[Kind, type[BaseModel]]] = {"pools": PoolSpec, "quotas": DeclaredQuota, "egress": DeclaredPreset}
+_BODIES: Final[Mapping[Kind, type[BaseModel]]] = {
+    "pools": PoolSpec,
+    "quotas": DeclaredQuota,
+    "egress": DeclaredPreset,
+    "datasets": DatasetSpec,
+}
 
 
 def trouble(kind: Kind, definition: Json | None) -> str:

@@ -97,12 +97,14 @@ class EngineSettings:
     Attributes:
         state_dir: holds the sandboxes' sockets; must be short, since the path of a Unix socket is limited.
         engine_url: ``unix:///path`` of a Docker Engine API.
+        datasets: what sandboxes may mount, by name, in the form of declared data sets.
     """
 
     state_dir: Path
     engine_url: str
     sidecar_binary: Path
     target_binary: Path
+    datasets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, read: Reader) -> Self:

@@ -29,8 +29,8 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
             "services": ["list"],
             "endpoints": ["delete", "list"],
             "endpointslices": ["create", "delete", "list", "patch"],
-            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
-            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas", "egresspresets")},
+            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets")},
+            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets")},
         },
         # To empty one: it is marked and cordoned; its kubelet's lease tells first that it is silent.
         ("Role", "kube-node-lease", "rollbox-rollbox-controlplane"): {"leases": look[1:]},

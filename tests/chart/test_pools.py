@@ -10,6 +10,7 @@ from controlplane.cluster.kubernetes.declared.documents import GROUP, NAMES, PLU
 from controlplane.egress import EgressLimits, EgressRule
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset
+from controlplane.model.dataset import DatasetSpec
 from controlplane.model.pool import PoolSpec
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
 
@@ -28,6 +29,7 @@ KNOWN = {
     "minLength",
     "maxLength",
     "pattern",
+    "maxItems",
     "maxProperties",
     "x-kubernetes-validations",
     "x-kubernetes-int-or-string",
@@ -89,6 +91,10 @@ def test_an_egress_preset_has_the_same_fields_here_and_in_the_api() -> None:
     assert set(properties["limits"]["properties"]) == set(EgressLimits.model_fields)
     for side in ("allow", "deny"):
         assert set(properties[side]["items"]["properties"]) == set(EgressRule.model_fields)
+
+
+def test_a_data_set_has_the_same_fields_here_and_in_the_api() -> None:
+    assert set(schema("datasets")["spec"]["properties"]) == set(DatasetSpec.model_fields)
 
 
 def test_contradictory_sizes_are_refused_by_the_api_server() -> None:

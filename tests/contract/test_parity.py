@@ -13,6 +13,7 @@ import rollbox_gateway
 from controlplane.errors.table import TABLE
 from controlplane.model import SandboxSpec
 from controlplane.model.pool import PoolSpec
+from rollbox import Dataset, Scratch
 from rollbox.errors import BY_CODE
 from rollbox.options import CommandSettings, CreateSpec, Lifetime, Resources
 
@@ -57,7 +58,15 @@ def test_a_create_that_says_nothing_of_its_template_is_served_by_a_pool_that_say
 def test_the_sdk_has_every_option_of_a_create() -> None:
     body = CreateSpec(
         image="x",
-        resources=Resources(pids=64, disk="1Gi", gpu=1, node_selector={"zone": "a"}, pull="lazy", network="broker"),
+        resources=Resources(
+            pids=64,
+            disk="1Gi",
+            gpu=1,
+            node_selector={"zone": "a"},
+            pull="lazy",
+            network="broker",
+            mounts={"/data": Dataset("imagenet"), "/cache": Scratch("cache", size="1Gi")},
+        ),
         commands=CommandSettings(env={"A": "b"}, cwd="/", user="root"),
         lifetime=Lifetime(idle_timeout=60),
         labels={"run": "1"},

@@ -9,8 +9,9 @@ from controlplane.capacity import InitContainer, NodeRoom, Room, amounts, of_pod
 from controlplane.cluster.kubernetes.nodes.resources import request_of
 from controlplane.lifecycle.preflight.arithmetic import Facts, forecast
 from controlplane.model import Limits, SandboxSpec, Usage
+from controlplane.model.base import MIB
 from controlplane.model.overcommit import Overcommit
-from controlplane.model.spec import MIB, Range
+from controlplane.model.spec import Range
 from docs.operating import sizing
 from docs.site import values
 from tests.docs.blocks import ROOT

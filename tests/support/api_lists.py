@@ -32,6 +32,7 @@ KINDS: Final = {
     "runtimeclasses": ("/apis/node.k8s.io/v1", "RuntimeClass"),
     "sandboxpools": ("/apis/rollbox.dev/v1alpha1", "SandboxPool"),
     "egresspresets": ("/apis/rollbox.dev/v1alpha1", "EgressPreset"),
+    "datasets": ("/apis/rollbox.dev/v1alpha1", "Dataset"),
     "sandboxquotas": ("/apis/rollbox.dev/v1alpha1", "SandboxQuota"),
     "secrets": (_CORE, "Secret"),
     "serviceaccounts": (_CORE, "ServiceAccount"),

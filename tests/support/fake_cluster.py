@@ -30,6 +30,7 @@ from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec
 from tests.support.fake_commits import FakeCommits
 from tests.support.fake_drains import FakeDrains
+from tests.support.fake_mounts import FakeMounts
 from tests.support.fake_node_images import FakeLazyNodes, FakeNodeImages, FakeNodeStores
 
 Pusher = Callable[[str, Push], Awaitable[None]]
@@ -91,6 +92,7 @@ class FakeCluster:
     nodes: dict[str, str] = field(default_factory=dict)  # by sandbox; the others are on n1
     not_ready: set[str] = field(default_factory=set)
     commits: FakeCommits = field(default_factory=FakeCommits)
+    mounts: FakeMounts = field(default_factory=FakeMounts)
     lazy: FakeLazyNodes = field(default_factory=FakeLazyNodes)
     turning_away: tuple[str, ...] = ()  # nodes that refuse what the scheduler places there
     undone: list[str] = field(default_factory=list)

@@ -20,7 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from rollbox.errors import BY_CODE
-from tests.support import fake_groups, fake_pools, fake_ports
+from tests.support import fake_datasets, fake_groups, fake_pools, fake_ports
 from tests.support.fake_egress import FakeEgress
 from tests.support.fake_files import FakeFiles, Refused
 from tests.support.fake_images import FakeImages
@@ -72,6 +72,7 @@ class FakeGateway:
     runs: list[str] = field(default_factory=list)
     renewed: dict[str, int] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     cancelled: dict[str, asyncio.Event] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: defaultdict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
@@ -138,6 +139,8 @@ class FakeGateway:
                 web.route("*", "/v1/egress/presets/{name}", self._route("egress", self.egress.preset)),
                 web.get(f"{box}/egress/log", self._route("egress", self.egress.log)),
                 web.route("*", f"{box}/egress", self._route("egress", partial(self.egress.one, self))),
+                web.get("/v1/datasets", self._route("dataset", partial(fake_datasets.datasets, self))),
+                web.route("*", "/v1/datasets/{name}", self._route("dataset", partial(fake_datasets.dataset, self))),
                 web.get("/v1/pools", self._route("pool", partial(fake_pools.pools, self))),
                 web.route("*", "/v1/pools/{name}", self._route("pool", partial(fake_pools.pool, self))),
                 web.put("/v1/groups/{name}", self._route("group", partial(fake_groups.create, self))),

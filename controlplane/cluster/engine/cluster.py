@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,13 @@ from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_
 from controlplane.cluster.engine.images import NODE, Images
 from controlplane.cluster.engine.live_sandboxes import LiveSandboxes
 from controlplane.cluster.engine.machine import Machine
+from controlplane.cluster.engine.mounts import EngineMounts, in_the_way
 from controlplane.cluster.engine.watch import Watch
 from controlplane.cluster.finish import finish
 from controlplane.cluster.one_machine import OneMachine
 from controlplane.cluster.protocol import (
     Boot,
+    Bound,
     Death,
     Description,
     ImageState,
@@ -74,7 +76,16 @@ class EngineCluster(OneMachine):
     # Sidecars listen on sockets.
     own_ports: frozenset[int] = frozenset()
 
-    def __init__(self, client: EngineClient, images: Images, host: Host, machine: Machine, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        images: Images,
+        host: Host,
+        machine: Machine,
+        clock: Clock,
+        *,
+        folders: Collection[str] = (),
+    ) -> None:
         self._client = client
         self._clock = clock
         self._images = images
@@ -86,6 +97,7 @@ class EngineCluster(OneMachine):
         self._pulling: dict[str, Pulling] = {}
         self.node_images = images
         self.commits = Commits(client, place)
+        self.mounts = EngineMounts(client, host.installation, folders, machine.memory_bytes)
 
     @classmethod
     @asynccontextmanager
@@ -98,6 +110,7 @@ class EngineCluster(OneMachine):
         sidecar_binary: Path,
         target_binary: Path,
         egress: tuple[tuple[str, str], ...] = (),
+        folders: Collection[str] = (),
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """A cluster on the engine at ``engine_url``; builds the sidecar's image if the engine lacks it.
@@ -110,6 +123,7 @@ class EngineCluster(OneMachine):
             sidecar_binary: the content of the sidecar's image.
             target_binary: mounted into every target.
             egress: settings of each sidecar about egress; empty: it is not installed.
+            folders: of this machine, that data sets may be.
             clock: the time of day; None: the machine's.
 
         Raises:
@@ -130,7 +144,9 @@ class EngineCluster(OneMachine):
                 egress=egress,
                 is_docker=machine.is_docker,
             )
-            cluster = cls(client, images, host, machine, clock)
+            cluster = cls(client, images, host, machine, clock, folders=folders)
+            # What a crash has left.
+            await cluster.mounts.sweep()
             try:
                 yield cluster
             finally:
@@ -173,7 +189,7 @@ class EngineCluster(OneMachine):
         target = target_body(sandbox_id, spec, boot, self._host, image)
         sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
         with self._live.starting(sandbox_id):
-            await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar)))
+            await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar, boot.mounts)))
         if self._live.take_unconfirmed(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
             raise Problem(dead.cause, dead.detail)
         return Started(self._host.address(sandbox_id), timings_ms)
@@ -230,8 +246,9 @@ class EngineCluster(OneMachine):
             self._pulling.pop(sandbox_id, None)
         return pulled, {"pull": round((now_s() - began_s) * 1000)}
 
-    async def _run(self, sandbox_id: str, target: Body, sidecar: Body) -> None:
-        await self._create(name(sandbox_id, TARGET), target)
+    async def _run(self, sandbox_id: str, target: Body, sidecar: Body, bound: Sequence[Bound]) -> None:
+        async with self.mounts.made(bound):
+            await self._create(name(sandbox_id, TARGET), target)
         # The sidecar can be created while the target starts; its start needs the target's namespaces.
         outcomes = await asyncio.gather(
             self._start(name(sandbox_id, TARGET)),
@@ -239,7 +256,7 @@ class EngineCluster(OneMachine):
             return_exceptions=True,
         )
         for failure in filter(None, outcomes):
-            raise failure
+            raise in_the_way(failure, bound) if isinstance(failure, Problem) else failure
         await self._start(name(sandbox_id, SIDECAR))
 
     async def _create(self, container: str, body: Body) -> None:
@@ -257,6 +274,7 @@ class EngineCluster(OneMachine):
         for folder in (self._host.agent_dir(sandbox_id), self._host.names_dir(sandbox_id)):
             await self._remove_files(folder)
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
+        await self.mounts.sweep()
 
     async def _remove_files(self, folder: Path) -> None:
         # In a thread: the folder of a sandbox that has written much there would hold all calls up.

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controlplane.cluster.engine import network_files
+from controlplane.cluster.engine import mount_bodies, network_files
 from controlplane.cluster.protocol import DEFAULT_PIDS, Boot
 from controlplane.images import DIGEST
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import MIB
+from controlplane.model.base import MIB
 
 LABEL_SANDBOX: Final = "rollbox.sandbox"
 LABEL_ROLE: Final = "rollbox.role"
@@ -141,6 +141,7 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
                 f"{host.target_binary}:{TARGET_COMMAND}:ro",
                 *network_files.binds(host.names_dir(sandbox_id)),
             ],
+            **({"Mounts": mount_bodies.bodies(boot.mounts, host.installation)} if boot.mounts else {}),
         },
     }
 

@@ -120,6 +120,7 @@ class KubernetesCluster:
         self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path, self._events)
         node_of = self._pods.node_of
+        self.mounts = None
         self.lazy = None
         if defaults.lazy is not None:
             told = LazyNodes() if parts is None else parts.lazy

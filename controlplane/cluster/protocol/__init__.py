@@ -19,6 +19,7 @@ from controlplane.cluster.protocol.images import (
     Pulling,
 )
 from controlplane.cluster.protocol.lazy import LazyNodes, OpenedFiles
+from controlplane.cluster.protocol.mounts import Bound, DatasetAt, Mounts, ScratchAt
 from controlplane.cluster.protocol.placement import Placement, Placements
 from controlplane.cluster.protocol.sandboxes import (
     DEFAULT_PIDS,
@@ -36,11 +37,13 @@ __all__ = [
     "DEFAULT_PIDS",
     "NO_LAYERS",
     "Boot",
+    "Bound",
     "Cluster",
     "Command",
     "Commits",
     "Committed",
     "CommittedImage",
+    "DatasetAt",
     "Death",
     "Description",
     "Gateways",
@@ -48,6 +51,7 @@ __all__ = [
     "ImageState",
     "Images",
     "LazyNodes",
+    "Mounts",
     "Names",
     "NodeImage",
     "NodeImages",
@@ -63,6 +67,7 @@ __all__ = [
     "SandboxNode",
     "SandboxUsage",
     "Sandboxes",
+    "ScratchAt",
     "Sidecars",
     "Started",
     "without_agents",

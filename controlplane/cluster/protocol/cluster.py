@@ -5,6 +5,7 @@ from typing import Protocol
 from controlplane.cluster.protocol.commits import Commits
 from controlplane.cluster.protocol.images import Images, NodeImages, NodeStores
 from controlplane.cluster.protocol.lazy import LazyNodes
+from controlplane.cluster.protocol.mounts import Mounts
 from controlplane.cluster.protocol.placement import Placements
 from controlplane.cluster.protocol.sandboxes import Sandboxes
 from controlplane.errors import Problem
@@ -43,6 +44,11 @@ class Cluster(Sandboxes, Placements, Images, Protocol):
     @property
     def lazy(self) -> LazyNodes | None:
         """Nodes that mount images before they have fetched them; None: all fetch them whole."""
+        ...
+
+    @property
+    def mounts(self) -> Mounts | None:
+        """Mounts data sets and scratch into sandboxes; None: that is not offered here."""
         ...
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from controlplane.cluster.protocol.mounts import Bound
 from controlplane.errors import Code
 from controlplane.model import SandboxSpec
 
@@ -20,6 +21,7 @@ class Boot:
         layers: of its image, with their bytes, so that nodes that have some can be preferred; empty: not known.
         start_by_ms: the start's deadline (Unix time); 0: its start timeout from now.
         unclaimed: nobody has it yet, so it may be ended with its node.
+        mounts: what it has besides its image.
     """
 
     ready_token: str
@@ -29,6 +31,7 @@ class Boot:
     layers: Mapping[str, int] = field(default_factory=dict)
     start_by_ms: int = 0
     unclaimed: bool = False
+    mounts: Sequence[Bound] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from controlplane.egress import OwnerLimits
 from controlplane.errors import Problem
 from controlplane.lifecycle.waiting import Place
 from controlplane.model import RESOURCES, Limits, Quota, Sandbox, Usage
-from controlplane.model.spec import Closed
+from controlplane.model.base import Closed
 from controlplane.telemetry import QuotaLevels
 
 # The owner in the default quota, which applies to every owner without a quota of its own.

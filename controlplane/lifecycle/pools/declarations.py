@@ -12,7 +12,7 @@ from controlplane.cluster.documents import Document, Documents
 from controlplane.errors import Problem, meant
 from controlplane.lifecycle.pools.declared import Declared, declared, fault
 from controlplane.lifecycle.waiting.gates.quota import TOTAL_KNOB
-from controlplane.model import Overcommit
+from controlplane.model import Overcommit, SandboxSpec
 from controlplane.model.pool import POOL_NAME, PoolChange, PoolSpec
 
 MAX_POOLS: Final = 1_000
@@ -36,6 +36,7 @@ class PoolDeclarations:
         max_sandboxes: of the whole installation; 0: no limit.
         overcommit: what is set aside for sandboxes that give limits alone.
         now: returns the current status of a pool; None where another replica plans.
+        check_mounts: raises what speaks against what a template mounts.
         check_converts: raises ``unsupported`` where no image is converted, so that there are no recorded copies.
     """
 
@@ -47,6 +48,7 @@ class PoolDeclarations:
         overcommit: Overcommit,
         now: Callable[[str], dict[str, Any] | None],
         *,
+        check_mounts: Callable[[SandboxSpec], None],
         check_converts: Callable[[], None],
     ) -> None:
         self._overcommit = overcommit
@@ -54,6 +56,7 @@ class PoolDeclarations:
         self._cluster = cluster
         self._max_sandboxes = max_sandboxes
         self._now = now
+        self._check_mounts = check_mounts
         self._check_converts = check_converts
 
     async def put(self, name: str, spec: PoolSpec) -> tuple[Shown, bool]:
@@ -122,6 +125,7 @@ class PoolDeclarations:
             # Other failures may pass: a cluster without a free node may have one later.
             if problem.entry.fault == "caller":
                 raise
+        self._check_mounts(spec.spec())
         if spec.recording_of:
             self._check_converts()
         most = self._max_sandboxes

@@ -17,6 +17,7 @@ from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
+from controlplane.lifecycle.datasets import Datasets
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.drains import Drains
 from controlplane.lifecycle.egress import Egress
@@ -100,6 +101,7 @@ class Core:
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         lazily: in which form a start gets its image.
+        datasets: what sandboxes mount besides their image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
         starts, line, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
@@ -119,7 +121,7 @@ class Core:
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
         self.board, self.egress = RouteBoard(deps.clock, deps.key), _egress(deps, options, store, ledger, annotations)
         # Starting and ending.
-        templates = Templates()
+        templates, self.datasets = Templates(), Datasets(deps.documents, deps.cluster.mounts, options.datasets)
         self._registry_store = registry_store = _registry_store(deps, options, store)
         copies = _copies(deps, options, registry_store, group)
         self._conversions = _conversions(deps, options, copies, registry_store)
@@ -148,6 +150,7 @@ class Core:
             readiness=self.readiness,
             images=self.images,
             lazily=lazily,
+            datasets=self.datasets,
             at_once=options.starts_in_flight,
             most_pending=options.pending_pods,
         )
@@ -217,6 +220,7 @@ class Core:
             egress=self.egress_calls,
             images=self.images,
             ownership=self.ownership,
+            datasets=self.datasets,
             refusal=self.line.room.told.refusal,
         )
         self.committed = CommittedImages(
@@ -331,6 +335,8 @@ class Core:
         await self.quotas.open()
         await self._upkeep.reread()
         self._run("quotas", self.quotas.run())
+        await self.datasets.open()
+        self._run("data sets", self.datasets.run())
         self._run("create queue", self.create_queue.run())
         self._run("quota use", self.replicas.periodic("quota use", REPORT_EVERY_S, self._report))
         if self._cleanup is not None:

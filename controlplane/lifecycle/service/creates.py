@@ -10,6 +10,7 @@ from controlplane.errors import Problem
 from controlplane.lifecycle.admission.abandonments import Abandonments
 from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.candidates import candidate, known
+from controlplane.lifecycle.datasets import Datasets
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.images import Images, Ownership
 from controlplane.lifecycle.pools import Pools
@@ -54,6 +55,7 @@ class Creates:
         egress: EgressCalls,
         images: Images,
         ownership: Ownership,
+        datasets: Datasets,
         refusal: Callable[[str], Problem | None],
     ) -> None:
         self._refusal = refusal
@@ -69,6 +71,7 @@ class Creates:
         self._owner_calls = owner_calls
         self._egress = egress
         self._ownership = ownership
+        self._datasets = datasets
         self.draining = False
 
     def deadline_ms(self, spec: SandboxSpec, left_ms: int | None = None) -> int:
@@ -141,13 +144,15 @@ class Creates:
             The record, and whether the key had been used before.
 
         Raises:
-            Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable.
+            Problem: draining, unsupported, conflict, deleted (the key was withdrawn), capacity_unavailable; not_found,
+                permission_denied, dataset_unavailable: a data set that it is to mount.
         """
         if self.draining:
             raise Problem("draining", "this control plane is stopping", retry_after_ms=1000)
         self._ownership.check(owner, spec.image)
         self._deps.cluster.check(self._options.overcommit.filled(spec))
         self._options.networks.check(owner, spec.network)
+        await self._datasets.check(owner, spec)
         wish = self._candidate(owner, spec, key, by_ms, await self._egress.bound(owner, spec))
         wish = wish if key is None else replace(wish, callers=(caller,))
         try:

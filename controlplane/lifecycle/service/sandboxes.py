@@ -40,6 +40,7 @@ class Sandboxes:
         pools: the pools, by name.
         egress: network policies, see ``EgressCalls``.
         inventory: the images on nodes.
+        datasets: the data sets that sandboxes may mount.
         committed: the images that were made of sandboxes.
         nodes: see ``Nodes``.
         looks: what the console shows, see ``ConsoleViews``.
@@ -55,9 +56,11 @@ class Sandboxes:
             options.max_sandboxes,
             options.overcommit,
             core.pools.status,
+            check_mounts=core.datasets.check_pool,
             check_converts=core.lazily.check_converts,
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
+        self.datasets = core.datasets
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod
@@ -227,7 +230,11 @@ class Sandboxes:
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""
-        refused = [*self.egress.refused(owner, spec), *self._options.networks.refused(owner, spec.network)]
+        refused = [
+            *self.egress.refused(owner, spec),
+            *self._options.networks.refused(owner, spec.network),
+            *await self._core.datasets.refused(owner, spec),
+        ]
         return await self._core.preflight.forecast(owner, spec, count, await self._prospects(spec), refused)
 
     async def _prospects(self, spec: SandboxSpec) -> Sequence[Prospect]:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from controlplane.cluster import Boot, Pulling
 from controlplane.errors import Code, Problem
+from controlplane.lifecycle.datasets import Datasets
 from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.images import Conversion, Copy, Images, LazyStarts, Pin
 from controlplane.lifecycle.record.changes import waited_for
@@ -51,6 +52,7 @@ class Starter:
         readiness: Readiness,
         images: Images,
         lazily: LazyStarts,
+        datasets: Datasets,
         at_once: int,
         most_pending: int,
     ) -> None:
@@ -61,6 +63,7 @@ class Starter:
         self._notes = readiness.notes
         self._images = images
         self._lazily = lazily
+        self._datasets = datasets
         self._key = deps.key
         self._clock = deps.clock
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -216,6 +219,7 @@ class Starter:
                 layers,
                 start_by_ms=sandbox.start_by_ms,
                 unclaimed=sandbox.unclaimed,
+                mounts=self._datasets.bound(sandbox),
             )
             spec = sandbox.spec.model_copy(update={"image": pin.name})
             with self.replaced_pods.under_way(sandbox.id, spec, boot):

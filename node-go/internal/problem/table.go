@@ -76,6 +76,8 @@ const (
 	ImagePullFailed Code = "image_pull_failed"
 	// ImageStoreFull: The private registry has no room for the image.
 	ImageStoreFull Code = "image_store_full"
+	// DatasetUnavailable: A data set that the sandbox is to mount cannot be had.
+	DatasetUnavailable Code = "dataset_unavailable"
 	// StartTimeout: The sandbox did not become ready within its start timeout.
 	StartTimeout Code = "start_timeout"
 	// SandboxUnreachable: The sandbox is on record but does not answer.
@@ -143,6 +145,7 @@ var statuses = map[Code]codes.Code{
 	CheckpointExpired:   codes.NotFound,
 	ImagePullFailed:     codes.Unavailable,
 	ImageStoreFull:      codes.ResourceExhausted,
+	DatasetUnavailable:  codes.Unavailable,
 	StartTimeout:        codes.DeadlineExceeded,
 	SandboxUnreachable:  codes.Unavailable,
 	SandboxLost:         codes.Aborted,

@@ -4,10 +4,10 @@
         result = await sandbox.exec("pytest -q", timeout=120)
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
-All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, egress, options,
-record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing < retry <
-leases < transport < gateway < process, files, ports, prefetch, conversion < shell < interpreter, shared < ahead,
-sandbox < git_scrub, lazy < group < batch, run, health < client < sync, cli.
+All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, dataset, egress,
+options, record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing <
+retry < leases < transport < gateway < process, files, ports, prefetch, conversion < shell < interpreter, shared <
+ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < sync, cli.
 """
 
 import importlib
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
+    from rollbox.dataset import Dataset, DatasetRecord, Scratch
     from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressRule, EgressState
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
@@ -82,6 +83,8 @@ __all__ = [
     "Conversion",
     "ConversionProgress",
     "CreateOptions",
+    "Dataset",
+    "DatasetRecord",
     "DeleteReport",
     "Drain",
     "EgressAttempt",
@@ -132,6 +135,7 @@ __all__ = [
     "SandboxList",
     "SandboxRecord",
     "Scaling",
+    "Scratch",
     "ScrubReport",
     "Shell",
     "ShellOptions",
@@ -178,6 +182,8 @@ _MODULES = {
     "Conversion": "conversion",
     "ConversionProgress": "image",
     "CreateOptions": "options",
+    "Dataset": "dataset",
+    "DatasetRecord": "dataset",
     "DeleteReport": "record",
     "Drain": "node",
     "EgressAttempt": "egress",
@@ -229,6 +235,7 @@ _MODULES = {
     "SandboxList": "record",
     "SandboxRecord": "record",
     "Scaling": "capacity",
+    "Scratch": "dataset",
     "ScrubReport": "git_scrub",
     "Shell": "shell",
     "TerminalShell": "terminal_shell",

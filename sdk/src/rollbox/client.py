@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
 
@@ -12,6 +12,7 @@ from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.conversion import Conversion, ConvertOptions
+from rollbox.dataset import DatasetRecord, DatasetRecords, dataset_body
 from rollbox.egress import EgressAttempt, EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
@@ -348,9 +349,9 @@ class Client:
     async def set_pool(self, name: str, image: str, warm: Warm, **options: Unpack[PoolOptions]) -> Pool:
         """Declare a pool, or replace one, for operators: sandboxes of one template that are kept ready.
 
-        `Sandbox.create` claims from it when image, cpu, memory, pids, disk, gpu, node_selector, pull and network are
-        the same; all other options are applied at the claim. A changed template rolls the pool: sandboxes of the old
-        one are claimed until new ones are ready.
+        `Sandbox.create` claims from it when image, cpu, memory, pids, disk, gpu, node_selector, pull, network and
+        mounts are the same; all other options are applied at the claim. A changed template rolls the pool: sandboxes
+        of the old one are claimed until new ones are ready.
 
         Args:
             name: 1 to 63 of a-z, 0-9 and "-".
@@ -376,6 +377,46 @@ class Client:
         """Remove a pool, for operators; returns whether there was one. Claimed sandboxes go on. Idempotent."""
         removed: bool = (await self.gateway.call_api("DELETE", "pools", _named("pool", name)))["removed"]
         return removed
+
+    async def datasets(self) -> DatasetRecords:
+        """Return the data sets that you may mount, by name; for operators all there are."""
+        told = await self.gateway.call_api("GET", "datasets")
+        return [DatasetRecord.from_json(one) for one in told["datasets"]]
+
+    async def dataset(self, name: str) -> DatasetRecord:
+        """Return one data set; NotFound when there is none, PermissionDenied when it is not for you."""
+        return DatasetRecord.from_json(await self.gateway.call_api("GET", "datasets", _named("data set", name)))
+
+    async def set_dataset(
+        self,
+        name: str,
+        *,
+        claim: str | None = None,
+        image: str | None = None,
+        folder: str | None = None,
+        owners: Sequence[str] = (),
+    ) -> DatasetRecord:
+        """Declare a data set, in the place of the one before, for operators. Sandboxes keep what they have mounted.
+
+        Args:
+            name: 1 to 63 of a-z, 0-9 and "-".
+            claim: a PersistentVolumeClaim in the sandboxes' namespace that many pods may read.
+            image: an OCI image or artifact, where nodes have image volumes.
+            folder: of every node, below a folder that the chart's values allow.
+            owners: who may mount it; empty: everybody.
+
+        Raises:
+            InvalidArgument: not exactly one of claim, image and folder is given.
+            PermissionDenied: the key is not an operator's, or the folder is not one that may be mounted.
+            Unsupported: this backend cannot mount that; on an engine, `rollbox up --dataset` declares data sets.
+        """
+        body = dataset_body(claim, image, folder, owners)
+        parts = ("datasets", _named("data set", name))
+        return DatasetRecord.from_json(await self.gateway.call_api("PUT", *parts, body=body))
+
+    async def remove_dataset(self, name: str) -> bool:
+        """Take a data set back, for operators; returns whether there was one. Its files stay. Idempotent."""
+        return bool((await self.gateway.call_api("DELETE", "datasets", _named("data set", name)))["removed"])
 
     async def timeline(self, sandbox_id: str) -> Timeline:
         """Return the timeline of a sandbox, which is kept for 24 hours after its end, unless the store is lost.

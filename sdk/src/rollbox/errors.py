@@ -12,6 +12,7 @@ __all__ = [
     "CheckpointNotFound",
     "Conflict",
     "CreateAbandoned",
+    "DatasetUnavailable",
     "Deleted",
     "DiskFull",
     "Draining",
@@ -410,6 +411,16 @@ class ImageStoreFull(SandboxError):
     hint = "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
 
 
+class DatasetUnavailable(SandboxError):
+    """A data set that the sandbox is to mount cannot be had. An operator has to bring its files back, or to declare another place: `rollbox dataset list` says what is wrong."""
+
+    code = "dataset_unavailable"
+    fault = "platform"
+    retry = "later"
+    mask_sample = True
+    hint = "An operator has to bring its files back, or to declare another place: `rollbox dataset list` says what is wrong."
+
+
 class StartTimeout(SandboxError):
     """The sandbox did not become ready within its start timeout. Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation."""
 
@@ -588,6 +599,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         CheckpointExpired,
         ImagePullFailed,
         ImageStoreFull,
+        DatasetUnavailable,
         StartTimeout,
         SandboxUnreachable,
         SandboxLost,

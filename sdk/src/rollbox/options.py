@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, get_args
 
 from rollbox import labels as label_rules
 from rollbox import request
+from rollbox.dataset import Mounts, mounts_body
 from rollbox.egress import Egress, wish_to_json
 from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY, Cpu, Memory, Size, cpu_range, memory_range, parse_memory
@@ -33,6 +34,7 @@ class ResourceOptions(TypedDict, total=False):
     node_selector: Mapping[str, str] | None
     pull: Pull
     network: str | None
+    mounts: Mounts | None
 
 
 class GroupOptions(ResourceOptions, total=False):
@@ -79,6 +81,7 @@ class Resources:
         node_selector: labels that its node must have.
         pull: how its node gets the image, see `Sandbox.create`.
         network: a direct network, see `Sandbox.create`.
+        mounts: data sets and scratch by absolute path.
 
     Raises:
         InvalidArgument: one of them is invalid.
@@ -92,6 +95,7 @@ class Resources:
     node_selector: Mapping[str, str] | None = None
     pull: Pull = "auto"
     network: str | None = None
+    mounts: Mounts | None = None
 
     def __post_init__(self) -> None:
         self.to_json()
@@ -123,6 +127,8 @@ class Resources:
             body["pull"] = self.pull
         if self.network is not None:
             body["network"] = request.text("network", self.network)
+        if self.mounts:
+            body["mounts"] = mounts_body(self.mounts)
         return body
 
 

@@ -67,6 +67,7 @@ class SandboxRecord:
     `egress` is the name of its network policy (`Sandbox.egress`).
     `draining_at_ms` says when it ends at the latest, since its node is drained; None: it is not.
     `silent_since_ms` says since when it has answered no health probe of its cluster; None: it does, or was not asked.
+    `mounts` says what it has besides its image, by path, as on the wire.
     `parent` says which checkpoint it was started from, and of which sandbox that was made; None: of no checkpoint.
     """
 
@@ -81,6 +82,7 @@ class SandboxRecord:
     disk_bytes: int | None = None
     gpu: int = 0
     node_selector: dict[str, str] = field(default_factory=dict)
+    mounts: dict[str, dict[str, Any]] = field(default_factory=dict)
     created_at_ms: int = 0
     claimed_at_ms: int | None = None
     ready_at_ms: int | None = None

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from rollbox import request, shared
 from rollbox._problem import SandboxError
+from rollbox.dataset import Mounts
 from rollbox.deadline import Deadline
 from rollbox.egress import Egress, EgressAttempt, EgressLog, EgressState, wish_to_json
 from rollbox.errors import Deleted, InvalidArgument, SandboxForgotten, SandboxNotFound
@@ -71,6 +72,7 @@ class Sandbox:
         node_selector: Mapping[str, str] | None = None,
         pull: Pull = "auto",
         network: str | None = None,
+        mounts: Mounts | None = None,
         env: Variables | None = None,
         files: InitialFiles | None = None,
         cwd: Directory | None = None,
@@ -103,6 +105,10 @@ class Sandbox:
             network: a direct network of the installation, for what speaks no proxy (UDP, TCP of its own); None: only
                 what `egress` allows is reached, through the proxy. Operators say which there are (egress.direct of the
                 chart); one that the cluster cannot enforce is refused.
+            mounts: what it has besides its image, by absolute path: `Dataset("imagenet-mini")`, files of the
+                installation that are read only, or `Scratch("cache")`, a folder that its group shares and that goes
+                with the last of them. At most 16, none in another one. Only a pool whose template has the same mounts
+                serves it.
             env: variables for every command in it, over those of the image. The place for secrets: a gateway gives
                 them to the sandbox, and no other part of the platform has the values: no store, pod, label or log.
             files: initial files by absolute path: bytes, text, or a `Path` to a local file, whose mode is kept; at most
@@ -143,6 +149,7 @@ class Sandbox:
             node_selector=node_selector,
             pull=pull,
             network=network,
+            mounts=mounts,
         )
         spec = CreateSpec(
             image=request.image(image, checkpoint),

@@ -84,6 +84,7 @@ class PlayedCluster(OneMachine):
     node_stores = None
     commits = None
     lazy = None
+    mounts = None
     names = None
 
     async def image(self, name: str) -> ImageState:

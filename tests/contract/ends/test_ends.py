@@ -222,6 +222,7 @@ WAYS: dict[str, Way] = {
     "node_lost": dying("node_lost"),
     "image_pull_failed": refusing("image_pull_failed"),
     "image_store_full": refusing("image_store_full"),
+    "dataset_unavailable": refusing("dataset_unavailable"),
     "start_timeout": start_timeout,
     "isolation_missing": isolation_missing,
     "cluster_away": refusing("upstream_timeout"),

@@ -20,7 +20,7 @@ MAKES = {"create", "commit", "checkpoint"}
 COLUMNS = Counter(
     ["id", "exec", "group", "pool", "owner", "node", "image", "sample", "at", "when", "address", "source"]
 )
-COLUMNS += Counter(["why", "it", "ended", "sent/received"])
+COLUMNS += Counter(["dataset", "why", "it", "ended", "sent/received"])
 # What differs from run to run, and what a terminal is told beside the words.
 OTHERWISE = (
     r"\x1b\[[\d;?]*[A-Za-z]|sha256:\w+|[0-9a-f]{32}|(?<=:)\d{4,5}\b|[\d:.]{8,}Z?|\b\d{2,7}\b|\b\d+[sm]\b|\S+/nosuch"

@@ -23,8 +23,18 @@ from controlplane.errors import Problem
 
 GROUP: Final = "rollbox.dev"
 VERSION: Final = "v1alpha1"
-PLURALS: Final[dict[Kind, str]] = {"pools": "sandboxpools", "quotas": "sandboxquotas", "egress": "egresspresets"}
-NAMES: Final[dict[Kind, str]] = {"pools": "SandboxPool", "quotas": "SandboxQuota", "egress": "EgressPreset"}
+PLURALS: Final[dict[Kind, str]] = {
+    "pools": "sandboxpools",
+    "quotas": "sandboxquotas",
+    "egress": "egresspresets",
+    "datasets": "datasets",
+}
+NAMES: Final[dict[Kind, str]] = {
+    "pools": "SandboxPool",
+    "quotas": "SandboxQuota",
+    "egress": "EgressPreset",
+    "datasets": "Dataset",
+}
 # Attempts of a write that conflicts with other writers; after more conflicts than this in a row it is refused.
 TRIES: Final = 5
 # Deadline for writing a status: one that is written late has no use.

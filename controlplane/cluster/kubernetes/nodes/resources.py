@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from controlplane.capacity.amounts import GPU
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import MIB
+from controlplane.model.base import MIB
 
 DEFAULT_DISK_BYTES: Final = 2048 * MIB
 # The disk request, much less than the limit: nodes are packed by memory, and few sandboxes fill their disk.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from controlplane.cluster.kubernetes.marks import ANNOTATION_ADDRESS, ANNOTATION_UNDONE, SIDECAR, SIDECAR_PORT, TARGET
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Code
-from controlplane.model.spec import MIB
+from controlplane.model.base import MIB
 
 Pod = Mapping[str, Any]
 Verdict = tuple[Code, str]

@@ -29,7 +29,7 @@ from controlplane.cluster.kubernetes.pods.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.egress import NO_NETWORKS, DirectNetworks
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import MIB
+from controlplane.model.base import MIB
 
 # No policy lets a sandbox reach a resolver. At the cluster's one, behind such a policy, a lookup hangs for 20 s; on
 # loopback, where nothing listens, it fails in milliseconds.

@@ -124,6 +124,8 @@ pub enum Code {
     ImagePullFailed,
     /// The private registry has no room for the image.
     ImageStoreFull,
+    /// A data set that the sandbox is to mount cannot be had.
+    DatasetUnavailable,
     /// The sandbox did not become ready within its start timeout.
     StartTimeout,
     /// The sandbox is on record but does not answer.
@@ -156,7 +158,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 50] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -192,6 +194,7 @@ impl Code {
         Self::CheckpointExpired,
         Self::ImagePullFailed,
         Self::ImageStoreFull,
+        Self::DatasetUnavailable,
         Self::StartTimeout,
         Self::SandboxUnreachable,
         Self::SandboxLost,
@@ -246,6 +249,7 @@ impl Code {
             Self::CheckpointExpired => "checkpoint_expired",
             Self::ImagePullFailed => "image_pull_failed",
             Self::ImageStoreFull => "image_store_full",
+            Self::DatasetUnavailable => "dataset_unavailable",
             Self::StartTimeout => "start_timeout",
             Self::SandboxUnreachable => "sandbox_unreachable",
             Self::SandboxLost => "sandbox_lost",
@@ -301,6 +305,7 @@ impl Code {
             "checkpoint_expired" => Self::CheckpointExpired,
             "image_pull_failed" => Self::ImagePullFailed,
             "image_store_full" => Self::ImageStoreFull,
+            "dataset_unavailable" => Self::DatasetUnavailable,
             "start_timeout" => Self::StartTimeout,
             "sandbox_unreachable" => Self::SandboxUnreachable,
             "sandbox_lost" => Self::SandboxLost,
@@ -357,6 +362,7 @@ impl Code {
             Self::CheckpointExpired => 410,
             Self::ImagePullFailed => 502,
             Self::ImageStoreFull => 503,
+            Self::DatasetUnavailable => 503,
             Self::StartTimeout => 504,
             Self::SandboxUnreachable => 502,
             Self::SandboxLost => 410,
@@ -412,6 +418,7 @@ impl Code {
             Self::CheckpointExpired => "NOT_FOUND",
             Self::ImagePullFailed => "UNAVAILABLE",
             Self::ImageStoreFull => "RESOURCE_EXHAUSTED",
+            Self::DatasetUnavailable => "UNAVAILABLE",
             Self::StartTimeout => "DEADLINE_EXCEEDED",
             Self::SandboxUnreachable => "UNAVAILABLE",
             Self::SandboxLost => "ABORTED",
@@ -467,6 +474,7 @@ impl Code {
             Self::CheckpointExpired => Fault::Caller,
             Self::ImagePullFailed => Fault::Platform,
             Self::ImageStoreFull => Fault::Platform,
+            Self::DatasetUnavailable => Fault::Platform,
             Self::StartTimeout => Fault::Platform,
             Self::SandboxUnreachable => Fault::Platform,
             Self::SandboxLost => Fault::Platform,
@@ -522,6 +530,7 @@ impl Code {
             Self::CheckpointExpired => Retry::Never,
             Self::ImagePullFailed => Retry::NewSandbox,
             Self::ImageStoreFull => Retry::Later,
+            Self::DatasetUnavailable => Retry::Later,
             Self::StartTimeout => Retry::NewSandbox,
             Self::SandboxUnreachable => Retry::NewSandbox,
             Self::SandboxLost => Retry::NewSandbox,
@@ -577,6 +586,7 @@ impl Code {
             Self::CheckpointExpired => true,
             Self::ImagePullFailed => true,
             Self::ImageStoreFull => true,
+            Self::DatasetUnavailable => true,
             Self::StartTimeout => true,
             Self::SandboxUnreachable => true,
             Self::SandboxLost => true,
@@ -636,6 +646,7 @@ impl Code {
             Self::CheckpointExpired => "The time of the checkpoint is over.",
             Self::ImagePullFailed => "The image could not be pulled.",
             Self::ImageStoreFull => "The private registry has no room for the image.",
+            Self::DatasetUnavailable => "A data set that the sandbox is to mount cannot be had.",
             Self::StartTimeout => "The sandbox did not become ready within its start timeout.",
             Self::SandboxUnreachable => "The sandbox is on record but does not answer.",
             Self::SandboxLost => "The sandbox died although no call had ended it.",
@@ -740,6 +751,9 @@ impl Code {
             Self::ImagePullFailed => "Try it again; if it persists, check the registry.",
             Self::ImageStoreFull => {
                 "Try again in some minutes: copies that nothing needs are being removed. If it persists, give the registry a larger volume or remove images that were made of sandboxes."
+            }
+            Self::DatasetUnavailable => {
+                "An operator has to bring its files back, or to declare another place: `rollbox dataset list` says what is wrong."
             }
             Self::StartTimeout => {
                 "Create it again, with a larger start_timeout where its image is large; `rollbox doctor` checks the installation."

@@ -56,6 +56,7 @@ _COMMANDS = {
     "group": "group:app",
     "image": "image:app",
     "pool": "pool:app",
+    "dataset": "dataset:app",
     "quota": "quota:app",
 }
 # Objects that are made, less those that are freed, between two looks for garbage: some seconds of the busiest command.

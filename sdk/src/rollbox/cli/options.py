@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import inf, isfinite
 from pathlib import Path
@@ -20,6 +20,7 @@ from rollbox.errors import InvalidArgument
 from rollbox.quantity import DEFAULT_CPU, DEFAULT_MEMORY
 
 if TYPE_CHECKING:
+    from rollbox.dataset import Dataset, Scratch
     from rollbox.egress import Egress
     from rollbox.options import Pull, ResourceOptions
 
@@ -82,6 +83,12 @@ class ResourceArguments(NamedTuple):
     network: Annotated[
         str | None, typer.Option(metavar="NAME", help="A direct network of the installation, past egress.")
     ] = None
+    mounts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mount", metavar="PATH=KIND:NAME", help="/data=dataset:NAME or /cache=scratch:NAME[:SIZE]; repeatable."
+        ),
+    ] = None
 
     def options(self) -> ResourceOptions:
         """Return them as keyword arguments; InvalidArgument for one of another form."""
@@ -94,6 +101,7 @@ class ResourceArguments(NamedTuple):
             "node_selector": label_rules.parse(self.node_selector or ()),
             "pull": cast("Pull", self.pull),
             "network": self.network,
+            "mounts": mounts_of(self.mounts or ()),
         }
 
 
@@ -118,6 +126,28 @@ def _parameters(command: Callable[..., None]) -> Iterator[inspect.Parameter]:
             continue
         for name, default in ResourceArguments._field_defaults.items():
             yield inspect.Parameter(name, parameter.kind, default=default, annotation=hints[name])
+
+
+def mounts_of(given: Iterable[str]) -> dict[str, Dataset | Scratch]:
+    """Read mounts as they are typed.
+
+    Raises:
+        InvalidArgument: one is of another form, or two have the same path.
+    """
+    from rollbox.dataset import Dataset, Scratch
+
+    found: dict[str, Dataset | Scratch] = {}
+    for text in given:
+        path, _, what = text.partition("=")
+        kind, _, name = what.partition(":")
+        name, sized, size = name.partition(":")
+        if kind not in ("dataset", "scratch") or not name or (sized and (kind == "dataset" or not size)):
+            form = "PATH=dataset:NAME or PATH=scratch:NAME[:SIZE]"
+            raise InvalidArgument(f"--mount {text!r} is not of the form {form}")
+        if path in found:
+            raise InvalidArgument(f"--mount {path} is given twice")
+        found[path] = Dataset(name) if kind == "dataset" else Scratch(name, size or None)
+    return found
 
 
 def policy_of(text: str) -> Egress:

@@ -30,6 +30,12 @@ def up(
     egress: Annotated[
         bool, typer.Option(help="Let sandboxes reach what their policy allows; it is `offline` by default.")
     ] = True,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FOLDER[,owners=A,B]", help="A folder that sandboxes may mount read only; may be repeated."
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave sandboxes running at the end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -41,6 +47,7 @@ def up(
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    options += [part for one in dataset or () for part in ("--dataset", one)]
     flags = [name for name, wanted in (("--no-egress", not egress), ("--keep", keep), ("--json", json)) if wanted]
     # Replaces this process, so that the server gets signals and sets the exit status itself, without a parent process.
     os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.embedded", *options, *flags])  # noqa: S606

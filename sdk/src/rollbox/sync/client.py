@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -12,6 +12,7 @@ from rollbox.breaker import BreakerPolicy
 from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
+from rollbox.dataset import DatasetRecord, DatasetRecords
 from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.health import Health
 from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchReport
@@ -175,6 +176,30 @@ class Client:
     def remove_pool(self, name: str) -> bool:
         """As `rollbox.Client.remove_pool`."""
         return run(self.inner.remove_pool(name))
+
+    def datasets(self) -> DatasetRecords:
+        """As `rollbox.Client.datasets`."""
+        return run(self.inner.datasets())
+
+    def dataset(self, name: str) -> DatasetRecord:
+        """As `rollbox.Client.dataset`."""
+        return run(self.inner.dataset(name))
+
+    def set_dataset(
+        self,
+        name: str,
+        *,
+        claim: str | None = None,
+        image: str | None = None,
+        folder: str | None = None,
+        owners: Sequence[str] = (),
+    ) -> DatasetRecord:
+        """As `rollbox.Client.set_dataset`."""
+        return run(self.inner.set_dataset(name, claim=claim, image=image, folder=folder, owners=owners))
+
+    def remove_dataset(self, name: str) -> bool:
+        """As `rollbox.Client.remove_dataset`."""
+        return run(self.inner.remove_dataset(name))
 
     def timeline(self, sandbox_id: str) -> Timeline:
         """As `rollbox.Client.timeline`."""

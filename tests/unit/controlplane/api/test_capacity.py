@@ -5,7 +5,8 @@ import asyncio
 from controlplane.capacity import NodeRoom, Room
 from controlplane.lifecycle import Options
 from controlplane.model import SandboxSpec
-from controlplane.model.spec import MIB, Range
+from controlplane.model.base import MIB
+from controlplane.model.spec import Range
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster
 from tests.support.shared_store import SharedMemory

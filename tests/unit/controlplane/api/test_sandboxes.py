@@ -43,6 +43,7 @@ async def test_a_created_sandbox_carries_everything_that_the_contract_names(plan
         "disk_bytes",
         "gpu",
         "node_selector",
+        "mounts",
         "ready_at_ms",
         "claimed_at_ms",
         "expires_at_ms",

@@ -12,8 +12,9 @@ from pydantic_core import from_json, to_json
 
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.model import Range, SandboxSpec
+from controlplane.model.base import Closed
 from controlplane.model.pool import PoolSpec
-from controlplane.model.spec import Closed, Template
+from controlplane.model.spec import Template
 
 # The fields that were always written; a later one is not to be added here.
 _TEMPLATE = {

@@ -12,8 +12,9 @@ from controlplane.lifecycle import Options
 from controlplane.lifecycle.admission.candidates import candidate
 from controlplane.lifecycle.pools.declared import declared, filled
 from controlplane.model import Overcommit, Sandbox, SandboxSpec
+from controlplane.model.base import MIB
 from controlplane.model.overcommit import LEAST_MEMORY_BYTES, LEAST_MILLICORES
-from controlplane.model.spec import MIB, Range
+from controlplane.model.spec import Range
 from controlplane.settings import rules
 from tests.support.world import world
 

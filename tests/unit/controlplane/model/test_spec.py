@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from controlplane.model import Range, Sandbox, SandboxSpec, State, dump_record, load_record
+from controlplane.model import Mount, Range, Sandbox, SandboxSpec, State, dump_record, load_record
 
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("image", {"image": ""}),
@@ -112,6 +112,7 @@ def test_every_field_changes_the_fingerprint() -> None:
         "node_selector": {"zone": "a"},
         "pull": "lazy",
         "network": "broker",
+        "mounts": {"/data": Mount(dataset="d")},
         "env": {"A": "B"},
         "cwd": "/",
         "make_cwd": True,
