@@ -24,7 +24,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "memory": memory.measure,
     "egress": egress.measure,
     "surface": surface.measure,
-    "interpreter": partial(interpreter.measure, image=ON_ENGINE),
+    "interpreter": partial(interpreter.measure, on_cluster=False),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
 }
 

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable
 
 from rollbox import Client, Interpreter, Process, Sandbox
 from rollbox.bench.arrivals import closed_loop
+from tests.bench.jupyter import beside
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution, of_rounds
+from tests.support.images import ON_CLUSTER, ON_ENGINE, frameworks_image
 from tests.support.stack import Product
 
 ROUNDS = 5
@@ -24,14 +26,17 @@ BARE = ["python3", "-uc", "import sys\nfor line in sys.stdin: print(eval(line), 
 WRITES = f"import sys; sys.stdout.write('y' * {OUTPUT_BYTES});"
 
 
-async def measure(product: Product, *, image: str) -> list[Record]:
-    """The records of this scenario, on an engine or a cluster. Cost: two minutes."""
+async def measure(product: Product, *, on_cluster: bool) -> list[Record]:
+    """The records of this scenario, on an engine or a cluster. Cost: four minutes."""
+    image = ON_CLUSTER if on_cluster else ON_ENGINE
+    kernels = await asyncio.to_thread(frameworks_image, on_cluster=on_cluster)
     async with contextlib.AsyncExitStack() as exits:
         client = await exits.enter_async_context(Client(product.url, product.api_key))
         made = await asyncio.gather(*(client.create(image, memory="256Mi", cpu=(0.05, 2)) for _ in range(SANDBOXES)))
         sandboxes = [await exits.enter_async_context(sandbox) for sandbox in made]
         costs = await _memory(sandboxes[1])
-        return [*await _one(sandboxes[0]), *await _at_once(sandboxes), await _output(sandboxes[0]), costs]
+        mine = [*await _one(sandboxes[0]), *await _at_once(sandboxes), await _output(sandboxes[0]), costs]
+        return [*mine, *await beside(client, kernels)]
 
 
 async def _p50(count: int, call: Callable[[], Awaitable[object]]) -> float:

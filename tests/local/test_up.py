@@ -149,6 +149,31 @@ async def test_streams_under_way_survive_the_gateway(folder: Path) -> None:
     assert await stop_process(up.process) == 0
 
 
+async def test_a_cell_under_way_survives_the_gateway_and_is_answered_once(folder: Path) -> None:
+    up = await start(folder)
+    code = "import os, time\nprint('begun')\nopen('/tmp/runs', 'a').write('ran ')\n"
+    code += "while not os.path.exists('/tmp/go'): time.sleep(0.01)\nprint(open('/tmp/runs').read())\nkept = 42\nkept"
+    async with (
+        Client(up.url, up.api_key) as client,
+        await client.create(IMAGE) as sandbox,
+        await sandbox.interpreter() as python,
+    ):
+        for at in range(2):
+            await sandbox.exec("rm -f /tmp/go /tmp/runs", check=True)
+            running = asyncio.create_task(python.run(code, cell_id=f"cell-{at}"))
+            await until(lambda: succeeds(sandbox, "test -s /tmp/runs"))
+            os.kill(await until(functools.partial(gateway, up, 0)), signal.SIGKILL)
+            # By the next gateway.
+            await sandbox.files.write("/tmp/go", b"")
+            async with asyncio.timeout(60):
+                cell = await running
+            assert (cell.end, cell.text, cell.stdout, cell.restarted) == ("finished", "42", "begun\nran \n", False)
+            again = await python.run(code, cell_id=f"cell-{at}")
+            assert (again.stdout, again.execution_count) == (cell.stdout, at + 1)
+        assert (await python.run("kept")).text == "42"
+    assert await stop_process(up.process) == 0
+
+
 async def gateway(up: Stack, before: int) -> int:
     """Its process id; 0 while there is none but the one before."""
     await asyncio.sleep(0.02)

@@ -8,7 +8,7 @@ import pytest
 
 from rollbox import Sandbox
 from rollbox.interpreter.cell import Table
-from tests.product.test_frameworks import image
+from tests.support.images import frameworks_image
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tools
 
 @pytest.fixture(scope="module")
 def kept(stack: Product) -> Iterator[Kept]:
-    yield from keeping(stack, image=image(), memory="2Gi")
+    yield from keeping(stack, image=frameworks_image(), memory="2Gi")
 
 
 TABLES = [

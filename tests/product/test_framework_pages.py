@@ -14,9 +14,9 @@ from playwright.async_api import Page, expect
 from yarl import URL
 
 from rollbox import Sandbox
-from tests.product.test_frameworks import image
 from tests.support.chromium import chromium
 from tests.support.frameworks.visits import APPS, FRONT, digest, secure, tls
+from tests.support.images import frameworks_image
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 from tests.support.waiting import succeeds, until
@@ -55,7 +55,7 @@ KERNEL: Final = """async (line) => {
 
 @pytest.fixture(scope="module")
 def kept(stack: Product) -> Iterator[Kept]:
-    yield from keeping(stack, image=image(), memory="2Gi")
+    yield from keeping(stack, image=frameworks_image(), memory="2Gi")
 
 
 @asynccontextmanager

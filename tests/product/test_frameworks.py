@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from yarl import URL
 
 from rollbox import Sandbox
 from tests.support.frameworks.visits import APPS, WAYS, digest, visitor
-from tests.support.images import REGISTRY
+from tests.support.images import frameworks_image
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 
@@ -35,16 +34,9 @@ SERVERS = {
 WITH_SOCKETS = ("fastapi", "fastapi behind a proxy", "aiohttp", "express")
 
 
-def image() -> str:
-    """The name of the frameworks' image, which is made if there is none."""
-    build = [str(APPS.with_name("build.sh")), *([REGISTRY] if ON_CLUSTER else [])]
-    made = subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True)
-    return made.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def kept(stack: Product) -> Iterator[Kept]:
-    yield from keeping(stack, image=image(), memory="2Gi")
+    yield from keeping(stack, image=frameworks_image(), memory="2Gi")
 
 
 @pytest.mark.parametrize("name", SERVERS)

@@ -83,6 +83,10 @@ FINISHED: list[Case] = [
     Case("import os\nif os.fork() == 0: print('child')\nelse: os.wait()", {"stdout": "child\n", "stderr": ""}),
     Case("import os\nif os.fork() == 0: 1 / 0\nelse: print(os.wait()[1] >> 8)", {"stdout": "1\n"}),
     Case(
+        "import os\nif os.fork() == 0:\n  if os.fork() == 0: print('grandchild')\n  else: os.wait()\nelse: os.wait()",
+        {"stdout": "grandchild\n", "stderr": ""},
+    ),
+    Case(
         "import multiprocessing as m\nwith m.get_context('fork').Pool(2) as pool: print(pool.map(abs, [-1, 2]))",
         {"stdout": "[1, 2]\n", "stderr": ""},
     ),

@@ -11,8 +11,8 @@ import pytest
 from rollbox import Sandbox
 from rollbox.errors import InvalidArgument
 from rollbox.interpreter.cell import Cell, CellOutput, CellResult
-from tests.product.test_frameworks import image
 from tests.product.test_interpreters import Case, checked
+from tests.support.images import frameworks_image
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.tools
 
 @pytest.fixture(scope="module")
 def kept(stack: Product) -> Iterator[Kept]:
-    yield from keeping(stack, image=image(), memory="2Gi")
+    yield from keeping(stack, image=frameworks_image(), memory="2Gi")
 
 
 JUPYTER: list[Case] = [

@@ -113,10 +113,9 @@ class FakeProcesses:
         made = self.execs[body["exec_id"]] = FakeExec(body["exec_id"], body)
         self.started.set()
         script = self.scripts.get(body.get("command") or " ".join(body.get("argv", ())))
-        if not body.get("stdin_open"):
-            given = body.get("stdin", "")
-            made.stdin += b64decode(given) if body.get("stdin_encoding") == "base64" else given.encode()
-            made.stdin_over = True
+        given = body.get("stdin", "")
+        made.stdin += b64decode(given) if body.get("stdin_encoding") == "base64" else given.encode()
+        made.stdin_over = not body.get("stdin_open")
         task = asyncio.get_running_loop().create_task(self._play(made, script) if script else self._run(made))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -26,6 +26,12 @@ AGAINST_CLUSTER = os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster"
 IMAGE = ON_CLUSTER if AGAINST_CLUSTER else ON_ENGINE
 
 
+def frameworks_image(*, on_cluster: bool = AGAINST_CLUSTER) -> str:
+    """The image with frameworks, kernels and plotting, which is made if there is none."""
+    build = [str(Path(__file__).parent / "frameworks/build.sh"), *([REGISTRY] if on_cluster else [])]
+    return subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def runtime_image(name: str) -> str:
     """A runtime image where the tests run; on an engine it is built if it is not there."""
     if AGAINST_CLUSTER:

@@ -94,7 +94,7 @@ class SpawnOptions(TypedDict, total=False):
     env: Variables | None
     user: str | None
     umask: int | None
-    stdin: bool
+    stdin: bool | bytes | str
     terminal: tuple[int, int] | None
     timeout: float | None
     max_output_bytes: int | None
@@ -151,7 +151,7 @@ def spawn_body(
     cmd: Command,
     exec_id: str,
     *,
-    stdin: bool,
+    stdin: bool | bytes | str,
     terminal: tuple[int, int] | None,
     output_waits: bool,
     orphan_grace: float | None,
@@ -174,7 +174,7 @@ def spawn_body(
         cwd=cwd,
         env=env,
         user=user,
-        stdin=b"",
+        stdin=b"" if isinstance(stdin, bool) else _whole(stdin),
         timeout=timeout,
         max_output_bytes=max_output_bytes,
         max_stderr_bytes=max_stderr_bytes,
@@ -186,7 +186,7 @@ def spawn_body(
         body["terminal"] = window(*terminal)
     if orphan_grace is not None:
         body["orphan_grace_ms"] = milliseconds("orphan_grace", orphan_grace)
-    return {**body, "stdin_open": stdin, "output_waits": output_waits}
+    return {**body, "stdin_open": stdin is not False, "output_waits": output_waits}
 
 
 def window(columns: int, rows: int) -> dict[str, int]:
@@ -336,6 +336,13 @@ def made_by_files(cwd: Directory, files: InitialFiles) -> bool:
     # What is none is refused where the files are checked.
     names = [name for name in files if isinstance(name, str | os.PathLike)] if isinstance(files, Mapping) else []
     return any(place in PurePosixPath(posixpath.normpath(name)).parents for name in names)
+
+
+def _whole(stdin: bytes | str) -> bytes | str:
+    """The beginning of an input that is kept open, as it is sent with the start."""
+    if not isinstance(stdin, bytes | str) or not _is_whole(stdin):
+        raise InvalidArgument(f"stdin is {type(stdin).__name__}: not True, False, or at most 1 MiB of bytes or text")
+    return stdin
 
 
 def _is_whole(stdin: Stdin) -> TypeGuard[bytes | str]:

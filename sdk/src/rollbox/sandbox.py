@@ -294,7 +294,7 @@ class Sandbox:
         env: Variables | None = None,
         user: str | None = None,
         umask: int | None = None,
-        stdin: bool = True,
+        stdin: bool | bytes | str = True,
         terminal: tuple[int, int] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         max_output_bytes: int | None = None,
@@ -311,7 +311,8 @@ class Sandbox:
             env: its variables.
             user: the user that it runs as.
             umask: its mask for new files.
-            stdin: keep its input open for `process.stdin`; else it reads end of file.
+            stdin: keep its input open for `process.stdin`, after these bytes or this text (at most 1 MiB); False: it
+                reads end of file.
             terminal: run it on a terminal of so many columns and rows; all its output is stdout then.
             timeout: seconds until it is killed.
             max_output_bytes: how much of the last output the sandbox keeps for a later attach; at least 4 MiB with
@@ -347,7 +348,8 @@ class Sandbox:
         )
         with _hint_when_not_found(cmd):
             started = await self._gateway.spawn(self._access, body)
-        connection = Connection(self._gateway, self._access, made_id, (0, 0))
+        began = stdin if isinstance(stdin, bytes) else stdin.encode() if isinstance(stdin, str) else b""
+        connection = Connection(self._gateway, self._access, made_id, (0, 0), stdin_offset=len(began))
         if (run := current.current()) is not None:
             connection.on_end = run.process(self.id)
         return Process(self._gateway, self._access, connection, started["pid"])

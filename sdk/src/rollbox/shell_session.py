@@ -55,6 +55,7 @@ class CommandRunner(Protocol):
         cwd: Directory | None,
         env: Variables | None,
         user: str | None,
+        stdin: bool | bytes | str = True,
         terminal: tuple[int, int] | None = None,
         orphan_grace: float | None = None,
     ) -> Process:
@@ -65,6 +66,7 @@ class CommandRunner(Protocol):
             cwd: its working directory; None: the sandbox's.
             env: variables beside the sandbox's.
             user: that it runs as; None: the sandbox's.
+            stdin: what its input begins with; it stays open.
             terminal: columns and rows of its terminal; None: it has none.
             orphan_grace: seconds after which it is killed without a client; None: never.
         """

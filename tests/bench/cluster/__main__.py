@@ -27,7 +27,6 @@ from tests.bench.cluster import (
 )
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
-from tests.support.images import ON_CLUSTER
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
 from tests.support.release import LAZY
 
@@ -41,7 +40,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "readiness": readiness.measure,
     "names": names.measure,
     "surface": surface.measure,
-    "interpreter": partial(interpreter.measure, image=ON_CLUSTER),
+    "interpreter": partial(interpreter.measure, on_cluster=True),
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,

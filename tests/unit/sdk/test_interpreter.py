@@ -7,11 +7,12 @@ import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollbox import Cell, Client
@@ -132,7 +133,7 @@ async def driven(python: str) -> AsyncIterator[Driven]:
         python, *program.chosen("python", None).argv[1:], stdin=pipe, stdout=pipe, stderr=pipe
     )
     one = Driven(process)
-    one.stdin.write(program.chosen("python", None).source)
+    one.stdin.write(program.chosen("python", None).source.encode())
     assert (await one.next()).kind == b"H"
     try:
         yield one
@@ -157,6 +158,7 @@ CELLS = [
         None,
     ),
     ("if os.fork() == 0: print('child')\nelse: os.wait()", None, "child\n", None),
+    ("if os.fork() == 0:\n  if os.fork() == 0: print('its')\n  else: os.wait()\nelse: os.wait()", None, "its\n", None),
     (
         "sorted(n for n in globals() if not n.startswith('_'))",
         "['asyncio', 'f', 'inspect', 'os', 'source', 'sys']",
@@ -199,3 +201,75 @@ async def test_an_image_whose_python_is_too_old_or_broken_is_told(
     with pytest.raises(InvalidArgument, match=r"needs Python 3\.8") as refused:
         await sandbox.interpreter(env={"PATH": str(tmp_path)})
     assert "3.8 or newer" in refused.value.hint
+
+
+class Piped:
+    """A program that runs cells, as a process of this machine; what is sent comes in pieces."""
+
+    def __init__(self, language: str) -> None:
+        one = program.chosen(language, None)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(one.argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, bufsize=0)
+        self.decoder = Decoder()
+        self.runs = count()
+        self.sent(one.source.encode())
+        assert self.frames(1)[0].kind == b"H"
+
+    def sent(self, data: bytes, sizes: Iterable[int] = ()) -> None:
+        assert self.process.stdin
+        pieces = iter(sizes)
+        while data:
+            size = next(pieces, len(data))
+            self.process.stdin.write(data[:size])
+            data = data[size:]
+
+    def frames(self, ends: int) -> list[Frame]:
+        """What comes up to so many ends (or greetings)."""
+        assert self.process.stdout
+        found: list[Frame] = []
+        while sum(one.kind in b"HF" for one in found) < ends:
+            data = self.process.stdout.read(2**16)
+            assert data, "it has ended"
+            self.decoder.add(data)
+            found += self.decoder.frames()
+        return found
+
+
+# By language: a cell that prints these bytes.
+PRINTS = {
+    "python": "import sys; sys.stdout.buffer.write({!r});".format,
+    "node": lambda data: f"process.stdout.write(Buffer.from({list(data)})); undefined",
+}
+
+
+@pytest.fixture(scope="module", params=[one for one in PRINTS if one == "python" or shutil.which("node")])
+def piped(request: pytest.FixtureRequest) -> Iterator[tuple[str, Piped]]:
+    one = Piped(request.param)
+    yield request.param, one
+    one.process.communicate()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=40)), min_size=1, max_size=4),
+    st.lists(st.integers(1, 60), max_size=40),
+)
+def test_requests_are_answered_once_however_they_are_cut(
+    piped: tuple[str, Piped], cells: list[tuple[int, bytes]], sizes: list[int]
+) -> None:
+    """A request of the same key is one that is sent again: it gets the first answer."""
+    language, one = piped
+    # Hypothesis repeats what it has tried: these keys are new.
+    run = f"{next(one.runs)}-"
+    requests = b"".join(
+        encoded(b"C", f"{run}{key}".encode(), PRINTS[language](data).encode(), b"20") for key, data in cells
+    )
+    one.sent(requests, sizes)
+    first = dict(reversed(cells))
+    counts: dict[int, int] = {}
+    frames = iter(one.frames(len(cells)))
+    for key, _ in cells:
+        answer = Answer(f"{run}{key}", 20)
+        found = next(cell for frame in frames if isinstance(cell := answer.take(frame), Cell))
+        assert (found.stdout_bytes, found.stdout_total_bytes) == (first[key][:20], len(first[key]))
+        assert counts.setdefault(key, found.execution_count) == found.execution_count

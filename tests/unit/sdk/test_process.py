@@ -68,6 +68,22 @@ async def test_stdin_is_whole_and_once_after_cuts(client: Client, fake: FakeGate
     assert len(fake.processes.attaches) == 5
 
 
+@pytest.mark.parametrize("begins", [b"a\xff", "ä"])
+async def test_an_input_may_begin_with_the_start_and_go_on(
+    client: Client, fake: FakeGateway, begins: bytes | str
+) -> None:
+    fake.real_execs = True
+    sandbox = await client.create("python")
+    async with await sandbox.spawn("cat", stdin=begins) as process:
+        await process.stdin.write(b" and on")
+        await process.stdin.write_eof()
+        data = begins if isinstance(begins, bytes) else begins.encode()
+        assert await process.stdout.read() == data + b" and on"
+    for wrong in (b"x" * (2**20 + 1), 5):
+        with pytest.raises(InvalidArgument, match="not True, False, or at most 1 MiB"):
+            await sandbox.spawn("cat", stdin=wrong)  # type: ignore[arg-type]
+
+
 async def test_stdin_waits_for_the_sandbox(client: Client, fake: FakeGateway) -> None:
     fake.processes.silent_acks = True
     process = await (await client.create("python")).spawn("cat >/dev/null")

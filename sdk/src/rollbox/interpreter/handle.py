@@ -77,7 +77,10 @@ class Interpreter:
         """
 
         async def starting() -> Process:
-            return await sandbox.spawn(program.argv, cwd=cwd, env=env, user=user, orphan_grace=request.ORPHAN_GRACE_S)
+            grace_s = request.ORPHAN_GRACE_S
+            return await sandbox.spawn(
+                program.argv, cwd=cwd, env=env, user=user, stdin=program.source, orphan_grace=grace_s
+            )
 
         made = cls(sandbox.id, program, starting, request.count("max_output_bytes", max_output_bytes))
         await made._started()

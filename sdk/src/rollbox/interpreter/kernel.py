@@ -57,7 +57,6 @@ class Kernel:
         return made
 
     async def _greeted(self, program: Program) -> None:
-        await self.process.stdin.write(program.source)
         first = await self.next(Patience(self.process, None))
         if first is None:
             result = await self.process.wait()

@@ -54,13 +54,13 @@ class Program(NamedTuple):
     Attributes:
         name: of the program of the image that runs it.
         argv: what is run in the sandbox. The source comes over stdin, so that nothing is written there.
-        source: to be written to its input.
+        source: the beginning of its input.
         needs: what the image has to have for it, in a sentence.
     """
 
     name: str
     argv: list[str]
-    source: bytes
+    source: str
     needs: str
 
 
@@ -87,12 +87,12 @@ def chosen(language: str, kernel: str | None) -> Program:
 def _python(files: tuple[str, ...], needs: str) -> Program:
     """A program of some of the resident files, of which the last has `main`."""
     sources = [(name, (_FOLDER / f"{name}.py").read_text()) for name in files]
-    source = f"SOURCES = {sources!r}\n{_LOADER}".encode()
+    source = f"SOURCES = {sources!r}\n{_LOADER}"
     read = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])), {'__name__': '_rollbox'})"
     return Program("python3", ["python3", "-c", read, str(len(source))], source, needs)
 
 
 @cache
 def _node() -> Program:
-    source = (_FOLDER / "node.js").read_bytes()
+    source = (_FOLDER / "node.js").read_text()
     return Program("node", ["sh", "-c", _APART, _NODE_LOADER, str(len(source))], source, _NEEDS_NODE)

@@ -48,7 +48,15 @@ class Connection:
         on_end: is called once its result was received, or nobody waits for it any more.
     """
 
-    def __init__(self, gateway: Gateway, access: SandboxAccess, exec_id: str, offsets: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        access: SandboxAccess,
+        exec_id: str,
+        offsets: tuple[int, int],
+        *,
+        stdin_offset: int = 0,
+    ) -> None:
         self.exec_id = exec_id
         self.result: ExecResult | None = None
         self.on_end: Callable[[], None] = _nothing
@@ -63,7 +71,7 @@ class Connection:
         self._receiving = False
         self._resending = False
         self._changed: asyncio.Future[SandboxError | None] | None = None
-        self._stdin = _Unacknowledged()
+        self._stdin = _Unacknowledged(stdin_offset)
         self._size: tuple[int, int] | None = None
 
     def now(self) -> float:
@@ -378,12 +386,11 @@ def _nothing() -> None:
 class _Unacknowledged:
     """stdin that was sent and may have to be sent again."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int) -> None:
         self.parts: deque[tuple[int, bytes]] = deque()
         self.closing = False
         self.refused = ""
-        self._next = 0
-        self._confirmed = 0
+        self._next = self._confirmed = offset
 
     @property
     def has_room(self) -> bool:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _FRAME_BYTES = 2**18
 _BACKGROUND_BYTES = 2**16
-_RECORDS = 1024
-_RECORDS_BYTES = 2**22
-_RECORD_BYTES = 2**20
 # How long the output of a cell is waited for that has ended, where the kernel has dropped the message that says so.
 _QUIET_MS = 2000
 # ipykernel hangs when it is interrupted between the start of a cell, which it tells, and that of its code.
@@ -59,20 +56,15 @@ def main() -> None:
 
 
 class Told:
-    """What is sent of one cell: what came to the wire, and a record of it."""
+    """What is sent of one cell."""
 
     def __init__(self, to: wire.Wire, most: int) -> None:
         self.totals = [0, 0]
-        self.record: bytearray | None = bytearray()
         self._wire = to
         self._most = most
 
     def frame(self, kind: bytes, data: bytes, *, soon: bool = True) -> None:
         """Send a whole frame."""
-        if self.record is not None and len(self.record) + len(data) <= _RECORD_BYTES:
-            self.record += data
-        else:
-            self.record = None
         self._wire.send(data)
 
     def stream(self, name: str, text: str) -> None:
@@ -86,7 +78,7 @@ class Told:
 
 
 class Bridge:
-    """Takes requests one by one, asks the kernel, and keeps what it has answered."""
+    """Takes requests one by one, and asks the kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.wire = wire.Wire()
@@ -100,8 +92,6 @@ class Bridge:
         self._interrupted = False
         self._passed = False
         self._count = 0
-        self._records: dict[bytes, bytes] = {}
-        self._records_bytes = 0
         signal.signal(signal.SIGINT, self._interrupt)
 
     def hello(self) -> None:
@@ -124,8 +114,7 @@ class Bridge:
     def answer(self, kind: bytes, fields: list[bytes]) -> None:
         """Run a cell, or tell what it has answered before."""
         key = fields[0]
-        if key in self._records:
-            self.wire.send(self._records[key])
+        if self.wire.repeated(key):
             return
         told = Told(self.wire, int(fields[-1]))
         display = Display(told)
@@ -136,7 +125,7 @@ class Bridge:
         numbers = b"%d %d %d %d %d" % (self._count, took_us, *told.totals, display.omitted)
         final = wire.encoded(wire.END, key, numbers, *error)
         told.frame(wire.END, final)
-        self._keep(key, final if told.record is None else bytes(told.record))
+        self.wire.keep(key, final)
 
     def _tell_background(self, told: Told) -> None:
         """Tell what was printed since the cell before."""
@@ -225,12 +214,6 @@ class Bridge:
             self._kernel.interrupt()
             # Its handler for cells that await does not wake the loop that they run on; a message does.
             self._kernel.ask("kernel_info_request", {})
-
-    def _keep(self, key: bytes, record: bytes) -> None:
-        self._records[key] = record
-        self._records_bytes += len(record)
-        while self._records_bytes > _RECORDS_BYTES or len(self._records) > _RECORDS:
-            self._records_bytes -= len(self._records.pop(next(iter(self._records))))
 
 
 def _tell_variables(told: Told, found: dict[str, Any]) -> None:

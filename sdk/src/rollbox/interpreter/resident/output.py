@@ -22,8 +22,6 @@ _FRAME_BYTES = 2**18
 _PIPE_BYTES = 2**16
 # What no cell has printed is kept up to here for the next one.
 _BACKGROUND_BYTES = 2**16
-# A record of an answer.
-_RECORD_BYTES = 2**20
 _STREAMS = (wire.STDOUT, wire.STDERR)
 _NAMES = ("stdout", "stderr")
 
@@ -33,13 +31,11 @@ class Output:
 
     Attributes:
         totals: bytes of stdout and of stderr that the cell has printed.
-        record: the frames of the cell so far; None when they are too many to keep.
         forked: whether this is a child of the program, whose output goes to the descriptors like that of others.
     """
 
     def __init__(self, to: wire.Wire, interrupts: Interrupts) -> None:
         self.totals = [0, 0]
-        self.record: bytearray | None = bytearray()
         self.forked = False
         self._wire = to
         self._interrupts = interrupts
@@ -95,7 +91,7 @@ class Output:
             # Also what a cell has put there: it would take what later cells print.
             setattr(sys, name, self._texts[at])
         with self._lock:
-            self.totals, self.record, self._sent_at = [0, 0], bytearray(), 0.0
+            self.totals, self._sent_at = [0, 0], 0.0
 
     def flush(self) -> None:
         """Send what is held back: the program ends."""
@@ -186,13 +182,7 @@ class Output:
             self._wire.send(data)
         finally:
             self._sending = False
-        # What the client waits for has gone first.
         self._sent_at = time.monotonic()
-        if self.record is not None:
-            if len(self.record) + len(data) > _RECORD_BYTES:
-                self.record = None
-            else:
-                self.record += data
 
     def _drain(self) -> list[int]:
         """Read what the pipes have; returns which of the descriptors 1 and 2 are closed, by the same system call."""
@@ -226,8 +216,10 @@ class Output:
                         self._flush()
 
     def _after_fork(self) -> None:
-        self.forked, self._pending = True, []
-        self._wire.close()
+        # A child of a child has closed them: what has their numbers now is its own.
+        if not self.forked:
+            self.forked, self._pending = True, []
+            self._wire.close()
 
 
 class _Stream(io.RawIOBase):

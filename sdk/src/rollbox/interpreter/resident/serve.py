@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 VERSION = b"1"
 _exit = os._exit
-_RECORDS = 1024
-_RECORDS_BYTES = 2**22
 
 
 def main() -> None:
@@ -56,8 +54,6 @@ class Server:
         self._display = Display(self._output)
         self._code = Code()
         self._count = 0
-        self._records: dict[bytes, bytes] = {}
-        self._records_bytes = 0
         sys.argv = [""]
         builtins.display = self._display.display  # type: ignore[attr-defined]
         builtins.input = _no_input
@@ -81,8 +77,7 @@ class Server:
     def answer(self, kind: bytes, fields: list[bytes]) -> None:
         """Run a cell, or tell what it has answered before."""
         key = fields[0]
-        if key in self._records:
-            self.wire.send(self._records[key])
+        if self.wire.repeated(key):
             return
         self._output.begin(int(fields[-1]))
         started = time.monotonic()
@@ -94,7 +89,7 @@ class Server:
         numbers = b"%d %d %d %d %d" % (self._count, took_us, *self._output.totals, self._display.omitted)
         final = wire.encoded(wire.END, key, numbers, *error)
         self._output.finish(final)
-        self._keep(key, final)
+        self.wire.keep(key, final)
         self._output.ready()
         self._display.ready()
 
@@ -125,13 +120,6 @@ class Server:
     def _tell_variables(self) -> None:
         parts = [part.encode("utf-8", "backslashreplace") for one in self._code.variables() for part in one]
         self._output.frame(wire.RESULT, wire.encoded(wire.RESULT, b"variables", *parts[: 3 * 10_000]))
-
-    def _keep(self, key: bytes, final: bytes) -> None:
-        record = self._output.record
-        self._records[key] = final if record is None else bytes(record)
-        self._records_bytes += len(self._records[key])
-        while self._records_bytes > _RECORDS_BYTES or len(self._records) > _RECORDS:
-            self._records_bytes -= len(self._records.pop(next(iter(self._records))))
 
     def _exit(self, status: int) -> NoReturn:
         """`os._exit`, with what the cell has printed before."""

@@ -1,4 +1,4 @@
-"""Frames on the program's own descriptors: a byte of kind, a length, fields that each have a length."""
+"""Frames on the program's own descriptors (a kind, a length, fields that each have a length), and their record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 # Above the descriptors that programs close by the hundred.
 _OWN_FD = 200
 _READ_BYTES = 2**16
+# Answers that are kept, all of them together, and one: of a longer one only the end is.
+_RECORDS, _RECORDS_BYTES, _RECORD_BYTES = 1024, 2**22, 2**20
 
 # What the client asks for.
 CELL, VARIABLES = b"C", b"V"
@@ -27,12 +29,16 @@ def kept_apart(fd: int) -> int:
 
 
 class Wire:
-    """The two private descriptors: requests come on one, frames go to the other."""
+    """The two private descriptors: requests come on one, frames go to the other; an answer is given once."""
 
     def __init__(self) -> None:
         self._requests = kept_apart(0)
         self._frames = kept_apart(1)
         self._received = bytearray()
+        self._record = bytearray()
+        self._whole = True
+        self._records: dict[bytes, bytes] = {}
+        self._records_bytes = 0
 
     def receive(self) -> tuple[bytes, list[bytes]] | None:
         """Wait for a request: its kind and fields; None at the end."""
@@ -60,6 +66,25 @@ class Wire:
         at = os.write(self._frames, data)
         while at < len(data):
             at += os.write(self._frames, data[at : at + 2**20])
+        # What the client waits for has gone first.
+        self._whole = self._whole and len(self._record) + len(data) <= _RECORD_BYTES
+        if self._whole:
+            self._record += data
+
+    def repeated(self, key: bytes) -> bool:
+        """Send the recorded answer to a request; False: there is none, and what is sent from now on is recorded."""
+        if key in self._records:
+            self.send(self._records[key])
+            return True
+        self._record, self._whole = bytearray(), True
+        return False
+
+    def keep(self, key: bytes, final: bytes) -> None:
+        """Keep what was sent since `repeated`: all of it, or its end."""
+        self._records[key] = bytes(self._record) if self._whole else final
+        self._records_bytes += len(self._records[key])
+        while self._records_bytes > _RECORDS_BYTES or len(self._records) > _RECORDS:
+            self._records_bytes -= len(self._records.pop(next(iter(self._records))))
 
     def close(self) -> None:
         """Close both, in a child that is none of the client's business."""
