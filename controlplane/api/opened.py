@@ -52,6 +52,7 @@ async def opened_cluster(settings: Settings, metrics: Metrics) -> AsyncIterator[
         ready_socket=settings.ready.path.name if settings.ready.path else "",
         sidecar_binary=engine.sidecar_binary,
         target_binary=engine.target_binary,
+        gpu_devices=engine.gpu_devices,
         egress=_egress(settings),
         folders=[str(one["folder"]) for one in engine.datasets.values()],
     ) as cluster:

@@ -33,6 +33,7 @@ class UpOptions:
     ports_domain: str
     egress: bool
     datasets: Mapping[str, DatasetSpec]
+    gpu_devices: str
     keep: bool
     json: bool
 
@@ -91,6 +92,12 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
         type=_dataset,
         metavar="NAME=FOLDER[,owners=A,B]",
         help="a folder of this machine that sandboxes may mount read only; may be repeated",
+    )
+    made.add_argument(
+        "--gpu-devices",
+        default="",
+        metavar="KIND",
+        help="give sandboxes with --gpu the devices of this CDI kind, like nvidia.com/gpu, one holder each",
     )
     made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
     made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")

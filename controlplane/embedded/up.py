@@ -87,6 +87,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
             sidecar_binary=required("sidecar").resolve(),
             target_binary=required("target").resolve(),
             datasets={name: one.model_dump() for name, one in options.datasets.items()},
+            gpu_devices=options.gpu_devices,
         ),
         api=Listen(path=path / "api.sock"),
         ready=Listen(path=path / "ready" / "ready.sock"),

@@ -98,6 +98,7 @@ class EngineSettings:
         state_dir: holds the sandboxes' sockets; must be short, since the path of a Unix socket is limited.
         engine_url: ``unix:///path`` of a Docker Engine API.
         datasets: what sandboxes may mount, by name, in the form of declared data sets.
+        gpu_devices: the CDI kind of the devices that sandboxes with `gpu` get; empty: none.
     """
 
     state_dir: Path
@@ -105,6 +106,7 @@ class EngineSettings:
     sidecar_binary: Path
     target_binary: Path
     datasets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    gpu_devices: str = ""
 
     @classmethod
     def read(cls, read: Reader) -> Self:

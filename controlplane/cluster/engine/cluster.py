@@ -13,8 +13,8 @@ from typing import Final, Self
 import structlog
 
 from controlplane.clock import Clock, SystemClock
+from controlplane.cluster.engine import cdi, network_files
 from controlplane.cluster.engine import facts as fact_files
-from controlplane.cluster.engine import network_files
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import Commits, place_of
 from controlplane.cluster.engine.containers import (
@@ -24,12 +24,14 @@ from controlplane.cluster.engine.containers import (
     Body,
     Host,
     Image,
+    devices_of,
     name,
     records_of,
     sidecar_body,
     target_body,
 )
 from controlplane.cluster.engine.deaths import Inspection, death, gave_up, last_words
+from controlplane.cluster.engine.devices import Devices
 from controlplane.cluster.engine.images import NODE, Images
 from controlplane.cluster.engine.live_sandboxes import LiveSandboxes
 from controlplane.cluster.engine.machine import Machine
@@ -85,12 +87,14 @@ class EngineCluster(OneMachine):
         clock: Clock,
         *,
         folders: Collection[str] = (),
+        devices: Devices,
     ) -> None:
         self._client = client
         self._clock = clock
         self._images = images
         self._host = host
         self._machine = machine
+        self._devices = devices
         place = place_of(host.installation)
         self._what = replace(machine.description, commits=place)
         self._live = LiveSandboxes()
@@ -111,6 +115,7 @@ class EngineCluster(OneMachine):
         target_binary: Path,
         egress: tuple[tuple[str, str], ...] = (),
         folders: Collection[str] = (),
+        gpu_devices: str = "",
         clock: Clock | None = None,
     ) -> AsyncIterator[Self]:
         """A cluster on the engine at ``engine_url``; builds the sidecar's image if the engine lacks it.
@@ -124,13 +129,16 @@ class EngineCluster(OneMachine):
             target_binary: mounted into every target.
             egress: settings of each sidecar about egress; empty: it is not installed.
             folders: of this machine, that data sets may be.
+            gpu_devices: the CDI kind of the devices that sandboxes with `gpu` get; empty: none.
             clock: the time of day; None: the machine's.
 
         Raises:
-            Problem: internal, when the engine does not answer; unsupported, when it cannot limit what sandboxes use.
+            Problem: internal, when the engine does not answer; unsupported, when it cannot limit what sandboxes use, or
+                there are no such devices.
         """
         (state_dir / "sandboxes").mkdir(mode=0o700, parents=True, exist_ok=True)
         clock = clock or SystemClock()
+        devices = _devices(gpu_devices)
         async with EngineClient.connect(engine_url) as client:
             machine = Machine.of(await client.call("GET", "info"), await client.call("GET", "version"))
             installation = hashlib.sha256(str(state_dir).encode()).hexdigest()[:16]
@@ -144,7 +152,7 @@ class EngineCluster(OneMachine):
                 egress=egress,
                 is_docker=machine.is_docker,
             )
-            cluster = cls(client, images, host, machine, clock, folders=folders)
+            cluster = cls(client, images, host, machine, clock, folders=folders, devices=devices)
             # What a crash has left.
             await cluster.mounts.sweep()
             try:
@@ -158,7 +166,7 @@ class EngineCluster(OneMachine):
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Sandboxes.check``."""
-        self._machine.check(spec)
+        self._machine.check(spec, len(self._devices))
 
     def check_kernel(self, kernel: str) -> None:
         """See ``Sandboxes.check_kernel``: nothing to check, an engine is expected to use the runtime that it names."""
@@ -182,12 +190,13 @@ class EngineCluster(OneMachine):
 
     async def start(self, sandbox_id: str, spec: SandboxSpec, boot: Boot) -> Started:
         """See ``Sandboxes.start``."""
+        devices = self._devices.take(sandbox_id, spec.gpu)
         image, timings_ms = await self._image(sandbox_id, spec.image)
         self._images.used(image)
         self._host.agent_dir(sandbox_id).mkdir(mode=0o700, exist_ok=True)
         network_files.write(self._host.names_dir(sandbox_id), sandbox_id)
-        target = target_body(sandbox_id, spec, boot, self._host, image)
-        sidecar = sidecar_body(sandbox_id, spec, boot, self._host)
+        target = target_body(sandbox_id, spec, boot, self._host, image, devices=devices)
+        sidecar = sidecar_body(sandbox_id, spec, boot, self._host, devices)
         with self._live.starting(sandbox_id):
             await finish(asyncio.create_task(self._run(sandbox_id, target, sidecar, boot.mounts)))
         if self._live.take_unconfirmed(sandbox_id) and (dead := await self._judge(sandbox_id)) is not None:
@@ -224,7 +233,9 @@ class EngineCluster(OneMachine):
         """See ``Sandboxes.list``."""
         filters = json.dumps({"label": [f"{LABEL_INSTALLATION}={self._host.installation}"]})
         containers = await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or []
-        records = records_of([one.get("Labels") or {} for one in containers])
+        labels = [one.get("Labels") or {} for one in containers]
+        records = records_of(labels)
+        self._devices.adopt(devices_of(labels))
         async with asyncio.TaskGroup() as group:
             # All at once: the client does not limit its connections.
             looks = [group.create_task(self._observe(sandbox_id, record)) for sandbox_id, record in records.items()]
@@ -271,6 +282,7 @@ class EngineCluster(OneMachine):
                 await self._client.call("DELETE", f"containers/{name(sandbox_id, role)}", {"force": True, "v": True})
             except Missing:
                 continue
+        self._devices.release(sandbox_id)
         for folder in (self._host.agent_dir(sandbox_id), self._host.names_dir(sandbox_id)):
             await self._remove_files(folder)
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
@@ -323,3 +335,12 @@ class EngineCluster(OneMachine):
             await self.commits.let_go_on(sandbox_id, seen[SIDECAR])
         known = fact_files.read(self._host.facts_file(sandbox_id))
         return Observed(sandbox_id, record, known, self._host.address(sandbox_id), dead)
+
+
+def _devices(kind: str) -> Devices:
+    if not kind:
+        return Devices()
+    try:
+        return Devices(kind, cdi.devices(kind, cdi.read()))
+    except cdi.SpecificationError as error:
+        raise Problem("unsupported", str(error), option="gpu-devices") from error

@@ -6,12 +6,13 @@ sidecar's limits are the effective ones; the target has the same limits for prog
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from controlplane.cluster.engine import mount_bodies, network_files
+from controlplane.cluster.engine.cdi import Device
 from controlplane.cluster.protocol import DEFAULT_PIDS, Boot
 from controlplane.images import DIGEST
 from controlplane.model import SandboxSpec
@@ -21,6 +22,7 @@ LABEL_SANDBOX: Final = "rollbox.sandbox"
 LABEL_ROLE: Final = "rollbox.role"
 LABEL_INSTALLATION: Final = "rollbox.installation"
 LABEL_RECORD: Final = "rollbox.record"
+LABEL_DEVICES: Final = "rollbox.devices"
 
 TARGET: Final = "target"
 SIDECAR: Final = "sidecar"
@@ -113,7 +115,18 @@ def records_of(containers: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return records
 
 
-def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: Image) -> Body:
+def devices_of(containers: Iterable[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Sandbox id -> names of the devices that it holds, from the same labels."""
+    return {
+        labels[LABEL_SANDBOX]: held.split(",")
+        for labels in containers
+        if (held := labels.get(LABEL_DEVICES)) and _ID.fullmatch(labels.get(LABEL_SANDBOX, ""))
+    }
+
+
+def target_body(
+    sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, image: Image, *, devices: Sequence[Device] = ()
+) -> Body:
     """The create body of the target: the user's image with a main process that only waits.
 
     Args:
@@ -122,7 +135,10 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
         boot: has the record, which the target keeps as a label.
         host: folders and binaries of this machine.
         image: the user's, as the engine knows it.
+        devices: that its commands open: their nodes, files and variables are the target's.
     """
+    held = {LABEL_DEVICES: ",".join(device.name for device in devices)} if devices else {}
+    variables = [one for device in devices for one in device.env]
     return {
         "Image": image.id,
         "Hostname": sandbox_id,
@@ -131,7 +147,8 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
         # Disables the image's health check, which would run commands outside of any exec, in the target's cgroup. Set
         # only where the image has one: else Podman takes "NONE" for a health check and fails to find its timer.
         **({"Healthcheck": {"Test": ["NONE"]}} if image.health_check else {}),
-        "Labels": {**_labels(sandbox_id, TARGET, host), LABEL_RECORD: boot.record},
+        **({"Env": variables} if variables else {}),
+        "Labels": {**_labels(sandbox_id, TARGET, host), LABEL_RECORD: boot.record, **held},
         "StopTimeout": 0,
         "HostConfig": {
             **_limits(spec, memory_bytes=0, pids=0),
@@ -140,13 +157,15 @@ def target_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, imag
             "Binds": [
                 f"{host.target_binary}:{TARGET_COMMAND}:ro",
                 *network_files.binds(host.names_dir(sandbox_id)),
+                *dict.fromkeys(bind for device in devices for bind in device.binds),
             ],
             **({"Mounts": mount_bodies.bodies(boot.mounts, host.installation)} if boot.mounts else {}),
+            **_nodes(devices),
         },
     }
 
 
-def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> Body:
+def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host, devices: Sequence[Device] = ()) -> Body:
     """The create body of the sidecar, beside the target of the same sandbox.
 
     Args:
@@ -154,6 +173,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
         spec: what the sandbox asks for; commands run within the limits that are set here.
         boot: what the sidecar has to know to start.
         host: folders and binaries of this machine.
+        devices: that commands open, which run in the sidecar's control group: it has the rules for devices.
     """
     beside = f"container:{name(sandbox_id, TARGET)}"
     return {
@@ -177,6 +197,7 @@ def sidecar_body(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host) -> 
                 f"{host.agent_dir(sandbox_id)}:{AGENT_DIR}",
                 f"{host.state_dir / 'ready'}:{READY_DIR}:ro",
             ],
+            **_nodes(devices),
         },
     }
 
@@ -195,6 +216,14 @@ def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host
         ("PIDS_LIMIT", str(_pids(spec))),
         *host.egress,
     ]
+
+
+def _nodes(devices: Sequence[Device]) -> Body:
+    nodes = [
+        {"PathOnHost": on_machine, "PathInContainer": inside, "CgroupPermissions": permissions}
+        for on_machine, inside, permissions in dict.fromkeys(node for device in devices for node in device.nodes)
+    ]
+    return {"Devices": nodes} if nodes else {}
 
 
 def _labels(sandbox_id: str, role: str, host: Host) -> dict[str, str]:

@@ -48,13 +48,18 @@ class Machine:
         """Whether it is Docker and not Podman."""
         return self.description.engine_name == "docker"
 
-    def check(self, spec: SandboxSpec) -> None:
+    def check(self, spec: SandboxSpec, devices: int = 0) -> None:
         """Refuses a spec that needs what this machine does not have.
+
+        Args:
+            spec: what is asked for.
+            devices: how many there are for sandboxes.
 
         Raises:
             Problem: unsupported, naming the option.
         """
-        refuse_gpu(spec)
+        if not devices:
+            refuse_gpu(spec, "`rollbox up --gpu-devices KIND` gives sandboxes the devices of a CDI kind")
         lazy = "lazy" if spec.pull == "lazy" else ""
         foreign = {
             "disk_bytes": spec.disk_bytes,
@@ -69,6 +74,7 @@ class Machine:
         wishes = (
             ("cpu_millicores.limit", spec.cpu_millicores.limit, self.cpus * 1000),
             ("memory_bytes.request", spec.memory_bytes.request, self.memory_bytes),
+            ("gpu", spec.gpu, devices),
         )
         for option, wanted, most in wishes:
             if most and wanted > most:

@@ -77,7 +77,7 @@ class Resources:
         memory: bytes or a size, a limit or (request, limit): "2Gi", ("256Mi", "2Gi"), 2**30; the same.
         pids: most processes and threads at a time; None is the installation's default.
         disk: bytes or a size; None is the installation's default.
-        gpu: refused unless 0: no sandbox gets a GPU yet (docs/gpu.md).
+        gpu: how many devices it gets, see `Sandbox.create`.
         node_selector: labels that its node must have.
         pull: how its node gets the image, see `Sandbox.create`.
         network: a direct network, see `Sandbox.create`.

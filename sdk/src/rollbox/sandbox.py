@@ -97,7 +97,8 @@ class Sandbox:
             pids: most processes and threads at a time; None is the installation's default: 512. Under gVisor it counts
                 for each user of the sandbox; Kubernetes without gVisor has no such limit and refuses the option.
             disk: bytes or a size that it may fill of the node's disk; None is the installation's default.
-            gpu: refused (`Unsupported`) unless 0: no sandbox gets a GPU yet (docs/gpu.md).
+            gpu: how many devices it gets, where the installation has some for sandboxes; else refused (`Unsupported`,
+                docs/gpu.md).
             node_selector: labels that its node must have.
             pull: how its node gets the image where it does not have it. "lazy": the sandbox starts at once and its
                 files are fetched when they are read, the rest behind; "full": it starts when all of the image is there;

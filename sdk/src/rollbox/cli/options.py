@@ -75,7 +75,7 @@ class ResourceArguments(NamedTuple):
     )
     pids: Annotated[int | None, typer.Option(help="Most processes and threads at a time (512).")] = None
     disk: Annotated[str | None, typer.Option(metavar="SIZE", help="Most of the node's disk: 2Gi.")] = None
-    gpu: Annotated[int, typer.Option(help="Refused: no sandbox gets a GPU yet.")] = 0
+    gpu: Annotated[int, typer.Option(help="Devices, where the installation has some for sandboxes.")] = 0
     node_selector: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label that its node must have; may be repeated.")
     ] = None

@@ -36,6 +36,9 @@ def up(
             metavar="NAME=FOLDER[,owners=A,B]", help="A folder that sandboxes may mount read only; may be repeated."
         ),
     ] = None,
+    gpu_devices: Annotated[
+        str | None, typer.Option(metavar="KIND", help="CDI kind of the devices for sandboxes with --gpu (docs/gpu.md).")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave sandboxes running at the end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -46,6 +49,7 @@ def up(
         output.fail(Unsupported(detail, hint=hint), as_json=json)
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
+    given |= {"--gpu-devices": gpu_devices}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
     options += [part for one in dataset or () for part in ("--dataset", one)]
     flags = [name for name, wanted in (("--no-egress", not egress), ("--keep", keep), ("--json", json)) if wanted]
