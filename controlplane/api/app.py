@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from controlplane.api import (
     about,
+    builds,
     capacity,
     checkpoints,
     console,
@@ -35,6 +36,7 @@ from controlplane.api.request_id import RequestId
 
 # The largest valid request is a create with 256 KiB of environment variables, which JSON escapes can make 6x larger.
 MAX_BODY_BYTES: Final = 2 << 20
+STREAMED: Final = frozenset({"/v1/images/build"})
 
 
 def create_app(context: Context) -> ASGIApp:
@@ -46,7 +48,7 @@ def create_app(context: Context) -> ASGIApp:
     app.add_middleware(problems.Unforeseen)
     # The rest wraps the framework, since requests that ``FastPath`` answers do not pass through the framework's layers.
     # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
-    bounded = BodyLimit(FastPath(app, context), MAX_BODY_BYTES)
+    bounded = BodyLimit(FastPath(app, context), MAX_BODY_BYTES, STREAMED)
     return RequestId(AnswerCounter(problems.Unforeseen(bounded), context.deps.metrics))
 
 
@@ -66,6 +68,7 @@ def bare_app() -> FastAPI:
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
     app.include_router(groups.router, prefix="/v1", dependencies=closed)
     app.include_router(images.router, prefix="/v1", dependencies=closed)
+    app.include_router(builds.router, prefix="/v1", dependencies=closed)
     app.include_router(checkpoints.router, prefix="/v1", dependencies=closed)
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(egress.router, prefix="/v1", dependencies=closed)

@@ -8,16 +8,23 @@ from controlplane.errors import Problem
 
 
 class BodyLimit:
-    """Middleware: refuses a body over ``most_bytes``, by its Content-Length or while it is received."""
+    """Middleware: refuses a body over ``most_bytes``, by its Content-Length or while it is received.
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+    Args:
+        app: what answers.
+        most_bytes: of a body.
+        streamed: paths of routes that bound their bodies by themselves, while they receive them.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int, streamed: frozenset[str] = frozenset()) -> None:
         self._app = app
         self._most_bytes = most_bytes
+        self._streamed = streamed
         self._detail = f"a request has at most {most_bytes} bytes here"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in self._streamed:
             await self._app(scope, receive, send)
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")

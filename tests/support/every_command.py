@@ -69,6 +69,7 @@ CALLS: Final = {
     "image prefetch": "python",
     "image commits": "",
     "image remove": "repo:v1",
+    "image build": "FOLDER/context",
     "image convert": "python",
     "image scrub-git": "ID /",
     "dataset set": "mini --claim papers --owner alice",
@@ -147,6 +148,8 @@ def every_ran(kinds: Iterable[str], folder: Path) -> Every:
             fake.files.root.mkdir(parents=True)
             (fake.files.root / "f").write_text("data")
             (place / "policy.json").write_text('{"mode": "open"}')
+            (place / "context").mkdir()
+            (place / "context" / "Dockerfile").write_text("FROM python")
             asyncio.run(_furnish(fake))
             own = {"ROLLBOX_URL": fake.url, "ROLLBOX_API_KEY": API_KEY, "ROLLBOX_CONFIG": f"{place}/config.toml"}
             for name, call in calls(kind).items():

@@ -93,6 +93,7 @@ class FakeCluster:
     not_ready: set[str] = field(default_factory=set)
     commits: FakeCommits = field(default_factory=FakeCommits)
     mounts: FakeMounts = field(default_factory=FakeMounts)
+    builds: None = None
     lazy: FakeLazyNodes = field(default_factory=FakeLazyNodes)
     turning_away: tuple[str, ...] = ()  # nodes that refuse what the scheduler places there
     undone: list[str] = field(default_factory=list)

@@ -27,6 +27,8 @@ class FakeImages:
         nodes: on how many nodes, each prefetch.
         stuck: images of which a prefetch never ends.
         removed: names, as they were asked for.
+        builds: what was asked for, each request, with whether its context came.
+        built: the images that are there, by the digest of the context.
         commits: how often each idempotency key has come, and the body of each call.
     """
 
@@ -38,6 +40,8 @@ class FakeImages:
     converted: list[str] = field(default_factory=list)
     first: list[list[str] | None] = field(default_factory=list)
     recorded: list[tuple[str, int]] = field(default_factory=list)
+    builds: list[tuple[dict[str, Any], bool]] = field(default_factory=list)
+    built: dict[str, str] = field(default_factory=dict)
     keys: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     kept: list[str] = field(default_factory=lambda: ["repo:v1"])
@@ -85,6 +89,37 @@ class FakeImages:
         removed = name in self.kept
         self.kept = [one for one in self.kept if one != name]
         return web.json_response({"name": name, "removed": removed, "digest": "", "freed_bytes": 7 * removed})
+
+    async def build(self, request: web.Request) -> web.StreamResponse:
+        """An image whose digest is that of its context; a Dockerfile with `false` fails."""
+        head, _, context = (await request.read()).partition(b"\n")
+        body = json.loads(head)
+        self.builds.append((body, bool(context)))
+        assert not context or body["context"] == f"sha256:{hashlib.sha256(context).hexdigest()}"
+        there = body["context"] in self.built
+        image = self.built.get(body["context"], f"commits/me/builds:1@{body['context']}")
+        done = {"state": "built", "image": image, "digest": body["context"], "cached": there, "later": 1}
+        lines: list[dict[str, Any]] = [{"state": "building"}]
+        if there:
+            lines += [done]
+        elif not context:
+            lines += [{"state": "context_wanted"}]
+        elif "RUN false" in body["dockerfile"]:
+            failure = {"code": "build_failed", "detail": "no image was built: RUN false", "details": {}}
+            lines += [{"state": "building", "text": "STEP 1\n"}, {"state": "failed", "problem": failure}]
+        else:
+            self.built[body["context"]] = image
+            lines += [{"state": "queued", "place": 2}, {"state": "building", "text": "STEP 1\n"}]
+            lines += [{**done, "size_bytes": 7}]
+        left = self.breaks.pop(0) if self.breaks and context else len(lines)
+        answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await answer.prepare(request)
+        for line in lines[:left]:
+            await answer.write(json.dumps(line).encode() + b"\n")
+        if left < len(lines):
+            assert request.transport is not None
+            request.transport.abort()
+        return answer
 
     async def convert(self, request: web.Request) -> web.StreamResponse:
         """The progress of one image."""

@@ -33,7 +33,7 @@ API_KEY = "rbx_test"
 _OF_OWNERS = (
     "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress"
 )
-_OF_IMAGES = ("images", "commit", "convert", "prefetch")
+_OF_IMAGES = ("images", "build", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
 
 
@@ -131,6 +131,7 @@ class FakeGateway:
                 web.get("/v1/images", self._route("images", self.images.all)),
                 web.get("/v1/images/commits", self._route("images", self.images.committed)),
                 web.delete("/v1/images/commits/{name:.+}", self._route("images", self.images.remove)),
+                web.post("/v1/images/build", self._route("build", self.images.build)),
                 web.post("/v1/images/convert", self._route("convert", self.images.convert)),
                 web.post("/v1/images/prefetch", self._route("prefetch", self.images.prefetch)),
                 web.post(f"{box}/commit", self._route("commit", self.images.commit)),

@@ -123,11 +123,23 @@ class EngineClient:
                         raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(failure))
 
     @asynccontextmanager
-    async def lines(self, method: str, path: str, query: Query) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """A stream of JSON lines, without a timeout; ends when the engine closes it."""
+    async def lines(
+        self, method: str, path: str, query: Query, archive: AsyncIterable[bytes] | None = None
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """A stream of JSON lines, without a timeout; ends when the engine closes it.
+
+        Args:
+            method: of HTTP.
+            path: below the engine's API version.
+            query: parameters.
+            archive: is sent first; None: nothing is.
+        """
         unhurried = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+        sent: _Options = {"timeout": unhurried}
+        if archive is not None:
+            sent |= {"data": archive, "headers": {"Content-Type": "application/x-tar"}}
         with self._typed(path):
-            async with self._request(method, path, query, timeout=unhurried) as response:
+            async with self._request(method, path, query, **sent) as response:
                 try:
                     yield self._decoded(response)
                 finally:

@@ -15,6 +15,7 @@ import structlog
 from controlplane.clock import Clock, SystemClock
 from controlplane.cluster.engine import cdi, network_files
 from controlplane.cluster.engine import facts as fact_files
+from controlplane.cluster.engine.build import Builds
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit import Commits, place_of
 from controlplane.cluster.engine.containers import (
@@ -102,6 +103,7 @@ class EngineCluster(OneMachine):
         self.node_images = images
         self.commits = Commits(client, place)
         self.mounts = EngineMounts(client, host.installation, folders, machine.memory_bytes)
+        self.builds = Builds(client, images, host, machine)
 
     @classmethod
     @asynccontextmanager
@@ -155,6 +157,7 @@ class EngineCluster(OneMachine):
             cluster = cls(client, images, host, machine, clock, folders=folders, devices=devices)
             # What a crash has left.
             await cluster.mounts.sweep()
+            await cluster.builds.sweep()
             try:
                 yield cluster
             finally:

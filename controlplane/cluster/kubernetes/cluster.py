@@ -125,7 +125,7 @@ class KubernetesCluster:
         if defaults.lazy is not None:
             told = LazyNodes() if parts is None else parts.lazy
             self.lazy = LazyPulling(defaults.lazy, told, self._eligible, node_of, agents)
-        self.node_images = self.node_stores = self.commits = None
+        self.node_images = self.node_stores = self.commits = self.builds = None
         if parts is not None:
             self.node_images = self.node_stores = NodeImages(
                 parts.agents,

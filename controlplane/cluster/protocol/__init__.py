@@ -4,6 +4,7 @@ Readiness is no part of them: the sidecar pushes that. Every backend passes ``te
 failure is a ``Problem``.
 """
 
+from controlplane.cluster.protocol.builds import BuildPlan, Builds, BuildWish, Built, PinnedBuild, without_builds
 from controlplane.cluster.protocol.cluster import Cluster, Names, without_agents, without_commits
 from controlplane.cluster.protocol.commits import Commits, Committed, CommittedImage
 from controlplane.cluster.protocol.images import (
@@ -38,6 +39,10 @@ __all__ = [
     "NO_LAYERS",
     "Boot",
     "Bound",
+    "BuildPlan",
+    "BuildWish",
+    "Builds",
+    "Built",
     "Cluster",
     "Command",
     "Commits",
@@ -59,6 +64,7 @@ __all__ = [
     "NodeStores",
     "Observed",
     "OpenedFiles",
+    "PinnedBuild",
     "Placement",
     "Placements",
     "PrefetchProgress",
@@ -71,5 +77,6 @@ __all__ = [
     "Sidecars",
     "Started",
     "without_agents",
+    "without_builds",
     "without_commits",
 ]

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from controlplane.cluster.protocol.builds import Builds
 from controlplane.cluster.protocol.commits import Commits
 from controlplane.cluster.protocol.images import Images, NodeImages, NodeStores
 from controlplane.cluster.protocol.lazy import LazyNodes
@@ -39,6 +40,11 @@ class Cluster(Sandboxes, Placements, Images, Protocol):
     @property
     def commits(self) -> Commits | None:
         """Makes images of sandboxes; None: that is not offered here."""
+        ...
+
+    @property
+    def builds(self) -> Builds | None:
+        """Makes images from Dockerfiles; None: that is not offered here."""
         ...
 
     @property

@@ -66,6 +66,7 @@ from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.scaling import EVERY_S as SCALER_EVERY_S
 from controlplane.lifecycle.scaling import Scaler
 from controlplane.lifecycle.service.boots import Boots
+from controlplane.lifecycle.service.builds import ImageBuilds
 from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
 from controlplane.lifecycle.service.console_views import ConsoleViews
@@ -103,6 +104,7 @@ class Core:
         lazily: in which form a start gets its image.
         datasets: what sandboxes mount besides their image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
+        builds: images from Dockerfiles.
         starts, line, readiness, starter: bringing sandboxes up.
         expiry, drains, endings, reclaimer: ending them.
         quotas, create_queue, lines, admissions, abandonments, creates, pools: letting them in.
@@ -232,7 +234,10 @@ class Core:
             metrics=deps.metrics,
             limit_bytes=options.commit_bytes,
         )
-        self.checkpoints = Checkpoints(deps.cluster.commits, self.ownership, deps.clock)
+        self.checkpoints, self.builds = (
+            Checkpoints(deps.cluster.commits, self.ownership, deps.clock),
+            ImageBuilds(deps.cluster.builds, deps.cluster.commits, self.committed, self.ownership, self.images),
+        )
         needs = Needs(store, deps.documents, self.images, options.images.private)
         self._cleanup = _node_cleanup(deps, options, needs)
         self._registry_cleanup, self._recorded_cleanup = _registry_cleanups(deps, options, needs, registry_store)

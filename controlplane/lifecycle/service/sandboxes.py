@@ -42,6 +42,7 @@ class Sandboxes:
         inventory: the images on nodes.
         datasets: the data sets that sandboxes may mount.
         committed: the images that were made of sandboxes.
+        builds: images from Dockerfiles.
         nodes: see ``Nodes``.
         looks: what the console shows, see ``ConsoleViews``.
     """
@@ -61,6 +62,7 @@ class Sandboxes:
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
         self.datasets = core.datasets
+        self.builds = core.builds
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod

@@ -30,6 +30,8 @@ const (
 	ImageNotFound Code = "image_not_found"
 	// Unsupported: This installation cannot honour the request.
 	Unsupported Code = "unsupported"
+	// BuildFailed: No image was built from this Dockerfile.
+	BuildFailed Code = "build_failed"
 	// QuotaExceeded: A quota of the owner is used up.
 	QuotaExceeded Code = "quota_exceeded"
 	// RateLimited: Too many requests in a short time.
@@ -122,6 +124,7 @@ var statuses = map[Code]codes.Code{
 	PayloadTooLarge:     codes.OutOfRange,
 	ImageNotFound:       codes.FailedPrecondition,
 	Unsupported:         codes.Unimplemented,
+	BuildFailed:         codes.FailedPrecondition,
 	QuotaExceeded:       codes.ResourceExhausted,
 	RateLimited:         codes.ResourceExhausted,
 	Deleted:             codes.Aborted,

@@ -6,8 +6,8 @@
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, dataset, egress,
 options, record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing <
-retry < leases < transport < gateway < process, files, ports, prefetch, conversion < shell < interpreter, shared <
-ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < sync, cli.
+retry < leases < transport < gateway < process, files, ports, prefetch, conversion, build < shell < interpreter, shared
+< ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < task_images < sync, cli.
 """
 
 import importlib
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rollbox._problem import SandboxError
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
+    from rollbox.build import Build, BuildOptions
     from rollbox.capacity import Capacity, NodePool, NodeRoom, Scaling, WaitingStart
     from rollbox.client import Client
     from rollbox.conversion import Conversion
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
     from rollbox.image import (
+        BuildProgress,
+        BuiltImage,
         Checkpoint,
         Commit,
         Commits,
@@ -69,6 +72,10 @@ __all__ = [
     "Batch",
     "Blocker",
     "BreakerPolicy",
+    "Build",
+    "BuildOptions",
+    "BuildProgress",
+    "BuiltImage",
     "Capacity",
     "Cell",
     "CellError",
@@ -173,6 +180,10 @@ _MODULES = {
     "Batch": "batch",
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
+    "Build": "build",
+    "BuildOptions": "build",
+    "BuildProgress": "image",
+    "BuiltImage": "image",
     "Capacity": "capacity",
     "Client": "client",
     "Commit": "image",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, Unpack
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias, Unpack
 from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
+from rollbox.build import Build, BuildOptions
 from rollbox.capacity import Capacity
 from rollbox.conversion import Conversion, ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords, dataset_body
@@ -303,6 +305,29 @@ class Client:
         # An escaped slash is refused on the way.
         removed: bool = (await self.gateway.call_api("DELETE", "images", "commits", *str(name).split("/")))["removed"]
         return removed
+
+    def build(self, folder: str | os.PathLike[str], **options: Unpack[BuildOptions]) -> Build:
+        """Build an image from a Dockerfile: await the image, or iterate for the progress.
+
+        What was built before from the same Dockerfile, context, arguments, target and base is not built again. The
+        image is yours alone, and listed and removed as those of sandboxes (`commits`, `remove_image`). Steps have no
+        network.
+
+        Args:
+            folder: the context, with the Dockerfile; what its .dockerignore excludes is never sent.
+            options: of `BuildOptions`: `file`, `args`, `target`, `secrets`, `timeout`, `max_bytes`.
+
+        Returns:
+            a `Build`; awaited, a `BuiltImage`: a `str` for all that takes an image.
+
+        Raises:
+            InvalidArgument, PayloadTooLarge: on `await` or iteration: of the folder, or of the Dockerfile.
+            Unsupported: the Dockerfile has what is not built here, or no images are.
+            BuildFailed: a step has failed, or it took too long.
+            ImageNotFound, ImagePullFailed, PermissionDenied: of an image that it begins with.
+            QuotaExceeded, RateLimited: you have too many bytes of images, or builds that wait.
+        """
+        return Build(self.gateway, folder, options)
 
     def prefetch(self, images: str | Iterable[str], *, nodes: int | None = None) -> Prefetch:
         """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.

@@ -7,6 +7,7 @@ from rollbox._problem import SandboxError
 
 __all__ = [
     "BY_CODE",
+    "BuildFailed",
     "CapacityUnavailable",
     "CheckpointExpired",
     "CheckpointNotFound",
@@ -179,6 +180,16 @@ class Unsupported(SandboxError):
     retry = "never"
     mask_sample = True
     hint = ""
+
+
+class BuildFailed(SandboxError):
+    """No image was built from this Dockerfile. What the builder has said before says which step has failed, and why. Steps have no network: what they install comes with the context, or with the image that the Dockerfile begins with."""
+
+    code = "build_failed"
+    fault = "caller"
+    retry = "never"
+    mask_sample = False
+    hint = "What the builder has said before says which step has failed, and why. Steps have no network: what they install comes with the context, or with the image that the Dockerfile begins with."
 
 
 class QuotaExceeded(SandboxError):
@@ -576,6 +587,7 @@ BY_CODE: dict[str, type[SandboxError]] = {
         PayloadTooLarge,
         ImageNotFound,
         Unsupported,
+        BuildFailed,
         QuotaExceeded,
         RateLimited,
         Deleted,

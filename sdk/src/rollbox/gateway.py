@@ -401,10 +401,19 @@ class Gateway:
         return answer.body
 
     @asynccontextmanager
-    async def exchange_api(self, method: str, *parts: str, source: Source) -> AsyncIterator[Body]:
-        """Call a route below /v1 with the API key, whose answer is streamed, without retries; `source` makes JSON."""
+    async def exchange_api(
+        self, method: str, *parts: str, source: Source, media_type: str = "application/json"
+    ) -> AsyncIterator[Body]:
+        """Call a route below /v1 with the API key, whose answer is streamed, without retries.
+
+        Args:
+            method: of HTTP.
+            *parts: of the path below /v1.
+            source: makes the body.
+            media_type: of that.
+        """
         url = self._named(*parts)
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": media_type}
         async with self._transport.exchange(method, url, self.settings.api_key, source=source, headers=headers) as body:
             yield body
 

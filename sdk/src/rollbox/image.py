@@ -67,6 +67,61 @@ class Checkpoint(CommittedImage):
         return {**own, **super().to_json()}
 
 
+class BuiltImage(str):
+    """The name of an image that was built from a Dockerfile, with its digest: a `str`, for all that takes an image.
+
+    Attributes:
+        digest: of the image.
+        size_bytes: of the layers that its base has not; 0 where it was there already.
+        cached: it was there already, and nothing was built.
+    """
+
+    digest: str
+    size_bytes: int
+    cached: bool
+
+    def __new__(cls, name: str, *, digest: str = "", size_bytes: int = 0, cached: bool = False) -> Self:
+        """Make one; done by `Client.build`."""
+        made = super().__new__(cls, name)
+        made.digest, made.size_bytes, made.cached = digest, size_bytes, cached
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        return {"image": str(self), **{name: getattr(self, name) for name in ("digest", "size_bytes", "cached")}}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build is.
+
+    Attributes:
+        state: "queued" while others of yours have their turn; "built" is the last one.
+        place: in the line of your builds, from 1.
+        text: what the builder says, as it comes.
+        image: with "built".
+    """
+
+    state: Literal["queued", "building", "built"]
+    place: int = 0
+    text: str = ""
+    image: BuiltImage | None = None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> BuildProgress:
+        """Read a line of the answer; fields that have their default are left out there."""
+        image = None
+        if body["state"] == "built":
+            known = {name: body[name] for name in ("digest", "size_bytes", "cached") if name in body}
+            image = BuiltImage(body["image"], **known)
+        return cls(body["state"], body.get("place", 0), body.get("text", ""), image)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
+        own: dict[str, Any] = {"state": self.state, "place": self.place, "text": self.text}
+        return own if self.image is None else {**own, **self.image.to_json()}
+
+
 @dataclass(frozen=True, slots=True)
 class NodeImage:
     """An image on a node.

@@ -83,6 +83,7 @@ class PlayedCluster(OneMachine):
     node_images = None
     node_stores = None
     commits = None
+    builds = None
     lazy = None
     mounts = None
     names = None

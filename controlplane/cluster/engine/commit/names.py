@@ -14,6 +14,8 @@ COMMITS: Final = "localhost/rollbox/commits"
 # engine tells.
 KEPT_TAG: Final = "id-{id}-"
 _KEPT: Final = re.compile(rf"{re.escape(COMMITS)}/.*:id-[0-9a-f]{{64}}-(?P<size>[0-9]+)")
+# An id of which nothing has to be guessed.
+_WHOLE: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 # Docker's word for no name.
 _NONE: Final = "<none>:<none>"
 
@@ -61,7 +63,10 @@ def hidden(name: str, names: Iterable[str], place: str = COMMITS) -> bool:
         names: all names of the image, with tags.
         place: below which this installation has its own: no name leads to those of others.
     """
-    repositories = {one.rpartition(":")[0] for one in names}
+    repositories = {one.rpartition(":")[0] for one in names if one != _NONE}
+    if not repositories:
+        # It may be a step of somebody's build.
+        return _WHOLE.search(name) is None
     committed = {one for one in repositories if one.startswith(f"{COMMITS}/")}
     if not committed:
         return False

@@ -78,6 +78,8 @@ pub enum Code {
     ImageNotFound,
     /// This installation cannot honour the request.
     Unsupported,
+    /// No image was built from this Dockerfile.
+    BuildFailed,
     /// A quota of the owner is used up.
     QuotaExceeded,
     /// Too many requests in a short time.
@@ -158,7 +160,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::InvalidArgument,
         Self::Unauthenticated,
         Self::PermissionDenied,
@@ -171,6 +173,7 @@ impl Code {
         Self::PayloadTooLarge,
         Self::ImageNotFound,
         Self::Unsupported,
+        Self::BuildFailed,
         Self::QuotaExceeded,
         Self::RateLimited,
         Self::Deleted,
@@ -226,6 +229,7 @@ impl Code {
             Self::PayloadTooLarge => "payload_too_large",
             Self::ImageNotFound => "image_not_found",
             Self::Unsupported => "unsupported",
+            Self::BuildFailed => "build_failed",
             Self::QuotaExceeded => "quota_exceeded",
             Self::RateLimited => "rate_limited",
             Self::Deleted => "deleted",
@@ -282,6 +286,7 @@ impl Code {
             "payload_too_large" => Self::PayloadTooLarge,
             "image_not_found" => Self::ImageNotFound,
             "unsupported" => Self::Unsupported,
+            "build_failed" => Self::BuildFailed,
             "quota_exceeded" => Self::QuotaExceeded,
             "rate_limited" => Self::RateLimited,
             "deleted" => Self::Deleted,
@@ -339,6 +344,7 @@ impl Code {
             Self::PayloadTooLarge => 413,
             Self::ImageNotFound => 422,
             Self::Unsupported => 422,
+            Self::BuildFailed => 422,
             Self::QuotaExceeded => 429,
             Self::RateLimited => 429,
             Self::Deleted => 410,
@@ -395,6 +401,7 @@ impl Code {
             Self::PayloadTooLarge => "OUT_OF_RANGE",
             Self::ImageNotFound => "FAILED_PRECONDITION",
             Self::Unsupported => "UNIMPLEMENTED",
+            Self::BuildFailed => "FAILED_PRECONDITION",
             Self::QuotaExceeded => "RESOURCE_EXHAUSTED",
             Self::RateLimited => "RESOURCE_EXHAUSTED",
             Self::Deleted => "ABORTED",
@@ -451,6 +458,7 @@ impl Code {
             Self::PayloadTooLarge => Fault::Caller,
             Self::ImageNotFound => Fault::Caller,
             Self::Unsupported => Fault::Caller,
+            Self::BuildFailed => Fault::Caller,
             Self::QuotaExceeded => Fault::Caller,
             Self::RateLimited => Fault::Caller,
             Self::Deleted => Fault::Caller,
@@ -507,6 +515,7 @@ impl Code {
             Self::PayloadTooLarge => Retry::Never,
             Self::ImageNotFound => Retry::Never,
             Self::Unsupported => Retry::Never,
+            Self::BuildFailed => Retry::Never,
             Self::QuotaExceeded => Retry::Later,
             Self::RateLimited => Retry::Later,
             Self::Deleted => Retry::Never,
@@ -563,6 +572,7 @@ impl Code {
             Self::PayloadTooLarge => false,
             Self::ImageNotFound => true,
             Self::Unsupported => true,
+            Self::BuildFailed => false,
             Self::QuotaExceeded => true,
             Self::RateLimited => true,
             Self::Deleted => true,
@@ -619,6 +629,7 @@ impl Code {
             Self::PayloadTooLarge => "The request is larger than the limit.",
             Self::ImageNotFound => "The image does not exist or may not be pulled.",
             Self::Unsupported => "This installation cannot honour the request.",
+            Self::BuildFailed => "No image was built from this Dockerfile.",
             Self::QuotaExceeded => "A quota of the owner is used up.",
             Self::RateLimited => "Too many requests in a short time.",
             Self::Deleted => "The sandbox was deleted by its owner.",
@@ -699,6 +710,9 @@ impl Code {
                 "Check the spelling and the tag of the image; for a private registry its credentials, too."
             }
             Self::Unsupported => "",
+            Self::BuildFailed => {
+                "What the builder has said before says which step has failed, and why. Steps have no network: what they install comes with the context, or with the image that the Dockerfile begins with."
+            }
             Self::QuotaExceeded => "",
             Self::RateLimited => "Send the request again later.",
             Self::Deleted => "Create a new sandbox; the record says which owner deleted it and when.",
@@ -808,6 +822,15 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         "watches" => "Watch fewer directories, or end other watches: the limit is that of the whole kernel.",
         "commit_too_large" => {
             "Remove what need not be in the image; more is allowed by `max_bytes=` (`--max-bytes`), where the sandbox can be read in time."
+        }
+        "build_too_slow" => {
+            "Give it longer by `timeout=` (`--timeout`), where the step that it was at was getting on."
+        }
+        "image_too_large" => {
+            "Remove what need not be in the image in the step that makes it; more is allowed by `max_bytes=` (`--max-bytes`)."
+        }
+        "context_too_large" => {
+            "Leave out what the Dockerfile does not need by a .dockerignore in the folder, for example .git, data sets and results."
         }
         "not_empty" => {
             "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it."

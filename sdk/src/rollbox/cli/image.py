@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbox.cli import output
+from rollbox.cli import build, output
 from rollbox.cli.options import Json, time_option
 from rollbox.cli.progress import bars
 from rollbox.cli.sandboxes import span
@@ -37,6 +37,7 @@ app = typer.Typer(
     help="Which images the nodes have, and images that are pulled before they are needed.", no_args_is_help=True
 )
 
+app.add_typer(build.app)
 _COLUMNS = ("node", "image", "digest", "size", "pulled", "last used")
 _OWN = ("image", "tags", "size", "expires in")
 _SHORT_DIGEST = len("sha256:") + 12
@@ -54,7 +55,10 @@ def list_(*, json: Json = False) -> None:
 
 @app.command()
 def prefetch(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Names of images.")],
+    images: Annotated[
+        list[str],
+        typer.Argument(metavar="IMAGE...", help="Names of images; @FILE: those of a manifest of `image build`."),
+    ],
     *,
     nodes: Annotated[
         int | None,
@@ -65,7 +69,7 @@ def prefetch(
     """Pull images to the nodes; with --json a line for each step. When all are done, a failure is the exit code."""
 
     async def call(client: Client) -> PrefetchReport:
-        pulling = client.prefetch(images, nodes=nodes)
+        pulling = client.prefetch(_named(images), nodes=nodes)
         with _bars() as bars:
             async for progress in pulling:
                 if json:
@@ -82,6 +86,12 @@ def prefetch(
             output.message(f"{image}  failed{f' on {node}' if node else ''}: {error.code}: {error.detail}")
     for error in report.failed.values():
         output.fail(error, as_json=json)
+
+
+def _named(images: Iterable[str]) -> list[str]:
+    from rollbox import task_images
+
+    return [name for one in images for name in (task_images.images_of(Path(one[1:])) if one.startswith("@") else [one])]
 
 
 @app.command()

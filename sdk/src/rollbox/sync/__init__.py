@@ -13,6 +13,9 @@ In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
 from rollbox import (
     Blocker,
     BreakerPolicy,
+    BuildOptions,
+    BuildProgress,
+    BuiltImage,
     Capacity,
     Cell,
     CellError,
@@ -88,7 +91,7 @@ from rollbox.sync.batch import Batch
 from rollbox.sync.client import Client
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
-from rollbox.sync.images import Conversion, Prefetch
+from rollbox.sync.images import Build, Conversion, Prefetch
 from rollbox.sync.interpreter import Interpreter
 from rollbox.sync.lazy import LazySandbox
 from rollbox.sync.loop_thread import close
@@ -101,6 +104,10 @@ __all__ = [
     "Batch",
     "Blocker",
     "BreakerPolicy",
+    "Build",
+    "BuildOptions",
+    "BuildProgress",
+    "BuiltImage",
     "Capacity",
     "Cell",
     "CellError",

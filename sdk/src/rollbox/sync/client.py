@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
@@ -9,13 +10,14 @@ from typing import Any, Unpack
 import rollbox
 from rollbox._problem import SandboxError
 from rollbox.breaker import BreakerPolicy
+from rollbox.build import BuildOptions
 from rollbox.capacity import Capacity
 from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords
 from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.health import Health
-from rollbox.image import Commits, ConversionProgress, NodeImageList, PrefetchReport
+from rollbox.image import BuiltImage, Commits, ConversionProgress, NodeImageList, PrefetchReport
 from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
@@ -143,6 +145,10 @@ class Client:
     def remove_image(self, name: str) -> bool:
         """As `rollbox.Client.remove_image`."""
         return run(self.inner.remove_image(name))
+
+    def build(self, folder: str | os.PathLike[str], **options: Unpack[BuildOptions]) -> BuiltImage:
+        """As `await rollbox.Client.build`; iterate a `Build` for its progress."""
+        return run(awaited(self.inner.build(folder, **options)))
 
     def prefetch(
         self,

@@ -1,12 +1,14 @@
-"""Images that are pulled or converted, told step by step, without `await`."""
+"""Images that are pulled, built or converted, told step by step, without `await`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Unpack
 
+from rollbox.build import BuildOptions
 from rollbox.conversion import ConvertOptions
-from rollbox.image import ConversionProgress, PrefetchProgress, PrefetchReport
+from rollbox.image import BuildProgress, ConversionProgress, PrefetchProgress, PrefetchReport
 from rollbox.sync.inner import ClientOwner
 from rollbox.sync.loop_thread import Iteration
 
@@ -47,4 +49,21 @@ class Conversion:
         self.inner = client.inner.convert(image, **options)
 
     def __iter__(self) -> Iteration[ConversionProgress]:
+        return Iteration(aiter(self.inner))
+
+
+class Build:
+    """As `rollbox.Build`, for its progress.
+
+        for progress in Build(client, "task/environment"):
+            print(progress.text, end="")
+
+    Nothing is read or sent before it is iterated. `Client.build` waits for the image.
+    """
+
+    def __init__(self, client: ClientOwner, folder: str | os.PathLike[str], **options: Unpack[BuildOptions]) -> None:
+        """Check the arguments, which are those of `rollbox.Client.build`."""
+        self.inner = client.inner.build(folder, **options)
+
+    def __iter__(self) -> Iteration[BuildProgress]:
         return Iteration(aiter(self.inner))

@@ -58,3 +58,11 @@ def test_the_name_that_stays_is_told_where_there_is_no_other() -> None:
 def test_the_name_that_stays_tells_the_bytes_of_the_layer() -> None:
     assert (layer_bytes(NAMES), layer_bytes([])) == (1024, None)
     assert (is_kept(KEPT), is_kept(NAMES[0])) == (True, False)
+
+
+def test_an_image_without_a_name_is_found_by_its_whole_id_alone() -> None:
+    for names in ([], ["<none>:<none>"]):
+        assert not hidden(f"sha256:{ID}", names)
+        assert not hidden(ID, names)
+        assert hidden(ID[:12], names)
+        assert hidden("python", names)

@@ -1,0 +1,61 @@
+"""What the engine's builder says: words for the caller, the images that it has made on the way, how it has ended."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controlplane.errors import Problem
+
+# Of a build; what is said beyond that is left out.
+MOST_LOG_BYTES: Final = 16 << 20
+MOST_WORDS: Final = 600
+# After a step that was not in the cache. A RUN can say the same: what has a name is never removed by it.
+_STEP: Final = re.compile(r"^--> ([0-9a-f]{11,64})$", re.M)
+_NO_ROOM: Final = "no space left"
+
+
+class Output:
+    """Reads the lines of one build.
+
+    Attributes:
+        steps: ids of images that may be its own, oldest first.
+        image: the id of the result; empty: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.image = ""
+        self._error = ""
+        self._said_bytes = 0
+
+    def take(self, line: Mapping[str, Any]) -> str:
+        """The words of a line for the caller; empty: none."""
+        if aux := line.get("aux"):
+            self.image = str(aux.get("ID", "")).removeprefix("sha256:")
+            return ""
+        if error := line.get("error"):
+            self._error = str(error).strip()
+            return ""
+        text = str(line.get("stream", ""))
+        self.steps += _STEP.findall(text)
+        return self._bounded(text)
+
+    def check(self) -> None:
+        """Raises why there is no image.
+
+        Raises:
+            Problem: build_failed, capacity_unavailable.
+        """
+        if self.image and not self._error:
+            return
+        why = self._error[-MOST_WORDS:] or "the builder has ended without a word"
+        if _NO_ROOM in why.lower():
+            raise Problem("capacity_unavailable", f"no image was built, the machine has no room: {why}")
+        raise Problem("build_failed", f"no image was built: {why}")
+
+    def _bounded(self, text: str) -> str:
+        left = MOST_LOG_BYTES - self._said_bytes
+        self._said_bytes += len(text)
+        if left <= 0:
+            return ""
+        return text if len(text) <= left else f"{text[:left]}\n(what it says from here on is left out)\n"

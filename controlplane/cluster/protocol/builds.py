@@ -1,0 +1,108 @@
+"""``Builds``: makes images from Dockerfiles."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from controlplane.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class BuildWish:
+    """What is to be built.
+
+    Attributes:
+        dockerfile: its text.
+        arguments: values of its ARGs.
+        target: the stage that is wanted; empty: the last one.
+        context_digest: of the archive of its context.
+    """
+
+    dockerfile: str
+    arguments: Mapping[str, str]
+    target: str
+    context_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a build has made.
+
+    Attributes:
+        digest: by which ``start`` takes it.
+        size_bytes: of the layers that its base has not.
+    """
+
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """A Dockerfile that has been read; clusters have classes of their own, and take those alone.
+
+    Attributes:
+        images: those that it reads, as it names them; the caller checks that its owner may have them.
+    """
+
+    images: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedBuild:
+    """A build that can be begun; as ``BuildPlan`` each cluster's own.
+
+    Attributes:
+        tag: a hash of all that goes into the image: Dockerfile, context, arguments, target, the images that it reads.
+    """
+
+    tag: str
+
+
+class Builds(Protocol):
+    """Makes images from Dockerfiles, which go where commits go (``Commits.place``) and are kept as these are."""
+
+    def plan(self, owner: str, wish: BuildWish) -> BuildPlan:
+        """Reads a Dockerfile. Cost: no call.
+
+        Raises:
+            Problem: invalid_argument; unsupported: it has what cannot be built here; payload_too_large.
+        """
+        ...
+
+    async def pin(self, plan: BuildPlan, names: Mapping[str, str]) -> PinnedBuild:
+        """Finds the images that a Dockerfile reads, and pulls those that are not here.
+
+        Args:
+            plan: of this cluster.
+            names: by which each of its images is pulled.
+
+        Raises:
+            Problem: those of a start from these images.
+        """
+        ...
+
+    def run(
+        self, build: PinnedBuild, target: str, context: BinaryIO, secrets: Mapping[str, bytes], max_bytes: int
+    ) -> AsyncGenerator[str | Built, None]:
+        """Builds; tells what the builder says, then, as the last one, what was made.
+
+        A build that fails, or whose iteration is left, leaves nothing: no container, no image, no layer of its own.
+
+        Args:
+            build: of this cluster.
+            target: the name of the image, with a tag.
+            context: the archive.
+            secrets: contents by the ids that mounts of the Dockerfile name; they are in no layer.
+            max_bytes: the most that the layers may have that its base has not.
+
+        Raises:
+            Problem: build_failed: a step has failed; payload_too_large; capacity_unavailable: no room for it.
+        """
+        ...
+
+
+def without_builds(what: str) -> Problem:
+    """The refusal of what takes a builder, where there is none; ``what`` is not possible."""
+    detail = f"{what}: images are built from Dockerfiles on an engine alone (`rollbox up`), and pushed from there"
+    return Problem("unsupported", detail, value="an engine")

@@ -1,0 +1,193 @@
+"""``ImageBuilds``: images from Dockerfiles, for owners: once for each content, so many at a time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Literal
+from weakref import WeakValueDictionary
+
+from controlplane.cluster import Builds, BuildWish, Built, Commits, PinnedBuild, without_builds
+from controlplane.errors import Problem
+from controlplane.images import folder, parse
+from controlplane.lifecycle.housekeeping.committed import CommittedImages
+from controlplane.lifecycle.images.ownership import Names, Ownership
+from controlplane.lifecycle.service.turns import Turns
+
+# Of all owners: builds share a machine with rollouts.
+MOST_AT_ONCE: Final = 4
+# The name that built images have among their owner's own.
+BUILDS: Final = "builds"
+# A build that says nothing is told to go on, so that no connection is taken for dead.
+QUIET_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLimits:
+    """What a build may take.
+
+    Attributes:
+        within_ms: from when it begins, without its wait for a turn.
+        max_bytes: of the layers that its base has not.
+    """
+
+    within_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far a build is.
+
+    Attributes:
+        state: ``context_wanted`` and ``built`` are last ones; the first of them: it is not there yet, and was asked for
+            without its context.
+        place: in the line of its owner's builds, from 1.
+        text: what the builder says.
+        image: its name with its digest.
+        cached: it was there already.
+    """
+
+    state: Literal["queued", "building", "context_wanted", "built"]
+    place: int = 0
+    text: str = ""
+    image: str = ""
+    digest: str = ""
+    size_bytes: int = 0
+    cached: bool = False
+
+
+class ImageBuilds:
+    """Builds images for owners.
+
+    Args:
+        builds: the cluster's; None: that is not offered here.
+        commits: where images are kept.
+        committed: knows how many bytes of them an owner may have.
+        ownership: says which images an owner may have.
+        names: rewrites names of images.
+    """
+
+    def __init__(
+        self,
+        builds: Builds | None,
+        commits: Commits | None,
+        committed: CommittedImages,
+        ownership: Ownership,
+        names: Names,
+    ) -> None:
+        self._builds = builds
+        self._commits = commits
+        self._committed = committed
+        self._ownership = ownership
+        self._names = names
+        self._turns = Turns(MOST_AT_ONCE)
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def build(
+        self, owner: str, wish: BuildWish, context: BinaryIO | None, secrets: Mapping[str, bytes], limits: BuildLimits
+    ) -> AsyncGenerator[BuildProgress, None]:
+        """Builds an image, or finds the one of the same content; tells how far it is. Leaving it ends the build.
+
+        Args:
+            owner: whose image it is.
+            wish: what is to be built.
+            context: the archive; None: only an image that is there is of use.
+            secrets: contents by id.
+            limits: of the build.
+
+        Raises:
+            Problem: unsupported, invalid_argument, permission_denied: what it reads is another owner's;
+                image_not_found, build_failed, quota_exceeded, rate_limited; those of ``Builds.run``.
+        """
+        builds, commits = self._there()
+        plan = builds.plan(owner, wish)
+        for name in plan.images:
+            self._ownership.check(owner, _checked(name))
+        pinning = asyncio.ensure_future(builds.pin(plan, {name: self._names.pulled(name) for name in plan.images}))
+        try:
+            while not pinning.done():
+                yield BuildProgress("building")
+                await asyncio.wait([pinning], timeout=QUIET_S)
+        finally:
+            pinning.cancel()
+        pinned = await pinning
+        target = f"{commits.place}/{folder(owner)}/{BUILDS}:{pinned.tag}"
+        lock = self._alone.setdefault(target, asyncio.Lock())
+        async with lock:
+            if digest := await commits.kept.digest(target):
+                yield BuildProgress("built", image=f"{target}@{digest}", digest=digest, cached=True)
+                return
+            if context is None:
+                yield BuildProgress("context_wanted")
+                return
+            async with aclosing(self._turns.wait(owner)) as waiting:
+                async for place in waiting:
+                    yield BuildProgress("queued", place=place)
+            try:
+                async with aclosing(self._built(owner, pinned, target, context, secrets, limits=limits)) as told:
+                    async for progress in told:
+                        yield progress
+            finally:
+                self._turns.leave(owner)
+
+    async def _built(
+        self,
+        owner: str,
+        pinned: PinnedBuild,
+        target: str,
+        context: BinaryIO,
+        secrets: Mapping[str, bytes],
+        *,
+        limits: BuildLimits,
+    ) -> AsyncGenerator[BuildProgress, None]:
+        builds, _ = self._there()
+        deadline = asyncio.get_running_loop().time() + limits.within_ms / 1000
+        async with (
+            self._committed.room(owner, limits.max_bytes) as most,
+            aclosing(_paced(builds.run(pinned, target, context, secrets, most), deadline)) as told,
+        ):
+            async for one in told:
+                if isinstance(one, Built):
+                    image = f"{target}@{one.digest}"
+                    yield BuildProgress("built", image=image, digest=one.digest, size_bytes=one.size_bytes)
+                else:
+                    yield BuildProgress("building", text=one)
+
+    def _there(self) -> tuple[Builds, Commits]:
+        if self._builds is None or self._commits is None:
+            raise without_builds("this installation builds no images")
+        return self._builds, self._commits
+
+
+async def _paced(told: AsyncGenerator[str | Built, None], deadline: float) -> AsyncGenerator[str | Built, None]:
+    """What a build tells, an empty word where it is quiet, and its end where it takes too long."""
+    now = asyncio.get_running_loop().time
+    coming: asyncio.Future[str | Built | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(told, None))
+            await asyncio.wait([coming], timeout=max(0.0, min(QUIET_S, deadline - now())))
+            if not coming.done():
+                if now() >= deadline:
+                    detail = "no image was built: it was not done in its time; nothing of it is left"
+                    raise Problem("build_failed", detail, reason="build_too_slow")
+                yield ""
+                continue
+            one, coming = await coming, None
+            if one is None:
+                return
+            yield one
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait([coming])
+        await told.aclose()
+
+
+def _checked(name: str) -> str:
+    try:
+        parse(name)
+    except ValueError as error:
+        raise Problem("invalid_argument", f"Dockerfile: {error}", field="dockerfile") from error
+    return name

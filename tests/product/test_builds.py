@@ -1,0 +1,359 @@
+"""Images from Dockerfiles: what each instruction does, what is refused, what a failure leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from rollbox import BuiltImage, Client
+from rollbox.errors import (
+    BuildFailed,
+    Conflict,
+    ImageNotFound,
+    ImagePullFailed,
+    InvalidArgument,
+    PermissionDenied,
+    Unsupported,
+)
+from tests.support.command_line import rollbox
+from tests.support.commits import ON_CLUSTER
+from tests.support.containers import engine
+from tests.support.images import IMAGE
+from tests.support.product import containers_of_state
+from tests.support.stack import Product, Stack
+from tests.support.waiting import until
+
+on_engine = pytest.mark.skipif(ON_CLUSTER, reason="images are built on an engine alone; the cluster refuses, see below")
+
+
+class Context:
+    """A folder with a Dockerfile that no other test has.
+
+    Attributes:
+        images: what was built from it; removed at the end.
+    """
+
+    def __init__(self, folder: Path, client: Client) -> None:
+        self.folder = folder
+        self.client = client
+        self.images: list[BuiltImage] = []
+
+    def write(self, dockerfile: str, **files: str) -> None:
+        """Write the Dockerfile, whose base is the tests' image, and files."""
+        self.put("Dockerfile", f"ARG BASE={IMAGE}\n{dockerfile}\n")
+        for name, text in {**files, "of-this-test": uuid4().hex}.items():
+            self.put(name, text)
+
+    def put(self, name: str, text: str) -> None:
+        """Write one file."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    async def build(self, **options: object) -> BuiltImage:
+        """Build it."""
+        image = await self.client.build(self.folder, **options)  # type: ignore[arg-type]
+        self.images.append(image)
+        return image
+
+    async def seen(self, command: str, **options: object) -> str:
+        """Build it, and return what a command prints in a sandbox of it."""
+        async with await self.client.create(await self.build(**options)) as sandbox:
+            return (await sandbox.exec(command, check=True)).stdout
+
+
+@pytest.fixture
+async def context(tmp_path: Path, client: Client) -> AsyncIterator[Context]:
+    folder = tmp_path / "context"
+    folder.mkdir()
+    made = Context(folder, client)
+    yield made
+    await until(lambda: gone(client, made.images))
+
+
+async def gone(client: Client, images: list[BuiltImage]) -> bool:
+    """Whether all are: one that another is built on goes after that, and containers of sandboxes take a moment."""
+    kept = False
+    for image in dict.fromkeys(images):
+        try:
+            await client.remove_image(image)
+        except Conflict:
+            kept = True
+    return not kept
+
+
+@pytest.mark.skipif(not ON_CLUSTER, reason="an engine builds")
+async def test_a_cluster_says_that_it_builds_none(context: Context) -> None:
+    context.write("FROM $BASE")
+    with pytest.raises(Unsupported, match="on an engine alone"):
+        await context.build()
+
+
+@on_engine
+async def test_what_was_built_is_not_built_again_and_what_has_changed_is(context: Context, client: Client) -> None:
+    context.write("FROM $BASE\nARG V=1\nCOPY a b/ /files/\nRUN echo $V > /v", **{"a": "one", "b/c": "two"})
+    first = await context.build()
+    assert not first.cached
+    assert first.endswith(first.digest)
+    again = await context.build()
+    assert (again, again.cached) == (first, True)
+    # Neither what has no meaning nor what is left out counts.
+    context.put(".dockerignore", "*.log\n.dockerignore\n")
+    context.put("x.log", "x")
+    assert (await context.build()).cached
+    assert {await context.build(args={"V": "2"}), await context.build(args={"V": "3"})}.isdisjoint({first})
+    assert await context.seen("cat /v", args={"V": "2"}) == "2\n"
+    context.put("a", "another")
+    assert not (await context.build()).cached
+    mine = {one.digest: one for one in (await client.commits()).images}
+    assert 0 < mine[first.digest].size_bytes == first.size_bytes < 1 << 20
+
+
+# An instruction, what is run in a sandbox of the image, and what that prints.
+INSTRUCTIONS = {
+    "RUN": ("RUN echo x > /x", "cat /x", "x"),
+    "RUN as a list": ('RUN ["sh", "-c", "echo x > /x"]', "cat /x", "x"),
+    "RUN over lines": ("RUN echo a \\\n  # comment\n\n  b > /x", "cat /x", "a b"),
+    "RUN --mount=cache": (
+        "RUN --mount=type=cache,target=/c echo x >> /c/x\nRUN --mount=type=cache,target=/c wc -l < /c/x > /n",
+        "ls -A /c; test $(cat /n) -ge 1 && echo there",
+        "there",
+    ),
+    "RUN --mount=bind": ("RUN --mount=type=bind,source=a,target=/m/a cat /m/a > /x", "cat /x; ls -A /m", "one"),
+    "RUN --mount=tmpfs": ("RUN --mount=type=tmpfs,target=/m echo x > /m/x", "ls -A /m", ""),
+    "RUN --network=none": ("RUN --network=none ls /sys/class/net > /x", "cat /x", "lo"),
+    "COPY": ("COPY a d /to/", "cat /to/a /to/e", "onetwo"),
+    "COPY --chown --chmod": ("COPY --chown=12:34 --chmod=640 a /x", "stat -c '%u:%g %a' /x", "12:34 640"),
+    "COPY --link": ("COPY --link a /x", "cat /x", "one"),
+    "COPY --from a stage": ("RUN echo x > /x\nFROM $BASE\nCOPY --from=0 /x /y", "cat /y; ls /x", "x"),
+    "COPY --from an image": (f"COPY --from={IMAGE} /etc/os-release /y", "grep -c ^ID= /y", "1"),
+    "ADD": ("ADD a /x", "cat /x", "one"),
+    "ADD of an archive": ("RUN tar cf /t.tar -C / etc/hostname\nFROM $BASE\nADD t.tar /x/", "cat /x/in", "in"),
+    "ARG": ("ARG A=1\nRUN echo $A > /x", "cat /x; echo [$A]", "1\n[]"),
+    "ENV": ("ENV A=1 B='two words'\nRUN echo $B > /x", "cat /x; echo $A", "two words\n1"),
+    "USER": ("USER 65534\nRUN id -u > /tmp/x", "cat /tmp/x; id -u", "65534\n65534"),
+    "WORKDIR": ("WORKDIR /made/by\nRUN pwd > x", "cat x; pwd", "/made/by\n/made/by"),
+    "VOLUME": ("RUN mkdir /v && echo x > /v/x\nVOLUME /v", "cat /v/x", "x"),
+    "SHELL": ('SHELL ["python3", "-c"]\nRUN open("/x", "w").write("x")', "cat /x", "x"),
+    "ENTRYPOINT and CMD": ('ENTRYPOINT ["false"]\nCMD ["x"]', "echo here", "here"),
+    "HEALTHCHECK": ("HEALTHCHECK --interval=1s CMD false", "echo here", "here"),
+    "LABEL, EXPOSE, STOPSIGNAL, MAINTAINER": ("LABEL a=b\nEXPOSE 80\nSTOPSIGNAL 9\nMAINTAINER me", "echo here", "here"),
+    "nothing": ("", "echo here", "here"),
+    "directives": ("", "echo here", "here"),
+}
+
+
+@on_engine
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+async def test_what_an_instruction_does(context: Context, name: str) -> None:
+    lines, command, seen = INSTRUCTIONS[name]
+    directives = "# syntax=docker/dockerfile:1\n# check=skip=all\n" if name == "directives" else ""
+    context.write(f"FROM $BASE\n{lines}", a="one", **{"d/e": "two"})
+    context.put("Dockerfile", directives + (context.folder / "Dockerfile").read_text())
+    if name == "ADD of an archive":
+        context.put("in", "in")
+        with tarfile.open(context.folder / "t.tar", "w") as archive:
+            archive.add(context.folder / "in", "in")
+    assert (await context.seen(f"{command} 2>/dev/null; true")).strip() == seen
+
+
+@on_engine
+async def test_a_target_is_the_stage_that_is_built(context: Context) -> None:
+    context.write("FROM $BASE AS one\nRUN echo one > /x\nFROM one AS two\nRUN echo two > /x\nFROM two\nRUN false")
+    assert await context.seen("cat /x", target="one") == "one\n"
+    assert await context.seen("cat /x", target="two") == "two\n"
+    with pytest.raises(BuildFailed, match="RUN false"):
+        await context.build()
+    with pytest.raises(InvalidArgument, match="there is no stage 'three'; the stages: one, two"):
+        await context.build(target="three")
+
+
+@on_engine
+async def test_a_secret_is_in_no_layer_and_no_change(context: Context) -> None:
+    secret = f"secret-{uuid4().hex}"
+    context.write("FROM $BASE\nRUN --mount=type=secret,id=token sha256sum < /run/secrets/token > /sum")
+    image = await context.build(secrets={"token": secret})
+    history = await engine("history", "--no-trunc", "--format", "{{.CreatedBy}}", image.digest)
+    assert secret not in history
+    async with await context.client.create(image) as sandbox:
+        look = f"grep -rl {secret} / --exclude-dir=proc --exclude-dir=sys; ls -A /run/secrets"
+        assert (await sandbox.exec(look, timeout=60)).stdout.strip() == ""
+        assert (await sandbox.exec("cut -c 1-64 /sum")).stdout.strip() == hashlib.sha256(secret.encode()).hexdigest()
+    assert (await context.build(secrets={"token": "another"})).cached
+    context.write("FROM $BASE\nRUN --mount=type=secret,id=token,required cat /run/secrets/token")
+    with pytest.raises(BuildFailed, match="token"):
+        await context.build()
+
+
+@on_engine
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        # The network is that of a sandbox: none. Neither the machine's own addresses nor names are reached.
+        ("RUN python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'", "RUN python3"),
+        ("RUN python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'", "RUN python3"),
+        # Nor privileges, devices and processes of the machine.
+        ("RUN mount -t tmpfs none /mnt", "RUN mount"),
+        ("RUN mknod /d b 8 0 && head -c 1 /d", "RUN mknod"),
+        ("RUN test $(ls /proc | grep -c '^[0-9]') -gt 20", "RUN test"),
+        ("RUN exit 7", "exit status 7"),
+        ("COPY nosuch /x", "nosuch"),
+        ("COPY ../../etc/passwd /x", "passwd"),
+        ("RUN echo begun; kill -9 $$", "RUN echo begun"),
+    ],
+)
+async def test_a_step_that_fails_says_which(context: Context, lines: str, said: str) -> None:
+    context.write(f"FROM $BASE\n{lines}")
+    with pytest.raises(BuildFailed) as failed:
+        await context.build()
+    assert said in failed.value.detail
+
+
+@on_engine
+async def test_a_base_that_is_not_there_or_is_another_owners_is_refused(context: Context) -> None:
+    context.write("FROM localhost/nosuch:1")
+    with pytest.raises(ImageNotFound, match="localhost/nosuch:1"):
+        await context.build()
+    context.write("FROM $BASE\nRUN echo mine > /x")
+    mine = await context.build()
+    place = mine.partition("/builds:")[0].rpartition("/")[0]
+    for line in (f"FROM {place}/somebody-else/name:1", f"FROM $BASE\nCOPY --from={place}/somebody-else/name:1 /x /x"):
+        context.write(line)
+        with pytest.raises(PermissionDenied):
+            await context.build()
+    # What is found by a part of an id is nobody's by that.
+    for digits in (mine.digest[7:19], mine.digest[7:]):
+        context.write(f"FROM {digits}")
+        with pytest.raises((ImageNotFound, ImagePullFailed, InvalidArgument)):
+            await context.build()
+    context.write(f"FROM {mine}\nRUN echo more >> /x")
+    assert await context.seen("cat /x") == "mine\nmore\n"
+
+
+# Ends with 9 where it gets no more processes.
+FORK = """
+import os, signal
+for count in range(6000):
+    try:
+        child = os.fork()
+    except OSError:
+        os._exit(9)
+    if not child:
+        signal.pause()
+"""
+
+
+def steps(text: str) -> set[str]:
+    """The images that a builder says that it has made."""
+    return {line.removeprefix("--> ") for line in text.splitlines() if line.startswith("--> ")}
+
+
+async def left(stack: Product, made: set[str]) -> tuple[set[str], list[str]]:
+    """Which images of a build's steps are there, and the containers of builds."""
+    assert isinstance(stack, Stack)
+    containers = [one for one in await containers_of_state(stack.state_dir) if one.startswith("rollbox-build-")]
+    return {one for one in made if await there(one)}, containers
+
+
+async def there(image: str) -> bool:
+    """Whether the engine has an image; a list of all fails while others are removed."""
+    try:
+        await engine("image", "inspect", image)
+    except RuntimeError:
+        return False
+    return True
+
+
+@on_engine
+@pytest.mark.parametrize("end", ["false", "while :; do sleep 1; done"])
+async def test_nothing_is_left_of_a_build_that_fails_or_takes_too_long(
+    context: Context, client: Client, stack: Product, end: str
+) -> None:
+    context.write(f"FROM $BASE\nCOPY of-this-test /one\nRUN {end}")
+    said: list[str] = []
+
+    async def read() -> None:
+        async for progress in client.build(context.folder, timeout=20):
+            said.append(progress.text)
+
+    with pytest.raises(BuildFailed) as failed:
+        await read()
+    made = steps("".join(said))
+    late = end != "false"
+    assert ("not done in its time" in failed.value.detail) == late
+    assert ("timeout=" in failed.value.hint) == late
+    assert len(made) == 1
+    assert await left(stack, made) == (set(), [])
+
+
+@on_engine
+async def test_nothing_is_left_of_a_build_whose_caller_has_gone(
+    context: Context, client: Client, stack: Product
+) -> None:
+    context.write("FROM $BASE\nCOPY of-this-test /one\nRUN while :; do sleep 1; done")
+    said = ""
+    async with aclosing(aiter(client.build(context.folder))) as told:
+        async for progress in told:
+            said += progress.text
+            if "STEP 3" in said:
+                break
+    assert (await left(stack, set()))[1]
+
+    async def clean() -> bool:
+        return await left(stack, steps(said)) == (set(), [])
+
+    await until(clean)
+
+
+@on_engine
+async def test_steps_have_limits_of_their_own(context: Context) -> None:
+    context.write("FROM $BASE\nCOPY fork.py /\nRUN timeout 60 python3 /fork.py", **{"fork.py": FORK})
+    with pytest.raises(BuildFailed, match="exit status 9"):
+        await context.build()
+    context.write("FROM $BASE\nRUN python3 -c 'x = bytearray(6 << 30); x[::4096] = bytes(len(x[::4096]))'")
+    with pytest.raises(BuildFailed, match="RUN python3"):
+        await context.build()
+
+
+@on_engine
+async def test_builds_at_once_take_turns_and_the_same_one_is_built_once(context: Context, tmp_path: Path) -> None:
+    context.write("FROM $BASE\nRUN sleep 1; date +%N > /x")
+    images = await asyncio.gather(*(context.build() for _ in range(6)))
+    assert len(set(images)) == 1
+    assert sum(not one.cached for one in images) == 1
+
+
+@on_engine
+async def test_a_hundred_stages_are_built(context: Context) -> None:
+    stages = "".join(f"FROM s{one} AS s{one + 1}\n" for one in range(98))
+    context.write(f"FROM $BASE AS s0\n{stages}FROM s98\nRUN echo last > /x")
+    assert await context.seen("cat /x") == "last\n"
+
+
+@on_engine
+async def test_a_data_set_is_built_once(context: Context, stack: Product, tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    for number in range(4):
+        environment = folder / f"task-{number}" / "environment"
+        environment.mkdir(parents=True)
+        common = "RUN echo common > /common"
+        (environment / "Dockerfile").write_text(f"FROM {IMAGE}\n{common}\nRUN echo {number} {uuid4().hex} > /task\n")
+    manifest = tmp_path / "images.json"
+    status, _, err = await rollbox(stack, "image", "build", str(folder), "--manifest", str(manifest))
+    assert (status, "4 built, 0 there already, 0 failed" in err) == (0, True), err
+    images = json.loads(manifest.read_text())
+    context.images += map(BuiltImage, images.values())
+    status, _, err = await rollbox(stack, "image", "build", str(folder))
+    assert (status, "0 built, 4 there already, 0 failed" in err) == (0, True), err
+    status, out, err = await rollbox(stack, "image", "prefetch", f"@{manifest}")
+    assert (status, out.decode().count("here on this machine")) == (0, 4), err
+    async with await context.client.create(images["task-2"]) as sandbox:
+        assert (await sandbox.exec("cat /common /task")).stdout.startswith("common\n2 ")
