@@ -20,6 +20,7 @@ from controlplane.api.context import Owner, Service
 from controlplane.api.problems import invalid
 from controlplane.api.request_id import request_id
 from controlplane.cluster import BuildWish
+from controlplane.egress import PolicyOrPreset
 from controlplane.errors import Problem
 from controlplane.lifecycle.service.builds import BuildLimits, BuildProgress
 from controlplane.model.base import Closed
@@ -58,6 +59,7 @@ class BuildRequest(Closed):
         secrets: by their ids, in base64; they are in no layer.
         timeout_ms: after which nothing is built; the wait for a turn does not count.
         max_bytes: of the layers that the base has not.
+        egress: what its steps may reach: the name of a preset, or a policy; null: nothing.
     """
 
     dockerfile: str = Field(min_length=1)
@@ -67,6 +69,7 @@ class BuildRequest(Closed):
     secrets: dict[Name, str] = Field(default_factory=dict, max_length=64)
     timeout_ms: int = Field(DEFAULT_BUILD_MS, ge=1_000, le=MAX_BUILD_MS)
     max_bytes: int = Field(DEFAULT_IMAGE_BYTES, ge=1, le=MAX_IMAGE_BYTES)
+    egress: PolicyOrPreset | None = None
 
 
 class BuildLine(BaseModel):
@@ -116,7 +119,7 @@ async def build(request: Request, service: Service, owner: Owner) -> StreamingRe
         wish, context = await _read(request)
     secrets = {name: _secret(name, value) for name, value in wish.secrets.items()}
     what = BuildWish(wish.dockerfile, wish.args, wish.target, wish.context)
-    limits = BuildLimits(wish.timeout_ms, wish.max_bytes)
+    limits = BuildLimits(wish.timeout_ms, wish.max_bytes, wish.egress)
     told = service.builds.build(owner, what, context, secrets, limits)
     try:
         # What cannot be begun at all is an answer with a status of its own.

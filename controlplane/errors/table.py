@@ -187,7 +187,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="No image was built from this Dockerfile.",
-        hint="What the builder has said before says which step has failed, and why. Steps have no network: what they install comes with the context, or with the image that the Dockerfile begins with.",
+        hint="What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with.",
     ),
     "quota_exceeded": Entry(
         http=429,

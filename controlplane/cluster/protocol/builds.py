@@ -83,7 +83,14 @@ class Builds(Protocol):
         ...
 
     def run(
-        self, build: PinnedBuild, target: str, context: BinaryIO, secrets: Mapping[str, bytes], max_bytes: int
+        self,
+        build: PinnedBuild,
+        target: str,
+        context: BinaryIO,
+        secrets: Mapping[str, bytes],
+        *,
+        max_bytes: int,
+        network: str = "",
     ) -> AsyncGenerator[str | Built, None]:
         """Builds; tells what the builder says, then, as the last one, what was made.
 
@@ -95,6 +102,7 @@ class Builds(Protocol):
             context: the archive.
             secrets: contents by the ids that mounts of the Dockerfile name; they are in no layer.
             max_bytes: the most that the layers may have that its base has not.
+            network: the id of a sandbox whose network its steps have; empty: they have none.
 
         Raises:
             Problem: build_failed: a step has failed; payload_too_large; capacity_unavailable: no room for it.

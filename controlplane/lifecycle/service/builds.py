@@ -1,13 +1,15 @@
 """``ImageBuilds``: images from Dockerfiles, for owners: once for each content, so many at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Literal
+from functools import partial
+from typing import BinaryIO, Final, Literal, Protocol
 from weakref import WeakValueDictionary
 
-from controlplane.cluster import Builds, BuildWish, Built, Commits, PinnedBuild, without_builds
+from controlplane.cluster import BuildPlan, Builds, BuildWish, Built, Commits, without_builds
+from controlplane.egress import PolicyOrPreset
 from controlplane.errors import Problem
 from controlplane.images import folder, parse
 from controlplane.lifecycle.housekeeping.committed import CommittedImages
@@ -29,10 +31,12 @@ class BuildLimits:
     Attributes:
         within_ms: from when it begins, without its wait for a turn.
         max_bytes: of the layers that its base has not.
+        egress: what its steps may reach; None: nothing.
     """
 
     within_ms: int
     max_bytes: int
+    egress: PolicyOrPreset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,14 @@ class BuildProgress:
     cached: bool = False
 
 
+class Networks(Protocol):
+    """The part of ``BuildNetworks`` that is used."""
+
+    def of(self, owner: str, image: str, egress: PolicyOrPreset, within_ms: int) -> AbstractAsyncContextManager[str]:
+        """See ``BuildNetworks.of``."""
+        ...
+
+
 class ImageBuilds:
     """Builds images for owners.
 
@@ -66,6 +78,7 @@ class ImageBuilds:
         committed: knows how many bytes of them an owner may have.
         ownership: says which images an owner may have.
         names: rewrites names of images.
+        networks: makes sandboxes whose network the steps of a build have.
     """
 
     def __init__(
@@ -75,7 +88,10 @@ class ImageBuilds:
         committed: CommittedImages,
         ownership: Ownership,
         names: Names,
+        *,
+        networks: Networks,
     ) -> None:
+        self._networks = networks
         self._builds = builds
         self._commits = commits
         self._committed = committed
@@ -102,6 +118,11 @@ class ImageBuilds:
         """
         builds, commits = self._there()
         plan = builds.plan(owner, wish)
+        if limits.egress is not None and not plan.images:
+            detail = (
+                "egress takes a Dockerfile that begins with an image: a sandbox of it is how its steps reach anything"
+            )
+            raise Problem("unsupported", detail, option="egress")
         for name in plan.images:
             self._ownership.check(owner, _checked(name))
         pinning = asyncio.ensure_future(builds.pin(plan, {name: self._names.pulled(name) for name in plan.images}))
@@ -125,27 +146,29 @@ class ImageBuilds:
                 async for place in waiting:
                     yield BuildProgress("queued", place=place)
             try:
-                async with aclosing(self._built(owner, pinned, target, context, secrets, limits=limits)) as told:
-                    async for progress in told:
-                        yield progress
+                async with self._network(owner, plan, limits) as network:
+                    run = partial(builds.run, pinned, target, context, secrets, network=network)
+                    async with aclosing(self._built(owner, target, run, limits)) as told:
+                        async for progress in told:
+                            yield progress
             finally:
                 self._turns.leave(owner)
 
+    @asynccontextmanager
+    async def _network(self, owner: str, plan: BuildPlan, limits: BuildLimits) -> AsyncIterator[str]:
+        if limits.egress is None:
+            yield ""
+            return
+        async with self._networks.of(owner, plan.images[0], limits.egress, limits.within_ms) as sandbox_id:
+            yield sandbox_id
+
     async def _built(
-        self,
-        owner: str,
-        pinned: PinnedBuild,
-        target: str,
-        context: BinaryIO,
-        secrets: Mapping[str, bytes],
-        *,
-        limits: BuildLimits,
+        self, owner: str, target: str, run: Callable[..., AsyncGenerator[str | Built, None]], limits: BuildLimits
     ) -> AsyncGenerator[BuildProgress, None]:
-        builds, _ = self._there()
         deadline = asyncio.get_running_loop().time() + limits.within_ms / 1000
         async with (
             self._committed.room(owner, limits.max_bytes) as most,
-            aclosing(_paced(builds.run(pinned, target, context, secrets, most), deadline)) as told,
+            aclosing(_paced(run(max_bytes=most), deadline)) as told,
         ):
             async for one in told:
                 if isinstance(one, Built):

@@ -66,6 +66,7 @@ from controlplane.lifecycle.routes import RouteBoard
 from controlplane.lifecycle.scaling import EVERY_S as SCALER_EVERY_S
 from controlplane.lifecycle.scaling import Scaler
 from controlplane.lifecycle.service.boots import Boots
+from controlplane.lifecycle.service.build_networks import BuildNetworks
 from controlplane.lifecycle.service.builds import ImageBuilds
 from controlplane.lifecycle.service.commit_keys import CommitKeys
 from controlplane.lifecycle.service.commits import SandboxCommits
@@ -236,7 +237,14 @@ class Core:
         )
         self.checkpoints, self.builds = (
             Checkpoints(deps.cluster.commits, self.ownership, deps.clock),
-            ImageBuilds(deps.cluster.builds, deps.cluster.commits, self.committed, self.ownership, self.images),
+            ImageBuilds(
+                deps.cluster.builds,
+                deps.cluster.commits,
+                self.committed,
+                self.ownership,
+                self.images,
+                networks=BuildNetworks(self.creates, self.endings),
+            ),
         )
         needs = Needs(store, deps.documents, self.images, options.images.private)
         self._cleanup = _node_cleanup(deps, options, needs)

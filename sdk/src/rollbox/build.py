@@ -14,6 +14,7 @@ from typing import IO, Any, TypeAlias, TypedDict
 from rollbox._problem import SandboxError
 from rollbox.build_context import pack, read_text
 from rollbox.dockerignore import Ignored
+from rollbox.egress import Egress, wish_to_json
 from rollbox.errors import InvalidArgument, StreamInterrupted
 from rollbox.gateway import Gateway
 from rollbox.image import BuildProgress, BuiltImage
@@ -39,6 +40,8 @@ class BuildOptions(TypedDict, total=False):
         target: the stage that is wanted (the last one).
         secrets: by the ids that `RUN --mount=type=secret,id=ID` names: text, bytes, or the `Path` of a file. They are
             in no layer, and do not count as a change.
+        egress: what its steps may reach: a preset or a policy (nothing). They find the way by a proxy's variables, as
+            in a sandbox; what is built is the same image whatever they may reach.
         timeout: how long the build may take, in seconds, without its wait for a turn (1800).
         max_bytes: the most that its layers may have beside those of its base, in bytes (8 GiB).
     """
@@ -47,6 +50,7 @@ class BuildOptions(TypedDict, total=False):
     args: Mapping[str, str]
     target: str
     secrets: Mapping[str, Secret]
+    egress: Egress
     timeout: float
     max_bytes: int
 
@@ -77,6 +81,8 @@ class Build:
         self._wish: dict[str, Any] = {"args": _texts("args", options.get("args", {}))}
         if target := options.get("target"):
             self._wish["target"] = target
+        if "egress" in options:
+            self._wish["egress"] = wish_to_json(options["egress"])
         if "timeout" in options:
             self._wish["timeout_ms"] = milliseconds("timeout", options["timeout"])
         if "max_bytes" in options:

@@ -311,11 +311,11 @@ class Client:
 
         What was built before from the same Dockerfile, context, arguments, target and base is not built again. The
         image is yours alone, and listed and removed as those of sandboxes (`commits`, `remove_image`). Steps have no
-        network.
+        network without `egress`.
 
         Args:
             folder: the context, with the Dockerfile; what its .dockerignore excludes is never sent.
-            options: of `BuildOptions`: `file`, `args`, `target`, `secrets`, `timeout`, `max_bytes`.
+            options: of `BuildOptions`: `file`, `args`, `target`, `secrets`, `egress`, `timeout`, `max_bytes`.
 
         Returns:
             a `Build`; awaited, a `BuiltImage`: a `str` for all that takes an image.

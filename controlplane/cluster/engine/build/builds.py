@@ -87,7 +87,14 @@ class Builds:
         return Pinned(_tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()))
 
     async def run(
-        self, build: PinnedBuild, target: str, context: BinaryIO, secrets: Mapping[str, bytes], max_bytes: int
+        self,
+        build: PinnedBuild,
+        target: str,
+        context: BinaryIO,
+        secrets: Mapping[str, bytes],
+        *,
+        max_bytes: int,
+        network: str = "",
     ) -> AsyncGenerator[str | Built, None]:
         """See ``Builds.run``."""
         build = cast("Pinned", build)
@@ -97,7 +104,7 @@ class Builds:
         output = Output()
         made = False
         try:
-            async with self._held() as inside:
+            async with self._held(network) as inside:
                 async for text in self._built(build, inside, context, secrets, output):
                     yield text
             yield await self._named(output.image, build, target, max_bytes)
@@ -122,14 +129,16 @@ class Builds:
         return seen
 
     @asynccontextmanager
-    async def _held(self) -> AsyncIterator[holder.Inside]:
+    async def _held(self, network: str) -> AsyncIterator[holder.Inside]:
         build_id = random.token_hex(8)
         container = holder.name(build_id)
         try:
-            await self._client.call("POST", "containers/create", {"name": container}, holder.body(build_id, self._host))
+            body = holder.body(build_id, self._host, network)
+            await self._client.call("POST", "containers/create", {"name": container}, body)
             await self._client.call("POST", f"containers/{container}/start")
             pid = int((await self._client.call("GET", f"containers/{container}/json"))["State"]["Pid"])
-            yield holder.Inside(container, pid, await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text))
+            groups = await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text)
+            yield holder.Inside(container, pid, groups, reaches=bool(network))
         finally:
             await finish(asyncio.create_task(self._remove(container)))
 
@@ -150,7 +159,7 @@ class Builds:
             # The builder reads no .dockerignore then: the client has.
             "excludes": json.dumps([mark]),
             "secrets": json.dumps([f"id={one},src={path}" for one, path in named.items()]),
-            "buildargs": json.dumps(dict(build.wish.arguments)),
+            "buildargs": json.dumps({**inside.arguments, **build.wish.arguments}),
             "target": build.wish.target,
             "httpproxy": False,
             "identitylabel": False,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from controlplane.cluster.engine.containers import LABEL_INSTALLATION, TARGET_COMMAND, Body, Host
+from controlplane.cluster.engine.containers import LABEL_INSTALLATION, TARGET, TARGET_COMMAND, Body, Host
+from controlplane.cluster.engine.containers import name as sandbox_container
 from controlplane.model.spec import MIB
 
 LABEL_BUILD: Final = "rollbox.build"
@@ -17,6 +18,10 @@ MEMORY_BYTES: Final = 4096 * MIB
 PIDS: Final = 4096
 # A quarter of a sandbox's that asks for one core: builds leave the processors to rollouts.
 CPU_SHARES: Final = 256
+# Of each sandbox with egress, as its sidecar tells its commands (``sidecar/src/spawner/proxies.rs``).
+RELAY: Final = "http://127.0.0.1:3128"
+RELAY_DNS: Final = "127.0.0.1"
+WITHOUT_RELAY: Final = "localhost,127.0.0.1,::1"
 NAMESPACES: Final = {"network": "net", "pid": "pid", "ipc": "ipc"}
 
 
@@ -25,8 +30,14 @@ def name(build_id: str) -> str:
     return f"rollbox-build-{build_id}"
 
 
-def body(build_id: str, host: Host) -> Body:
-    """The create body of it: our own image, a main process that only waits, no network."""
+def body(build_id: str, host: Host, network: str = "") -> Body:
+    """The create body of it: our own image, a main process that only waits.
+
+    Args:
+        build_id: of the build.
+        host: folders and binaries of this machine.
+        network: the sandbox whose network it shares; empty: it has none.
+    """
     return {
         "Image": host.sidecar_image,
         "Entrypoint": [TARGET_COMMAND],
@@ -38,7 +49,7 @@ def body(build_id: str, host: Host) -> Body:
             "MemorySwap": MEMORY_BYTES,
             "PidsLimit": PIDS,
             "CpuShares": CPU_SHARES,
-            "NetworkMode": "none",
+            "NetworkMode": f"container:{sandbox_container(network, TARGET)}" if network else "none",
             "LogConfig": {"Type": "none"},
             "Binds": [f"{host.target_binary}:{TARGET_COMMAND}:ro"],
         },
@@ -53,19 +64,32 @@ class Inside:
         container: the name of the holder.
         pid: of the holder's main process, on this machine.
         cgroups: the content of its ``/proc/PID/cgroup``.
+        reaches: it has the network of a sandbox, with the relay of that.
     """
 
     container: str
     pid: int
     cgroups: str
+    reaches: bool = False
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Arguments of a build that every RUN has as variables, and no image: by them programs find the relay."""
+        if not self.reaches:
+            return {}
+        proxies = dict.fromkeys(("http_proxy", "https_proxy"), RELAY)
+        told = {**proxies, "no_proxy": WITHOUT_RELAY}
+        return {**told, **{name.upper(): value for name, value in told.items()}}
 
     @property
     def query(self) -> dict[str, str | int | bool]:
         """Parameters of a build that put it there."""
         namespaces = [{"Name": ours, "Path": f"/proc/{self.pid}/ns/{kernels}"} for ours, kernels in NAMESPACES.items()]
         told: dict[str, str | int | bool] = {
-            # In Podman's words: it takes Docker's for the machine's own network.
-            "networkmode": "NetworkDisabled",
+            # In Podman's words: it takes Docker's for the machine's own network. The first one has it make a network
+            # namespace without anything; the second one has it take the one that is named.
+            "networkmode": "NetworkEnabled" if self.reaches else "NetworkDisabled",
+            "dnsservers": json.dumps([RELAY_DNS]) if self.reaches else "[]",
             "nsoptions": json.dumps(namespaces),
             "memory": MEMORY_BYTES,
             "memswap": MEMORY_BYTES,

@@ -711,7 +711,7 @@ impl Code {
             }
             Self::Unsupported => "",
             Self::BuildFailed => {
-                "What the builder has said before says which step has failed, and why. Steps have no network: what they install comes with the context, or with the image that the Dockerfile begins with."
+                "What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with."
             }
             Self::QuotaExceeded => "",
             Self::RateLimited => "Send the request again later.",

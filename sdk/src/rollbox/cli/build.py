@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbox.cli import output
-from rollbox.cli.options import Json, time_option
+from rollbox.cli.options import POLICY_HELP, Json, policy_of, time_option
 from rollbox.cli.progress import bars
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def build(
     secret: Annotated[
         list[str] | None, typer.Option(metavar="ID=FILE", help="A secret that a RUN mounts; it is in no layer.")
     ] = None,
+    egress: Annotated[
+        str, typer.Option(metavar="POLICY", help=f"What its steps may reach (nothing). {POLICY_HELP}")
+    ] = "",
     timeout: Annotated[float, time_option("How long one build may take.")] = 1800,
     parallel: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Tasks of a data set at a time.")] = 8,
     manifest: Annotated[
@@ -51,6 +54,8 @@ def build(
     from rollbox import task_images
 
     options: BuildOptions = {"args": _pairs("--build-arg", build_arg), "secrets": _secrets(secret), "timeout": timeout}
+    if egress:
+        options["egress"] = policy_of(egress)
     if file is None and task_images.is_data_set(path):
         if target:
             raise typer.BadParameter("the tasks of a data set have targets of their own", param_hint="--target")

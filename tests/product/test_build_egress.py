@@ -1,0 +1,75 @@
+"""What the steps of a build reach by an egress policy: what it allows, by the relay of a sandbox, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rollbox import Client, EgressPolicy, EgressRule
+from rollbox.errors import BuildFailed, SandboxError, Unsupported
+from tests.product.test_builds import Context, context, on_engine
+from tests.support.containers import engine
+from tests.support.outside import ALLOWED, OTHER, WEB, outside
+
+__all__ = ["context"]
+INDEX = EgressPolicy(mode="allow", allow=[EgressRule(host="index.test", ports=[WEB], name="index")])
+GET = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=20).read().decode())"
+pytestmark = [pytest.mark.egress, on_engine]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "hello").write_text("hello from outside\n")
+    with outside(folder):
+        yield
+
+
+async def networks(client: Client) -> list[str]:
+    """The sandboxes that builds have made for their network; what is ending is in the server's hand."""
+    return [one.id for one in await client.list({"build": "network"}) if one.state != "ending"]
+
+
+async def test_steps_reach_what_a_policy_allows_and_nothing_else(context: Context, client: Client) -> None:
+    context.write(f"FROM $BASE\nRUN python3 -c '{GET}' http://index.test:{WEB}/hello > /x")
+    with pytest.raises(BuildFailed, match="RUN python3"):
+        await context.build()
+    image = await context.build(egress=INDEX)
+    async with await client.create(image) as sandbox:
+        assert (await sandbox.exec("cat /x")).stdout == "hello from outside\n"
+    said = await engine("image", "inspect", image.digest) + await engine("history", "--no-trunc", image.digest)
+    assert "3128" not in said
+    assert await networks(client) == []
+    for url in (
+        f"http://index.test:{OTHER}/hello",
+        f"http://inside.test:{WEB}/",
+        "http://metadata.test/",
+        "http://127.0.0.1:1/",
+    ):
+        context.write(f"FROM $BASE\nRUN python3 -c '{GET}' {url}")
+        with pytest.raises(BuildFailed, match="RUN python3"):
+            await context.build(egress=INDEX)
+    direct = f'import socket; socket.create_connection(("{ALLOWED}", {WEB}), 5)'
+    context.write(f"FROM $BASE\nRUN python3 -c '{direct}'")
+    with pytest.raises(BuildFailed, match="RUN python3"):
+        await context.build(egress=INDEX)
+    assert await networks(client) == []
+
+
+async def test_a_step_sees_neither_the_relay_nor_the_sandbox_of_its_network(context: Context) -> None:
+    context.write("FROM $BASE\nRUN cat /proc/[0-9]*/cmdline | tr '\\0' ' ' > /seen; ls / > /root-of-it")
+    image = await context.build(egress=INDEX)
+    async with await context.client.create(image) as sandbox:
+        seen = (await sandbox.exec("cat /seen")).stdout
+    assert "/dev/rollbox/target" in seen, "the process that only waits"
+    assert "sidecar" not in seen
+
+
+async def test_a_policy_that_is_not_there_is_told(context: Context) -> None:
+    context.write("FROM $BASE")
+    with pytest.raises(SandboxError, match="nosuch"):
+        await context.build(egress="nosuch")
+    context.write("FROM scratch\nCOPY of-this-test /")
+    with pytest.raises(Unsupported, match="begins with an image"):
+        await context.build(egress=INDEX)
