@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,6 +22,7 @@ from rollbox.errors import (
     ImageNotFound,
     ImagePullFailed,
     InvalidArgument,
+    PayloadTooLarge,
     PermissionDenied,
     Unsupported,
 )
@@ -336,6 +339,56 @@ async def test_a_hundred_stages_are_built(context: Context) -> None:
     stages = "".join(f"FROM s{one} AS s{one + 1}\n" for one in range(98))
     context.write(f"FROM $BASE AS s0\n{stages}FROM s98\nRUN echo last > /x")
     assert await context.seen("cat /x") == "last\n"
+
+
+WISH = {"dockerfile": "FROM scratch", "context": f"sha256:{'0' * 64}"}
+
+
+@on_engine
+@pytest.mark.parametrize(
+    ("wish", "archive", "said"),
+    [
+        (b"no json", b"", "the first line is no JSON"),
+        ({**WISH, "tag": "x"}, b"", "tag is not a known field"),
+        ({**WISH, "context": "x"}, b"", "context: must have the form"),
+        ({**WISH, "args": {"a b": "x"}}, b"", "args"),
+        ({**WISH, "secrets": {"a": "!"}}, b"", "secrets.a is no base64"),
+        ({**WISH, "timeout_ms": 1}, b"", "timeout_ms: must be at least"),
+        (WISH, b"x" * 1024, "the context has the digest sha256:"),
+        (b" " * (3 << 20), b"", "the first line of a build has at most"),
+    ],
+)
+async def test_a_request_that_is_none_is_refused(client: Client, wish: Any, archive: bytes, said: str) -> None:
+    async def source() -> AsyncIterator[bytes]:
+        yield wish if isinstance(wish, bytes) else json.dumps(wish).encode()
+        yield b"\n" + archive
+
+    with pytest.raises((InvalidArgument, PayloadTooLarge), match=said):
+        async with client.gateway.exchange_api("POST", "images", "build", source=source):
+            pass
+
+
+@on_engine
+async def test_an_archive_of_a_stranger_is_refused_before_the_engine_has_it(client: Client) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        one = tarfile.TarInfo("../../escaped")
+        archive.addfile(one)
+    wish = {
+        "dockerfile": f"FROM {IMAGE}\nCOPY . /x",
+        "context": f"sha256:{hashlib.sha256(made.getvalue()).hexdigest()}",
+    }
+
+    async def source() -> AsyncIterator[bytes]:
+        yield json.dumps(wish).encode() + b"\n" + made.getvalue()
+
+    async with client.gateway.exchange_api("POST", "images", "build", source=source) as answer:
+        last = json.loads((await answer.everything()).splitlines()[-1])
+    assert last["state"] == "failed"
+    assert (last["problem"]["code"], "leads out of the context" in last["problem"]["detail"]) == (
+        "invalid_argument",
+        True,
+    )
 
 
 @on_engine
