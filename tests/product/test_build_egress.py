@@ -50,6 +50,9 @@ async def test_steps_reach_what_a_policy_allows_and_nothing_else(context: Contex
         context.write(f"FROM $BASE\nRUN python3 -c '{GET}' {url}")
         with pytest.raises(BuildFailed, match="RUN python3"):
             await context.build(egress=INDEX)
+    context.write(f"FROM $BASE\nRUN --network=none python3 -c '{GET}' http://index.test:{WEB}/hello")
+    with pytest.raises(Unsupported, match="--network=none beside an egress policy"):
+        await context.build(egress=INDEX)
     direct = f'import socket; socket.create_connection(("{ALLOWED}", {WEB}), 5)'
     context.write(f"FROM $BASE\nRUN python3 -c '{direct}'")
     with pytest.raises(BuildFailed, match="RUN python3"):

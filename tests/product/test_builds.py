@@ -125,6 +125,14 @@ INSTRUCTIONS = {
     "RUN": ("RUN echo x > /x", "cat /x", "x"),
     "RUN as a list": ('RUN ["sh", "-c", "echo x > /x"]', "cat /x", "x"),
     "RUN over lines": ("RUN echo a \\\n  # comment\n\n  b > /x", "cat /x", "a b"),
+    "RUN with documents inline": (
+        (
+            "RUN <<EOF\nset -e\nA=1\necho a $A > /x\n# no comment\nEOF\n"
+            "RUN cat <<'E' >> /x; python3 <<P >> /x\n$A\nE\nprint(1 + 1)\nP"
+        ),
+        "cat /x",
+        "a 1\n$A\n2",
+    ),
     "RUN --mount=cache": (
         "RUN --mount=type=cache,target=/c echo x >> /c/x\nRUN --mount=type=cache,target=/c wc -l < /c/x > /n",
         "ls -A /c; test $(cat /n) -ge 1 && echo there",

@@ -51,11 +51,13 @@ class Pinned(PinnedBuild):
     Attributes:
         dockerfile: as the builder gets it.
         bases: what the engine says of the images that it reads.
+        is_closed: see ``Recipe``.
     """
 
     wish: BuildWish
     dockerfile: str
     bases: Sequence[Mapping[str, Any]]
+    is_closed: bool
 
 
 class Builds:
@@ -83,8 +85,13 @@ class Builds:
         plan = cast("Plan", plan)
         seen = {name: await self._base(names[name]) for name in plan.images}
         ids = {name: str(one["Id"]).removeprefix("sha256:") for name, one in seen.items()}
+        if plan.recipe.has_documents and any((one.get("Config") or {}).get("Shell") for one in seen.values()):
+            detail = (
+                "an image that it reads has a SHELL: one in the Dockerfile is needed for a RUN with a document inline"
+            )
+            raise Problem("unsupported", detail, option="dockerfile")
         dockerfile = plan.recipe.pinned(ids)
-        return Pinned(_tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()))
+        return Pinned(_tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()), plan.recipe.is_closed)
 
     async def run(
         self,
@@ -98,6 +105,9 @@ class Builds:
     ) -> AsyncGenerator[str | Built, None]:
         """See ``Builds.run``."""
         build = cast("Pinned", build)
+        if network and build.is_closed:
+            detail = "RUN --network=none beside an egress policy: the engine's builder has one network for all steps"
+            raise Problem("unsupported", detail, option="egress")
         await asyncio.to_thread(contexts.check, context)
         self._root = self._root or str((await self._client.call("GET", "info")).get("DockerRootDir") or "/")
         self._check_room()

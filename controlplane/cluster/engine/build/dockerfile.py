@@ -6,8 +6,8 @@ these lines, in which nothing is left to interpret: no continuations, comments, 
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.errors import Problem
@@ -20,7 +20,8 @@ INSTRUCTIONS: Final = frozenset(
 )
 _DIRECTIVE: Final = re.compile(r"#\s*([a-zA-Z]+)\s*=\s*(\S.*?)\s*")
 # A word that begins a document inline; `<<<` begins none.
-_INLINE: Final = re.compile(r"\d*<<-?[\"']?[A-Za-z_]\S*")
+_INLINE: Final = re.compile(r"\d*<<(?P<tabs>-?)(?P<quote>[\"']?)(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)")
+_LIKE_INLINE: Final = re.compile(r"\d*<<-?[\"']?[A-Za-z_]\S*")
 _WITH_INLINE: Final = frozenset({"RUN", "COPY", "ADD"})
 
 
@@ -32,11 +33,13 @@ class Instruction:
         word: its name, in capitals.
         rest: what follows, on one line.
         line: where it begins, from 1.
+        documents: those inline behind it, each with its last line.
     """
 
     word: str
     rest: str
     line: int
+    documents: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.word} {self.rest}"
@@ -55,21 +58,27 @@ def instructions(text: str) -> list[Instruction]:
     """The instructions of a Dockerfile, in order.
 
     Raises:
-        Problem: invalid_argument; unsupported: a document inline; payload_too_large.
+        Problem: invalid_argument; unsupported: a document inline of another instruction than RUN; payload_too_large.
     """
     if len(text.encode()) > MOST_BYTES:
         raise Problem("payload_too_large", f"a Dockerfile has at most {MOST_BYTES} bytes here", field="dockerfile")
-    found = [_instruction(line, words) for line, words in _logical(text)]
+    lines = enumerate(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n"), 1)
+    found = [_with_documents(_instruction(line, words), lines) for line, words in _logical(lines)]
     if len(found) > MOST_INSTRUCTIONS:
         detail = f"a Dockerfile has at most {MOST_INSTRUCTIONS} instructions here, this one has {len(found)}"
         raise Problem("payload_too_large", detail, field="dockerfile")
     return found
 
 
-def _logical(text: str) -> Iterator[tuple[int, str]]:
+def is_document(words: str) -> bool:
+    """Whether the words of a RUN are nothing but the beginning of a document."""
+    return _INLINE.fullmatch(words) is not None
+
+
+def _logical(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """The lines as continuations join them, without comments, each with the number of its first one."""
     directives, begun, joined = True, 0, ""
-    for number, line in enumerate(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n"), 1):
+    for number, line in lines:
         bare = line.lstrip(" \t")
         if bare.startswith("#"):
             found = _DIRECTIVE.fullmatch(bare) if directives else None
@@ -104,8 +113,32 @@ def _instruction(line: int, words: str) -> Instruction:
     # Readers differ in what two of them mean, and one that joins lines would take the next one for a part of this.
     if found.rest.endswith("\\"):
         raise found.invalid("it ends with more than one escape character")
-    if found.word in _WITH_INLINE and any(_INLINE.fullmatch(one) for one in found.rest.split()):
-        raise found.unsupported(
-            "the engine's builder knows no document inline (<<)", "put it in a file of the context, or use printf"
-        )
     return found
+
+
+def _with_documents(one: Instruction, lines: Iterator[tuple[int, str]]) -> Instruction:
+    """An instruction with the documents inline that follow it, which are taken from the lines."""
+    begun = [word for word in one.rest.split() if _LIKE_INLINE.fullmatch(word)] if one.word in _WITH_INLINE else []
+    if not begun:
+        return one
+    if one.word != "RUN":
+        raise one.unsupported(
+            f"a document inline (<<) of {one.word}",
+            "have it in a file of the context, or write it by RUN cat > FILE <<",
+        )
+    documents = []
+    for word in begun:
+        found = _INLINE.fullmatch(word)
+        if found is None:
+            raise one.invalid(f"{word[:40]!r} begins no document that is read here: <<NAME, <<'NAME' or <<-NAME")
+        documents.append(_document(one, found["name"], lines, tabs=bool(found["tabs"])))
+    return replace(one, documents=documents)
+
+
+def _document(one: Instruction, name: str, lines: Iterator[tuple[int, str]], *, tabs: bool) -> str:
+    taken: list[str] = []
+    for _, line in lines:
+        taken.append(line)
+        if (line.lstrip("\t") if tabs else line) == name:
+            return "\n".join(taken)
+    raise one.invalid(f"its document has no end: a line {name!r}")

@@ -11,6 +11,7 @@ MOST_LOG_BYTES: Final = 16 << 20
 MOST_WORDS: Final = 600
 # After a step that was not in the cache. A RUN can say the same: what has a name is never removed by it.
 _STEP: Final = re.compile(r"^--> ([0-9a-f]{11,64})$", re.M)
+_OF_A_STEP: Final = "building at STEP"
 _NO_ROOM: Final = "no space left"
 
 
@@ -44,13 +45,16 @@ class Output:
         """Raises why there is no image.
 
         Raises:
-            Problem: build_failed, capacity_unavailable.
+            Problem: build_failed, capacity_unavailable; internal: by no fault of the Dockerfile's.
         """
         if self.image and not self._error:
             return
-        why = self._error[-MOST_WORDS:] or "the builder has ended without a word"
+        why = self._error[:MOST_WORDS] or "the builder has ended without a word"
         if _NO_ROOM in why.lower():
             raise Problem("capacity_unavailable", f"no image was built, the machine has no room: {why}")
+        if _OF_A_STEP not in why:
+            # Of the engine's store, for example, where many images come and go.
+            raise Problem("internal", f"no image was built, the engine's builder has failed: {why}")
         raise Problem("build_failed", f"no image was built: {why}")
 
     def _bounded(self, text: str) -> str:

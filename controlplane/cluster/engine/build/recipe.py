@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controlplane.cluster.engine.build.dockerfile import Instruction, instructions
+from controlplane.cluster.engine.build.dockerfile import Instruction, instructions, is_document
 from controlplane.cluster.engine.build.mounts import mount
 from controlplane.cluster.engine.build.variables import declared, expanded
 
@@ -19,6 +19,7 @@ MOST_STAGES: Final = 128
 _FLAG: Final = re.compile(r"--(?P<name>[a-z][a-z-]*)(?:=(?P<value>[^\s\"'\\]*))?")
 _STAGE: Final = re.compile(r"[a-z][a-z0-9_.-]*")
 _SCRATCH: Final = "scratch"
+SHELL: Final = ("/bin/sh", "-c")
 _PLATFORMS: Final = frozenset({"$BUILDPLATFORM", "$TARGETPLATFORM", "${BUILDPLATFORM}", "${TARGETPLATFORM}"})
 # In a form that the builder would still have to interpret a source says nothing of where it leads.
 _OPAQUE: Final = re.compile(r"[\"'\\$]|://|^git@|^github\.com/", re.I)
@@ -46,10 +47,14 @@ class Recipe:
     Attributes:
         steps: what the builder gets.
         stages: names of its stages, in order; empty: without one.
+        has_documents: a RUN has one inline, which is given to the usual shell unless a SHELL says another one.
+        is_closed: a RUN is to have no network, whatever the others have.
     """
 
     steps: Sequence[Step]
     stages: Sequence[str]
+    has_documents: bool = False
+    is_closed: bool = False
 
     @property
     def images(self) -> Sequence[str]:
@@ -84,6 +89,8 @@ class _Judge:
         self._owner = owner
         self._platform = platform
         self._stages: list[str] = []
+        self._shells: list[list[str]] = []  # of each stage, as it is at the line that is judged
+        self.has_documents = self.is_closed = False
 
     def recipe(self, lines: Sequence[Instruction], target: str) -> Recipe:
         steps = [self._step(one) for one in lines]
@@ -93,12 +100,13 @@ class _Judge:
         if target and target.lower() not in self._stages and not (target.isdigit() and int(target) < len(self._stages)):
             named = ", ".join(filter(None, self._stages)) or "none has a name"
             raise last.invalid(f"there is no stage {target[:100]!r}; the stages: {named}")
-        return Recipe(steps, tuple(self._stages))
+        return Recipe(steps, tuple(self._stages), self.has_documents, self.is_closed)
 
     def _step(self, one: Instruction) -> Step:
         if not self._stages and one.word not in ("ARG", "FROM"):
             raise one.invalid(f"{one.word} stands before the first FROM")
         judge = {"FROM": self._from, "COPY": self._copy, "ADD": self._add, "RUN": self._run, "ARG": self._arg}
+        judge["SHELL"] = self._shell
         if one.word == "ONBUILD":
             raise one.unsupported("ONBUILD", "write what is to happen into the Dockerfiles that need it")
         return judge.get(one.word, lambda plain: Step(str(plain)))(one)
@@ -120,6 +128,8 @@ class _Judge:
             raise one.unsupported("too many stages", f"a Dockerfile has at most {MOST_STAGES} here")
         image = expanded(one, words[0], self._known)
         step = self._source(one, "FROM ", image, f" AS {words[2].lower()}" if words[2:] else "", indexed=False)
+        below = self._stages.index(image.lower()) if image.lower() in self._stages else None
+        self._shells.append(list(SHELL if below is None else self._shells[below]))
         self._stages.append(_stage(one, words[2].lower()) if words[2:] else "")
         return step
 
@@ -149,12 +159,38 @@ class _Judge:
         for name, value in flags:
             if name == "mount":
                 kept.append((name, mount(one, value or "", self._owner)))
-            elif (name, value) not in (("network", "none"), ("network", "default"), ("security", "sandbox")):
+            elif (name, value) == ("network", "none"):
+                # The builder does not know it: without a policy it is so for all.
+                self.is_closed = True
+            elif (name, value) not in (("network", "default"), ("security", "sandbox")):
                 instead = "RUN has no privileges and no network of its own here"
                 raise one.unsupported(f"RUN --{name}={value}", instead)
         if not rest:
             raise one.invalid("RUN says nothing")
-        return Step(_joined("RUN", kept, rest))
+        return Step(_joined("RUN", kept, self._script(one, rest) if one.documents else rest))
+
+    def _script(self, one: Instruction, rest: str) -> str:
+        """A RUN with documents inline as a list for its stage's shell, which reads such documents itself."""
+        self.has_documents = True
+        text = "\n".join([rest, *one.documents, ""])
+        if is_document(rest):
+            # The document is the script. Without its last line, and where it says so without the tabs before each.
+            lines = one.documents[0].split("\n")[:-1]
+            text = "\n".join([line.lstrip("\t") for line in lines] if "<<-" in rest else lines)
+            if text.startswith("#!"):
+                instead = "name it in the RUN, as in RUN python3 <<EOF"
+                raise one.unsupported("a document inline with an interpreter of its own", instead)
+        return json.dumps([*self._shells[-1], text])
+
+    def _shell(self, one: Instruction) -> Step:
+        try:
+            words = json.loads(one.rest)
+        except ValueError:
+            words = None
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+            raise one.invalid("SHELL is a list of words, in JSON")
+        self._shells[-1] = words
+        return Step(str(one))
 
     def _source(self, one: Instruction, before: str, source: str, rest: str, *, indexed: bool) -> Step:
         """A step that reads a stage, or an image."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 
 import pytest
@@ -98,9 +99,9 @@ def test_variables_of_a_base_are_those_before_the_first_from(before: str, name: 
         "RUN --mount=type=cache,target=/a,from=alpine x",
         "RUN --security=insecure x",
         "RUN --network=host x",
-        "RUN <<EOF",
-        "RUN cat <<'EOF' > x",
+        "RUN <<EOF\n#!/usr/bin/env python3\nEOF",
         "COPY <<EOF /x",
+        "ADD <<EOF /x",
         "ONBUILD ADD http://example.com/x /x",
         "FROM --platform=linux/arm64 alpine",
         "FROM --platform=windows/amd64 alpine",
@@ -125,6 +126,9 @@ def test_what_the_builder_must_not_do_is_refused_by_line(line: str) -> None:
         "RUN --mount=type=cache,target=/a,target=/b x",
         "RUN --mount=type=cache,target=$A x",
         "RUN --network=none",
+        "RUN <<EOF\nFROM b",
+        "RUN <<EOF.x\nEOF.x",
+        "SHELL bash",
         "RUN x \\\\",
         "RUN x\0y",
         "FRM x",
@@ -157,6 +161,52 @@ def test_what_readers_may_differ_about_is_refused_by_line(line: str) -> None:
 )
 def test_a_text_that_is_none_or_too_much_is_refused(text: str, code: str) -> None:
     assert refused(text).code == code
+
+
+def test_a_document_inline_is_a_script_of_the_stages_shell() -> None:
+    text = """
+FROM a AS one
+RUN <<EOF
+set -e \\
+FROM b
+# no comment
+
+EOF
+RUN --mount=type=tmpfs,target=/t cat <<'A' > /a && cat <<-B > /b
+\t$x
+A
+\ty
+\tB
+SHELL ["/bin/bash", "-c"]
+RUN <<-EOF
+\techo x
+\tEOF
+RUN cat <<< word
+FROM one
+RUN <<EOF
+echo "ü"
+EOF
+FROM a
+RUN <<EOF
+EOF
+"""
+    both = "cat <<'A' > /a && cat <<-B > /b\n\t$x\nA\n\ty\n\tB\n"
+    assert lines(text)[1:] == [
+        r'RUN ["/bin/sh", "-c", "set -e \\\nFROM b\n# no comment\n"]',
+        f"RUN --mount=type=tmpfs,target=/t {json.dumps(['/bin/sh', '-c', both])}",
+        'SHELL ["/bin/bash", "-c"]',
+        'RUN ["/bin/bash", "-c", "echo x"]',
+        "RUN cat <<< word",
+        "FROM one",
+        r"""RUN ["/bin/bash", "-c", "echo \"\u00fc\""]""",
+        f"FROM {ID}",
+        'RUN ["/bin/sh", "-c", ""]',
+    ]
+    assert read(text).images == ["a"]
+
+
+def test_a_step_without_network_is_known() -> None:
+    assert [read(f"FROM a\nRUN --network={one} x").is_closed for one in ("none", "default")] == [True, False]
 
 
 def test_a_hundred_stages_are_read() -> None:
@@ -227,7 +277,8 @@ def test_the_words_of_a_builder_are_bounded_and_its_end_is_typed() -> None:
     output.check()
     assert output.image == ID
     for error, code in (
-        ("RUN false: exit status 1", "build_failed"),
+        ('building at STEP "RUN false": exit status 1', "build_failed"),
+        ("committing container: image not known", "internal"),
         ("write: no space left on device", "capacity_unavailable"),
     ):
         output.take({"error": error})
