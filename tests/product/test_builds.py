@@ -284,7 +284,7 @@ async def there(image: str) -> bool:
 
 
 @on_engine
-@pytest.mark.parametrize("end", ["false", "while :; do sleep 1; done"])
+@pytest.mark.parametrize("end", ["false", "while :; do sleep 1; done", "while :; do echo again; done"])
 async def test_nothing_is_left_of_a_build_that_fails_or_takes_too_long(
     context: Context, client: Client, stack: Product, end: str
 ) -> None:
@@ -292,7 +292,7 @@ async def test_nothing_is_left_of_a_build_that_fails_or_takes_too_long(
     said: list[str] = []
 
     async def read() -> None:
-        async for progress in client.build(context.folder, timeout=20):
+        async for progress in client.build(context.folder, timeout=30):
             said.append(progress.text)
 
     with pytest.raises(BuildFailed) as failed:
@@ -301,7 +301,8 @@ async def test_nothing_is_left_of_a_build_that_fails_or_takes_too_long(
     late = end != "false"
     assert ("not done in its time" in failed.value.detail) == late
     assert ("timeout=" in failed.value.hint) == late
-    assert len(made) == 1
+    # On a busy machine its time may be over before the first step is.
+    assert len(made) == 1 or late
     assert await left(stack, made) == (set(), [])
 
 
@@ -315,8 +316,8 @@ async def test_nothing_is_left_of_a_build_whose_caller_has_gone(
         async for progress in told:
             said += progress.text
             if "STEP 3" in said:
+                assert (await left(stack, set()))[1]
                 break
-    assert (await left(stack, set()))[1]
 
     async def clean() -> bool:
         return await left(stack, steps(said)) == (set(), [])

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Final, Literal, Protocol
+from typing import BinaryIO, Final, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from controlplane.cluster import BuildPlan, Builds, BuildWish, Built, Commits, without_builds
@@ -21,7 +21,9 @@ MOST_AT_ONCE: Final = 4
 # The name that built images have among their owner's own.
 BUILDS: Final = "builds"
 # A build that says nothing is told to go on, so that no connection is taken for dead.
-QUIET_S: Final = 5.0
+QUIET_S: Final = 2.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class ImageBuilds:
         self._turns = Turns(MOST_AT_ONCE)
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def build(
+    def build(
         self, owner: str, wish: BuildWish, context: BinaryIO | None, secrets: Mapping[str, bytes], limits: BuildLimits
     ) -> AsyncGenerator[BuildProgress, None]:
         """Builds an image, or finds the one of the same content; tells how far it is. Leaving it ends the build.
@@ -116,6 +118,17 @@ class ImageBuilds:
             Problem: unsupported, invalid_argument, permission_denied: what it reads is another owner's;
                 image_not_found, build_failed, quota_exceeded, rate_limited; those of ``Builds.run``.
         """
+        return _told(self._steps(owner, wish, context, secrets, limits=limits))
+
+    async def _steps(
+        self,
+        owner: str,
+        wish: BuildWish,
+        context: BinaryIO | None,
+        secrets: Mapping[str, bytes],
+        *,
+        limits: BuildLimits,
+    ) -> AsyncGenerator[BuildProgress, None]:
         builds, commits = self._there()
         plan = builds.plan(owner, wish)
         if limits.egress is not None and not plan.images:
@@ -125,14 +138,9 @@ class ImageBuilds:
             raise Problem("unsupported", detail, option="egress")
         for name in plan.images:
             self._ownership.check(owner, _checked(name))
-        pinning = asyncio.ensure_future(builds.pin(plan, {name: self._names.pulled(name) for name in plan.images}))
-        try:
-            while not pinning.done():
-                yield BuildProgress("building")
-                await asyncio.wait([pinning], timeout=QUIET_S)
-        finally:
-            pinning.cancel()
-        pinned = await pinning
+        # The answer begins before images are pulled.
+        yield BuildProgress("building")
+        pinned = await builds.pin(plan, {name: self._names.pulled(name) for name in plan.images})
         target = f"{commits.place}/{folder(owner)}/{BUILDS}:{pinned.tag}"
         lock = self._alone.setdefault(target, asyncio.Lock())
         async with lock:
@@ -168,7 +176,7 @@ class ImageBuilds:
         deadline = asyncio.get_running_loop().time() + limits.within_ms / 1000
         async with (
             self._committed.room(owner, limits.max_bytes) as most,
-            aclosing(_paced(run(max_bytes=most), deadline)) as told,
+            aclosing(_in_time(run(max_bytes=most), deadline)) as told,
         ):
             async for one in told:
                 if isinstance(one, Built):
@@ -183,19 +191,35 @@ class ImageBuilds:
         return self._builds, self._commits
 
 
-async def _paced(told: AsyncGenerator[str | Built, None], deadline: float) -> AsyncGenerator[str | Built, None]:
-    """What a build tells, an empty word where it is quiet, and its end where it takes too long."""
+async def _told(steps: AsyncGenerator[BuildProgress, None]) -> AsyncGenerator[BuildProgress, None]:
+    """The steps of a build, and one without words where they are quiet: as for a turn, room or an image."""
+    async with aclosing(_each(steps, QUIET_S)) as every:
+        async for step in every:
+            yield BuildProgress("building") if step is None else step
+
+
+async def _in_time(told: AsyncGenerator[str | Built, None], deadline: float) -> AsyncGenerator[str | Built, None]:
+    """What a build tells, and its end where it takes too long."""
     now = asyncio.get_running_loop().time
-    coming: asyncio.Future[str | Built | None] | None = None
+    async with aclosing(_each(told, QUIET_S)) as every:
+        async for one in every:
+            if one is not None:
+                yield one
+            # One that never stops talking is late too.
+            if now() >= deadline and not isinstance(one, Built):
+                detail = "no image was built: it was not done in its time; nothing of it is left"
+                raise Problem("build_failed", detail, reason="build_too_slow")
+
+
+async def _each(told: AsyncGenerator[T, None], quiet_s: float) -> AsyncGenerator[T | None, None]:
+    """What is told, and None after each time of silence. Leaving it ends what tells."""
+    coming: asyncio.Future[T | None] | None = None
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(told, None))
-            await asyncio.wait([coming], timeout=max(0.0, min(QUIET_S, deadline - now())))
+            await asyncio.wait([coming], timeout=quiet_s)
             if not coming.done():
-                if now() >= deadline:
-                    detail = "no image was built: it was not done in its time; nothing of it is left"
-                    raise Problem("build_failed", detail, reason="build_too_slow")
-                yield ""
+                yield None
                 continue
             one, coming = await coming, None
             if one is None:
