@@ -142,6 +142,7 @@ def _facts(one: Sandbox, now_ms: int) -> list[tuple[str, str]]:
         ("cpu", f"{cores(cpu.request)} set aside, at most {cores(cpu.limit)}"),
         ("memory", f"{size(memory.request)} set aside, at most {size(memory.limit)}"),
         ("gpu", str(spec.gpu or "")),
+        ("mounts", ", ".join(f"{path}: {mount.words}" for path, mount in sorted(spec.mounts.items()))),
         ("asked for", moment(one.created_at_ms)),
         ("ready", "" if one.ready_at_ms is None else moment(one.ready_at_ms)),
         ("pool", one.pool),

@@ -138,7 +138,7 @@ def _domain(text: str) -> str:
 def _dataset(text: str) -> tuple[str, DatasetSpec]:
     name, _, rest = text.partition("=")
     folder, _, owners = rest.partition(",owners=")
-    if not re.fullmatch(DATASET_NAME, name):
+    if not re.fullmatch(DATASET_NAME, name) or not folder:
         raise argparse.ArgumentTypeError(f"{text!r}: a name is 1 to 63 of a-z, 0-9 and '-', and a folder follows '='")
     place = Path(folder).absolute().resolve()
     if trouble := folder_trouble(place):

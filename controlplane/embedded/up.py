@@ -43,7 +43,7 @@ async def up(options: UpOptions) -> None:
         api_key = directory.keys()
         try:
             async with engine(options.engine, options.state_dir, os.environ) as found:
-                _check_datasets(options, socket_path(found.url))
+                check_datasets(options, socket_path(found.url))
                 settings = _settings(options, directory, found, api_key)
                 gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
                 gateway.check_free()
@@ -103,8 +103,16 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
     )
 
 
-def _check_datasets(options: UpOptions, engine: Path) -> None:
-    """Refuses data sets that would give sandboxes what rules them: a socket is of use where it is read only, too."""
+def check_datasets(options: UpOptions, engine: Path) -> None:
+    """Refuses data sets that would give sandboxes what rules them: a socket is of use where it is read only, too.
+
+    Args:
+        options: of ``rollbox up``.
+        engine: the engine's socket.
+
+    Raises:
+        UpError: a folder is the state directory, in it or around it, or around the engine's socket.
+    """
     for name, dataset in options.datasets.items():
         folder = Path(dataset.folder)
         for what, place in (("the state directory", options.state_dir), ("the engine's socket", engine)):

@@ -58,23 +58,14 @@ class Datasets:
         async for documents in self._documents.watch("datasets"):
             await self._take(documents)
 
-    async def check(self, owner: str, spec: SandboxSpec) -> None:
-        """Refuses mounts that a sandbox of this owner cannot have. Cost: nothing without mounts.
-
-        Raises:
-            Problem: why, see ``refused``.
-        """
-        for refusal in await self.refused(owner, spec):
-            raise refusal
-
-    async def refused(self, owner: str, spec: SandboxSpec) -> Sequence[Problem]:
-        """Why ``check`` refuses a spec; empty: it does not."""
+    async def refused(self, owner: str, spec: SandboxSpec) -> Problem | None:
+        """Why a sandbox of this owner cannot have the mounts of a spec; None: it can. Cost: nothing without mounts."""
         try:
             for path, mount in spec.mounts.items():
                 await self._check(owner, spec, path, mount)
         except Problem as problem:
-            return [problem]
-        return ()
+            return problem
+        return None
 
     def check_pool(self, spec: SandboxSpec) -> None:
         """Refuses data sets that no pool's sandboxes can have, of a declared template.

@@ -61,6 +61,11 @@ class Mount(Closed):
         return self
 
     @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"data set {self.dataset}" if self.dataset else f"scratch {self.scratch}"
+
+    @property
     def scratch_bytes(self) -> int:
         """The most that the scratch holds."""
         return self.size_bytes or DEFAULT_SCRATCH_BYTES

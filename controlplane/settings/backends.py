@@ -30,6 +30,8 @@ KUBERNETES_ONLY: Final = (
     "IMAGE_PULL_SECRETS",
     "KUBECONFIG",
     "AGENT_SANDBOX",
+    "DATASET_FOLDERS",
+    "IMAGE_VOLUMES",
     "REGISTRY",
     "MIRROR",
     "MIRROR_NAME",
@@ -144,6 +146,8 @@ class KubernetesSettings:
         node_agents: None = there are none.
         scaling: None = this installation adds and removes no nodes.
         networks: direct ones that sandboxes may have.
+        dataset_folders: beginnings of folders of nodes that data sets may name.
+        image_volumes: whether nodes mount images as volumes.
     """
 
     namespace: str
@@ -168,6 +172,8 @@ class KubernetesSettings:
     node_agents: NodeAgentSettings | None = None
     scaling: ScalingSettings | None = None
     networks: DirectNetworks = NO_NETWORKS
+    dataset_folders: Sequence[str] = ()
+    image_volumes: bool = False
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -203,6 +209,8 @@ class KubernetesSettings:
             node_agents=NodeAgentSettings.read(read),
             scaling=scaling,
             networks=_networks(read),
+            dataset_folders=read("DATASET_FOLDERS", rules.folders, ""),
+            image_volumes=read("IMAGE_VOLUMES", rules.one_of("true", "false"), "false") == "true",
         )
 
 

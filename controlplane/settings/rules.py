@@ -219,6 +219,18 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
+def folders(text: str) -> tuple[str, ...]:
+    """Absolute paths of folders in their shortest form, separated by commas.
+
+    Raises:
+        ValueError: one is not; the message is the rule.
+    """
+    for one in words(text):
+        if one == "/" or not one.startswith("/") or any(part in ("", ".", "..") for part in one[1:].split("/")):
+            raise ValueError("must be absolute paths without '.', '..' and a slash at the end, and not the root")
+    return words(text)
+
+
 def hosts(text: str) -> tuple[str, ...]:
     """DNS names, separated by commas.
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.helm import Manifest, named, of_kind, render
+from tests.support.helm import ChartError, Manifest, named, of_kind, render
 
 OWN_POLICY = "rollbox-rollbox-sandboxes"
 
@@ -26,6 +26,7 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
         ("Role", "rollbox-sandboxes", "rollbox-controlplane"): {
             "pods": ["create", *change],
             "events": look[1:],
+            "persistentvolumeclaims": ["get"],
             "services": ["list"],
             "endpoints": ["delete", "list"],
             "endpointslices": ["create", "delete", "list", "patch"],
@@ -166,6 +167,26 @@ def test_the_api_server_takes_only_sandboxed_pods_where_sandboxes_are(manifests:
     words = " ".join(one["expression"] for one in policy["spec"]["validations"])
     for word in ("'gvisor'", "hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged", "Token", "restartPolicy"):
         assert word in words
+
+
+def test_folders_of_nodes_are_those_that_the_operator_allows_and_mounted_read_only() -> None:
+    def rules(*values: str) -> dict[str, str]:
+        policy = named(render(*values), "ValidatingAdmissionPolicy", OWN_POLICY)
+        return {one["message"]: one["expression"] for one in policy["spec"]["validations"]}
+
+    none, some = rules(), rules("datasets.folders={/srv/data,/mnt/more}")
+    assert "!has(one.hostPath))" in none["a pod in the sandboxes' namespace must not mount a hostPath"]
+    (allowed,) = [rule for said, rule in some.items() if "not below /srv/data or /mnt/more" in said]
+    assert "['/srv/data', '/mnt/more'].exists(folder" in allowed
+    assert "a pod in the sandboxes' namespace must mount claims and hostPaths read only" in none
+    for bad in ("/", "relative", "/srv/../etc", "/srv/data/", "/srv/'x"):
+        with pytest.raises(ChartError):
+            render(f"datasets.folders={{{bad}}}")
+    told = render("datasets.folders={/srv/data,/mnt/more}", "datasets.imageVolumes=true")
+    control = named(told, "Deployment", "rollbox-controlplane")
+    env = {one["name"]: one.get("value") for one in control["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["ROLLBOX_CONTROLPLANE_DATASET_FOLDERS"] == "/srv/data,/mnt/more"
+    assert env["ROLLBOX_CONTROLPLANE_IMAGE_VOLUMES"] == "true"
 
 
 def test_the_admission_policy_names_the_class_and_can_be_left_out() -> None:

@@ -12,13 +12,18 @@ from rollbox import Client, Dataset, Sandbox, SandboxGroup, Scratch
 from rollbox.dataset import Mounts
 from rollbox.errors import Conflict, DatasetUnavailable, InvalidArgument, NotFound, PermissionDenied, Unsupported
 from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
-from tests.support.datasets import CONTENT, MINI, THEIRS, Files, on_engine, written
+from tests.support.datasets import CONTENT, FOLDER, MINI, THEIRS, Files, claim, on_cluster, on_engine, written
 from tests.support.images import IMAGE
+from tests.support.installed import Installed, apply, kubectl, own_cluster
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(ON_CLUSTER, reason="no data sets are mounted on Kubernetes yet")
+pytestmark = pytest.mark.skipif(
+    ON_CLUSTER and not own_cluster(), reason="whether nodes have such files is not known of another cluster"
+)
+engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a cluster refuses a scratch: test_a_cluster_has_no_scratch")
+cluster_only = pytest.mark.skipif(not ON_CLUSTER, reason="of a cluster's objects")
 DATA: dict[str, Dataset | Scratch] = {"/data": Dataset(MINI)}
 SMALL = "16Mi"
 # Each ends with 0 if it has changed something, or got further than a read-only mount.
@@ -90,14 +95,26 @@ def files() -> Iterator[Files]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def stack(files: Files) -> Iterator[Product]:
-    """One that knows the data set."""
-    yield from on_engine(files)
+if not ON_CLUSTER:
+
+    @pytest.fixture(scope="module")
+    def stack(files: Files) -> Iterator[Product]:
+        """One that knows the data set."""
+        yield from on_engine(files)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def declared(stack: Product, files: Files) -> Iterator[None]:
+    """The data set is known to the product."""
+    if isinstance(stack, Installed):
+        yield from on_cluster(stack, files)
+    else:
+        yield
 
 
 @pytest.fixture(scope="module")
-def kept(stack: Product) -> Iterator[Kept]:
+def kept(stack: Product, declared: None) -> Iterator[Kept]:
+    assert declared is None
     yield from keeping(stack, mounts=DATA)
 
 
@@ -172,8 +189,8 @@ async def test_what_is_below_a_mount_stays_there(client: Client) -> None:
         ({"/data": Dataset(THEIRS)}, PermissionDenied, f"the data set {THEIRS} is not for"),
         ({"/": Dataset(MINI)}, InvalidArgument, "root"),
         ({"/proc": Dataset(MINI)}, InvalidArgument, "/proc"),
-        ({"/dev/shm": Scratch("s")}, InvalidArgument, "/dev"),
-        ({"/data": Dataset(MINI), "/data/in": Scratch("s")}, InvalidArgument, "in one another"),
+        ({"/dev/shm": Dataset(MINI)}, InvalidArgument, "/dev"),
+        ({"/data": Dataset(MINI), "/data/in": Dataset(MINI)}, InvalidArgument, "in one another"),
         ({f"/m{n}": Dataset(MINI) for n in range(17)}, InvalidArgument, "more than 16"),
         ({"/cache": Scratch("s", size="60Ti")}, InvalidArgument, "size_bytes"),
     ],
@@ -192,6 +209,7 @@ async def test_an_image_that_is_in_the_way_is_told_of(client: Client) -> None:
         await client.create(IMAGE, mounts={"/bin/sh": Dataset(MINI)})
 
 
+@engine_only
 async def test_a_scratch_is_shared_bounded_and_gone(client: Client) -> None:
     cache: Mounts = {"/cache": Scratch("cache", size=SMALL), **DATA}
     async with await client.create(IMAGE, mounts=cache) as one, await client.create(IMAGE, mounts=cache) as two:
@@ -213,6 +231,7 @@ async def test_a_scratch_is_shared_bounded_and_gone(client: Client) -> None:
         assert (await again.exec("ls -A /cache")).stdout == ""
 
 
+@engine_only
 async def test_groups_share_within_and_not_between(client: Client) -> None:
     mounts = {"/cache": Scratch("group", size=SMALL)}
 
@@ -225,6 +244,7 @@ async def test_groups_share_within_and_not_between(client: Client) -> None:
         assert not await there[0].files.exists("/cache/answer")
 
 
+@engine_only
 async def test_two_at_once_make_one_scratch(client: Client) -> None:
     mounts = {"/cache": Scratch("at-once", size=SMALL)}
     made = await asyncio.gather(*(client.create(IMAGE, memory="256Mi", mounts=mounts) for _ in range(4)))
@@ -256,13 +276,13 @@ async def _ready(client: Client, pool: str) -> bool:
 
 @made_where_offered
 async def test_an_image_of_a_sandbox_has_nothing_of_its_mounts(client: Client) -> None:
-    mounts: Mounts = {**DATA, "/cache": Scratch("committed", size=SMALL)}
+    mounts: Mounts = DATA if ON_CLUSTER else {**DATA, "/cache": Scratch("committed", size=SMALL)}
     async with repository() as ours:
         async with await client.create(IMAGE, mounts=mounts) as sandbox:
-            await sandbox.exec("echo kept > /kept; echo lost > /cache/lost", check=True)
+            await sandbox.exec("echo kept > /kept; test ! -d /cache || echo lost > /cache/lost", check=True)
             made = await commit(sandbox, ours)
         async with await client.create(made) as again:
-            seen = await again.exec("cat /kept; find /data /cache -mindepth 1")
+            seen = await again.exec("cat /kept; find /data /cache -mindepth 1 2> /dev/null")
             assert seen.stdout == "kept\n"
 
 
@@ -277,9 +297,8 @@ async def test_the_disk_of_a_sandbox_is_without_its_mounts(client: Client, files
         big.unlink()
 
 
-async def test_a_data_set_that_vanishes_is_the_installations_fault(
-    client: Client, files: Files, tmp_path: Path
-) -> None:
+@engine_only
+async def test_a_folder_that_vanishes_is_the_installations_fault(client: Client, files: Files, tmp_path: Path) -> None:
     async with await client.create(IMAGE, mounts=DATA) as sandbox:
         files.folder.rename(tmp_path / "away")
         try:
@@ -293,3 +312,84 @@ async def test_a_data_set_that_vanishes_is_the_installations_fault(
         finally:
             (tmp_path / "away").rename(files.folder)
     assert (await client.dataset(MINI)).trouble == ""
+
+
+@cluster_only
+async def test_a_folder_of_the_node_is_mounted_as_a_claim_is(client: Client, untouched: None) -> None:
+    del untouched
+    async with await client.create(IMAGE, mounts={"/data": Dataset(FOLDER)}) as sandbox:
+        assert (await sandbox.exec("cat /data/train/one")).stdout.encode() == CONTENT
+        assert (await sandbox.exec("touch /data/new")).exit_code != 0
+
+
+@cluster_only
+async def test_a_folder_that_the_chart_does_not_name_is_refused(client: Client) -> None:
+    with pytest.raises(PermissionDenied, match=r"datasets\.folders of the chart"):
+        await client.set_dataset("of-the-node", folder="/etc")
+    with pytest.raises(Unsupported, match=r"datasets\.imageVolumes of the chart"):
+        await client.set_dataset("of-an-image", image=IMAGE)
+    assert {"of-the-node", "of-an-image"} & {one.name for one in await client.datasets()} == set()
+
+
+@cluster_only
+async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Installed) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "writes"},
+        "spec": {
+            "runtimeClassName": "gvisor",
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "a", "image": IMAGE, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "test-mini"}}],
+        },
+    }
+    with pytest.raises(RuntimeError, match="must mount claims and hostPaths read only"):
+        await apply(pod, namespace=stack.sandboxes)
+
+
+@cluster_only
+async def test_a_cluster_has_no_scratch(client: Client) -> None:
+    with pytest.raises(Unsupported, match="an engine only"):
+        await client.create(IMAGE, mounts={"/cache": Scratch("cache")})
+
+
+@cluster_only
+async def test_a_claim_that_vanishes_is_the_installations_fault(client: Client, stack: Installed, files: Files) -> None:
+    await apply(*claim("test-gone", files.folder), namespace=stack.sandboxes)
+    try:
+        await client.set_dataset("gone", claim="test-gone")
+        async with await client.create(IMAGE, mounts={"/data": Dataset("gone")}) as sandbox:
+            await kubectl("delete", "pvc", "test-gone", "-n", stack.sandboxes, "--wait=false")
+            await until(lambda: _refused(client, "gone", "is being removed"))
+            # What runs keeps what it has mounted.
+            assert (await sandbox.exec("cat /data/train/one")).stdout.encode() == CONTENT
+            await sandbox.delete(wait=True)
+        await until(lambda: _refused(client, "gone", "there is no claim test-gone"))
+    finally:
+        await client.remove_dataset("gone")
+        await kubectl("delete", "pvc", "test-gone", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
+        await kubectl("delete", "pv", "test-gone", "--ignore-not-found", "--wait=false")
+
+
+@cluster_only
+async def test_a_claim_for_one_node_is_refused(client: Client, stack: Installed, files: Files) -> None:
+    await apply(*claim("test-one", files.folder, "ReadWriteOnce"), namespace=stack.sandboxes)
+    try:
+        await client.set_dataset("one", claim="test-one")
+        with pytest.raises(DatasetUnavailable, match="test-one is for one node") as refused:
+            await client.create(IMAGE, mounts={"/data": Dataset("one")})
+        assert (refused.value.fault, refused.value.mask_sample) == ("platform", True)
+    finally:
+        await client.remove_dataset("one")
+        await kubectl("delete", "pvc", "test-one", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
+        await kubectl("delete", "pv", "test-one", "--ignore-not-found", "--wait=false")
+
+
+async def _refused(client: Client, name: str, said: str) -> bool:
+    try:
+        async with await client.create(IMAGE, mounts={"/data": Dataset(name)}):
+            return False
+    except DatasetUnavailable as gone:
+        return said in str(gone)

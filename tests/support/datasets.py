@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.support.installed import Installed, apply, kubectl
+from tests.support.release import DATASETS
 from tests.support.stack import Product, start, stop_process
 
-# Its name, and that of one that is another owner's.
-MINI, THEIRS = "mini", "theirs"
+# Its name, that of one that is another owner's, and on a cluster that of the same as a folder of the node.
+MINI, THEIRS, FOLDER = "mini", "theirs", "mini-by-folder"
 # A file of it, in the folder `train`.
 CONTENT = b"one picture\n"
 
@@ -38,8 +40,9 @@ class Files:
 
 @contextmanager
 def written() -> Iterator[Files]:
-    """A data set with a file, a program that changes its user, and links that lead out of it."""
-    folder = Path(tempfile.mkdtemp(prefix="ds-", dir="/tmp"))
+    """A data set with a file, a program, and links that lead out of it."""
+    DATASETS.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="ds-", dir=DATASETS))
     folder.chmod(0o755)
     try:
         (folder / "train").mkdir()
@@ -47,7 +50,7 @@ def written() -> Iterator[Files]:
         (folder / "script").write_text("#!/bin/sh\necho ran\n")
         (folder / "script").chmod(0o755)
         (folder / "outward").symlink_to("/etc/hostname")
-        (folder / "upward").symlink_to("../../../../../etc/hostname")
+        (folder / "upward").symlink_to("../../../../../../../../../etc/hostname")
         yield Files(folder)
     finally:
         shutil.rmtree(folder)
@@ -62,4 +65,56 @@ def on_engine(files: Files) -> Iterator[Product]:
         yield up
         assert runner.run(stop_process(up.process)) == 0, (folder / "up.log").read_text()[-2000:]
     shutil.rmtree(folder)
-    assert not os.path.ismount(folder)
+
+
+@asynccontextmanager
+async def declared_on_cluster(stack: Installed, files: Files) -> AsyncIterator[None]:
+    """The same as a claim that many pods may read, declared as objects of the cluster, and as a folder of the node."""
+    datasets = (
+        _dataset(MINI, claim="test-mini"),
+        _dataset(THEIRS, claim="test-mini", owners=["somebody-else"]),
+        _dataset(FOLDER, folder=str(files.folder)),
+    )
+    await apply(*claim("test-mini", files.folder), *datasets, namespace=stack.sandboxes)
+    try:
+        yield
+    finally:
+        await _removed(stack)
+
+
+def on_cluster(stack: Installed, files: Files) -> Iterator[None]:
+    """As ``declared_on_cluster``, for fixtures."""
+    with asyncio.Runner() as runner:
+        declaring = declared_on_cluster(stack, files)
+        runner.run(declaring.__aenter__())
+        yield
+        runner.run(declaring.__aexit__(None, None, None))
+
+
+def claim(name: str, folder: Path, mode: str = "ReadOnlyMany") -> tuple[dict[str, Any], dict[str, Any]]:
+    """A volume that is a folder of the node, and a claim of it."""
+    spec = {"accessModes": [mode], "storageClassName": "", "volumeName": name}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": [mode],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+        },
+    }
+    asked = {**spec, "resources": {"requests": {"storage": "1Gi"}}}
+    return volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
+
+
+def _dataset(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "rollbox.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": name}, "spec": spec}
+
+
+async def _removed(stack: Installed) -> None:
+    await kubectl("delete", "dataset.rollbox.dev", MINI, THEIRS, FOLDER, "-n", stack.sandboxes, "--ignore-not-found")
+    # What waits for the last pod that has it goes by itself.
+    await kubectl("delete", "pvc", "test-mini", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
+    await kubectl("delete", "pv", "test-mini", "--ignore-not-found", "--wait=false")

@@ -25,7 +25,14 @@ LAZY = (
 )
 # Fewer than by default: what waits for its turn is then a few sandboxes, and not many.
 STARTS_PER_NODE = 4
-VALUES = ("gateway.portsDomain=ports.test", f"controlplane.startsPerNode={STARTS_PER_NODE}", *LAZY)
+# Where tests put data sets; the node of `make cluster` is this machine.
+DATASETS = STATE / "datasets"
+VALUES = (
+    "gateway.portsDomain=ports.test",
+    f"controlplane.startsPerNode={STARTS_PER_NODE}",
+    f"datasets.folders[0]={DATASETS}",
+    *LAZY,
+)
 
 # Of the node of `make cluster`; where others have containerd is not known.
 AGENTS = (

@@ -38,6 +38,7 @@ from controlplane.cluster.kubernetes.nodes.node_summary import NodeSummary
 from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
 from controlplane.cluster.kubernetes.pods import direct_check
 from controlplane.cluster.kubernetes.pods.deaths import death
+from controlplane.cluster.kubernetes.pods.mounts import PodMounts, check_kept
 from controlplane.cluster.kubernetes.pods.pods import Events, Pods
 from controlplane.cluster.kubernetes.pods.podspec import MOST_AVOIDED, PodDefaults, pod, selector
 from controlplane.cluster.kubernetes.pods.pulls import pulling
@@ -91,6 +92,7 @@ class KubernetesCluster:
         commits: tuple[PrivateRegistry, PushSettings, CommitSettings] | None = None,
         cordon_drains: bool = False,
         may_come: Sequence[Node] = (),
+        mounts: PodMounts | None = None,
         clock: Clock,
     ) -> None:
         self._client = client
@@ -120,7 +122,7 @@ class KubernetesCluster:
         self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path, self._events)
         node_of = self._pods.node_of
-        self.mounts = None
+        self.mounts = mounts or PodMounts(client, defaults.namespace, (), clock, images=False)
         self.lazy = None
         if defaults.lazy is not None:
             told = LazyNodes() if parts is None else parts.lazy
@@ -200,6 +202,9 @@ class KubernetesCluster:
                 commits=_commits(registry),
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
+                mounts=PodMounts(
+                    client, settings.namespace, settings.dataset_folders, clock, images=settings.image_volumes
+                ),
                 clock=clock,
             )
             async with cluster._watching():
@@ -317,7 +322,10 @@ class KubernetesCluster:
         # Retried until the create's deadline: an API server that is down may be back before that.
         within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
         try:
-            await self._client.create(self._path, manifest, within_s=within_s, answered=False)
+            looked_at = bool(boot.mounts)
+            made = await self._client.create(self._path, manifest, within_s=within_s, answered=looked_at)
+            if looked_at:
+                check_kept(boot.mounts, made)
         except NotAskedError as late:
             detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
             raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late

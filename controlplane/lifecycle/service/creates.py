@@ -152,9 +152,13 @@ class Creates:
         self._ownership.check(owner, spec.image)
         self._deps.cluster.check(self._options.overcommit.filled(spec))
         self._options.networks.check(owner, spec.network)
-        await self._datasets.check(owner, spec)
         wish = self._candidate(owner, spec, key, by_ms, await self._egress.bound(owner, spec))
         wish = wish if key is None else replace(wish, callers=(caller,))
+        if (refused := await self._datasets.refused(owner, spec)) is not None:
+            # It may have been there when the key was used first.
+            if (begun := await self._begun(wish)) is None:
+                raise refused
+            return begun, True
         try:
             await self._images.permit(owner, spec.image)
         except RegistryProblem:

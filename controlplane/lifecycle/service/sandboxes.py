@@ -232,10 +232,11 @@ class Sandboxes:
 
     async def forecast(self, owner: str, spec: SandboxSpec, count: int) -> tuple[Forecast, ImageState]:
         """What becomes of a run; see ``Preflight.forecast``; ``spec``: a filled one."""
+        mounts = await self._core.datasets.refused(owner, spec)
         refused = [
             *self.egress.refused(owner, spec),
             *self._options.networks.refused(owner, spec.network),
-            *await self._core.datasets.refused(owner, spec),
+            *([] if mounts is None else [mounts]),
         ]
         return await self._core.preflight.forecast(owner, spec, count, await self._prospects(spec), refused)
 

@@ -43,6 +43,13 @@
 {{- with include "rollbox.pullSecrets" . }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_PULL_SECRETS, value: {{ . | quote }}}
 {{- end }}
+{{- $datasets := .Values.datasets | default dict }}
+{{- with dig "folders" list $datasets }}
+- {name: ROLLBOX_CONTROLPLANE_DATASET_FOLDERS, value: {{ join "," . | quote }}}
+{{- end }}
+{{- if dig "imageVolumes" false $datasets }}
+- {name: ROLLBOX_CONTROLPLANE_IMAGE_VOLUMES, value: "true"}
+{{- end }}
 {{- if include "rollbox.nodeAgents" . }}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS, value: {{ .Release.Namespace }}/{{ include "rollbox.name" (list . "node") }}}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME, value: {{ include "rollbox.nodeServer" . }}}

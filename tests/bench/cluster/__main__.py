@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import interpreter
+from tests.bench import interpreter, mounts
 from tests.bench.cluster import (
     cold_start,
     commits,
@@ -41,6 +41,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "names": names.measure,
     "surface": surface.measure,
     "interpreter": partial(interpreter.measure, on_cluster=True),
+    "mounts": mounts.measure_on_cluster,
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,

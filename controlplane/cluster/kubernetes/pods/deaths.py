@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from controlplane.cluster.kubernetes.marks import ANNOTATION_ADDRESS, ANNOTATION_UNDONE, SIDECAR, SIDECAR_PORT, TARGET
+from controlplane.cluster.kubernetes.pods import mounts
 from controlplane.cluster.protocol import Death
 from controlplane.errors import Code
 from controlplane.model.base import MIB
@@ -41,6 +42,8 @@ _NEVER_TAKEN: Final = (
     (re.compile(r"reports content size of zero"), "it has a layer of zero bytes, which containerd does not take"),
 )
 # Of containerd, then of CRI-O, for an image whose USER is not in its /etc/passwd or /etc/group.
+# What runsc says when it could not make a mount point, and runc.
+_IN_THE_WAY: Final = re.compile("reading mounts file|not a directory|read-only file system")
 _NO_USER: Final = re.compile(
     r"no (users|groups) found|etc/(passwd|group): no such file|invalid USER value"
     r"|unable to find (user|group) |no matching entries in (passwd|group) file"
@@ -223,6 +226,9 @@ def _ended(pod: Pod) -> Verdict | None:
     for role, ended in _terminated(pod):
         reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
         if reason in ("StartError", "ContainerCannotRun"):
+            if role == TARGET and (paths := mounts.paths(pod)) and _IN_THE_WAY.search(message):
+                why = f"not everything can be mounted at {', '.join(paths)}: the image has a file there"
+                return "unsupported", f"{why}, or begins in a folder that a data set lacks: {_cut(message)}"
             return _unrunnable(role, "", f"{reason}: {message}")
         if role == SIDECAR and ended.get("exitCode") == _DISK_FULL_EXIT:
             told = _DISK_FULL_WORDS.search(message)

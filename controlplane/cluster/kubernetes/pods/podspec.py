@@ -24,7 +24,7 @@ from controlplane.cluster.kubernetes.marks import (
 )
 from controlplane.cluster.kubernetes.nodes import resources
 from controlplane.cluster.kubernetes.nodes.lazy import LazyImages, not_on, pull_policy
-from controlplane.cluster.kubernetes.pods import direct
+from controlplane.cluster.kubernetes.pods import direct, mounts
 from controlplane.cluster.kubernetes.pods.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.egress import NO_NETWORKS, DirectNetworks
@@ -156,8 +156,11 @@ def pod(
             "enableServiceLinks": False,
             **direct.resolving(defaults.networks, spec.network, _NO_NAMES),
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, defaults, lazily)],
-            "volumes": [{"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}}],
+            "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, boot, defaults, lazily)],
+            "volumes": [
+                {"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}},
+                *mounts.volumes(boot.mounts),
+            ],
             **_placement(spec, defaults, _affinity(boot.avoid[:MOST_AVOIDED], near, confined)),
         },
     }
@@ -206,7 +209,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
     return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in (*settings, *defaults.egress)]
 
 
-def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None) -> Json:
+def _target(spec: SandboxSpec, boot: Boot, defaults: PodDefaults, lazily: LazyImages | None) -> Json:
     return {
         "name": TARGET,
         "image": spec.image,
@@ -214,7 +217,10 @@ def _target(spec: SandboxSpec, defaults: PodDefaults, lazily: LazyImages | None)
         "command": [TARGET_COMMAND],
         "securityContext": {"privileged": False, "capabilities": {"drop": list(DROPPED)}},
         "resources": resources.of_target(spec),
-        "volumeMounts": [{"name": "rollbox", "mountPath": SHARED_DIR, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "rollbox", "mountPath": SHARED_DIR, "readOnly": True},
+            *mounts.volume_mounts(boot.mounts),
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from controlplane.cluster.kubernetes.marks import ANNOTATION_ADDRESS, ANNOTATION_START_BY, ANNOTATION_UNDONE
+from controlplane.cluster.kubernetes.pods import mounts
 
 Json = dict[str, Any]
 
@@ -26,7 +27,7 @@ def trimmed(pod: Json, *metadata: str) -> Json:
             "deletionTimestamp": about.get("deletionTimestamp"),
             "annotations": {name: annotations[name] for name in _READ if annotations.get(name)},
         },
-        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName"), **mounts.kept(pod)},
         "status": {
             **{key: status[key] for key in ("phase", "reason", "message", "podIP") if status.get(key)},
             "conditions": [one for one in status.get("conditions") or () if one.get("type") in _JUDGED],

@@ -91,6 +91,16 @@ async def test_a_data_set_whose_files_are_gone_is_the_installations_fault(plane:
     assert plane.cluster.started == []
 
 
+async def test_a_create_that_is_repeated_finds_its_sandbox_whatever_became_of_the_data_set(plane: World) -> None:
+    await declared(plane, mini=MINI)
+    body, key = create(data={"dataset": "mini"}), {"idempotency-key": "k"}
+    first = (await plane.api("POST", "/v1/sandboxes", body=body, headers=key)).json
+    plane.cluster.mounts.troubles["/srv/mini"] = "there is no folder /srv/mini"
+    again = await plane.api("POST", "/v1/sandboxes", body=body, headers=key)
+    assert (again.status, again.json["id"]) == (200, first["id"])
+    assert (await plane.api("POST", "/v1/sandboxes", body=body)).status == 503
+
+
 async def test_what_this_backend_cannot_mount_is_refused_when_it_is_declared(plane: World) -> None:
     refused = await plane.api("PUT", "/v1/datasets/image", body={"image": "data:1"})
     assert (refused.status, refused.json["code"]) == (422, "unsupported")

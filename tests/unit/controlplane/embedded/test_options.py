@@ -1,11 +1,15 @@
 """The command line of `rollbox up`."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from controlplane.embedded.engines import candidates, containers_conf
 from controlplane.embedded.options import default_state_dir, parse
+from controlplane.embedded.up import check_datasets
+from controlplane.embedded.up_error import UpError
+from controlplane.model.dataset import DatasetSpec
 from controlplane.settings import EXIT_CONFIG, Listen
 
 
@@ -50,3 +54,49 @@ def test_the_own_service_gets_only_limits_that_this_process_has() -> None:
     text = containers_conf()
     assert text.startswith("[engine]\n")
     assert "default_ulimits = [" in text
+
+
+def test_data_sets_are_folders_of_this_machine_by_name(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    given = ["--dataset", f"mini={tmp_path}/link", "--dataset", f"theirs={tmp_path},owners=alice,bob"]
+    assert parse(given).datasets == {
+        "mini": DatasetSpec(folder=str(tmp_path)),
+        "theirs": DatasetSpec(folder=str(tmp_path), owners=["alice", "bob"]),
+    }
+    assert parse([]).datasets == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["mini"], "a name is"),
+        (["mini="], "a name is"),
+        (["Mini=/tmp"], "a name is"),
+        (["mini=/no/such/folder"], "there is no folder /no/such/folder"),
+        (["mini=/"], "is a mount of its own"),
+        (["mini=/var/tmp,owners=a:b"], "pattern"),
+        (["mini=/var/tmp", "mini=/var/tmp"], "mini is given twice"),
+    ],
+)
+def test_a_data_set_that_cannot_be_one_is_refused(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse([part for one in given for part in ("--dataset", one)])
+    assert ended.value.code == EXIT_CONFIG
+    assert re.search(said, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("private", ["state", "state/sandboxes", "engine", "."])
+def test_no_data_set_shows_what_rules_the_sandboxes(tmp_path: Path, private: str) -> None:
+    for folder in ("state/sandboxes", "engine", "data"):
+        (tmp_path / folder).mkdir(parents=True)
+    socket = tmp_path / "engine" / "docker.sock"
+
+    def check(folder: str) -> None:
+        given = ["--state-dir", str(tmp_path / "state"), "--dataset", f"mini={tmp_path / folder}"]
+        check_datasets(parse(given), socket)
+
+    check("data")
+    with pytest.raises(UpError, match="--dataset mini=.* would show sandboxes"):
+        check(private)

@@ -328,3 +328,18 @@ def test_what_a_node_turns_away_is_not_dead_but_can_start_elsewhere(reason: str)
     assert told.startswith(f"the node turned the pod away: {reason}: Pod was rejected")
     for other in (pod(phase="Running", reason=reason), pod(phase="Failed", reason="Evicted", message=reason)):
         assert turned_away(other) is None
+
+
+@pytest.mark.parametrize(
+    "words", ["reading mounts file: unexpected end of JSON input", "mount to rootfs: not a directory"]
+)
+def test_a_file_where_a_data_set_is_to_be_is_the_images_matter(words: str) -> None:
+    failed = ended(("target", {"reason": "StartError", "message": f"OCI runtime start failed: {words}"}))
+    mounted = {"name": "target", "volumeMounts": [{"name": "dataset-0", "mountPath": "/bin/sh"}]}
+    with_data = {**failed, "spec": {"containers": [mounted]}}
+    found = death(trimmed(with_data))
+    assert found is not None
+    assert (found.cause, "/bin/sh" in found.detail) == ("unsupported", True)
+    other = death(trimmed(failed))
+    assert other is not None
+    assert other.cause == "internal"

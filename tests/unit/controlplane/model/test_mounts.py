@@ -63,6 +63,7 @@ def test_what_may_be_mounted() -> None:
     spec = SandboxSpec.model_validate({"image": "i", "mounts": mounts})
     assert spec.model_dump(mode="json")["mounts"] == mounts
     assert spec.mounts["/home/u/.cache"].scratch_bytes == 1 << 30
+    assert [one.words for one in spec.mounts.values()][2:] == ["data set imagenet-mini", "scratch cache"]
 
 
 @given(st.lists(PATHS, max_size=6, unique=True))

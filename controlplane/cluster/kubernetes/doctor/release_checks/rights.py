@@ -51,6 +51,7 @@ def needed(release: Release) -> Iterator[Right]:
         yield Right(verb, "coordination.k8s.io", "leases", "kube-node-lease")
     for verb in ("get", "list", "watch"):
         yield Right(verb, "", "nodes")
+    yield Right("get", "", "persistentvolumeclaims", within)
     yield Right("get", "node.k8s.io", "runtimeclasses", name=release.runtime_class)
 
 

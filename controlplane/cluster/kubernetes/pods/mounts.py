@@ -1,0 +1,162 @@
+"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from controlplane.clock import Clock
+from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
+from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.protocol import Bound, DatasetAt
+from controlplane.errors import Problem
+from controlplane.model.dataset import DatasetSpec
+
+# Access modes with which pods on many nodes read one claim.
+READ_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
+# A herd of creates asks once.
+KNOWN_FOR_MS: Final = 2_000
+MOST_KNOWN: Final = 1_024
+_NAME: Final = "dataset-"
+
+Json = dict[str, Any]
+
+
+def volumes(bound: Sequence[Bound]) -> list[Json]:
+    """The volumes of a pod; pure."""
+    return [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
+
+
+def volume_mounts(bound: Sequence[Bound]) -> list[Json]:
+    """Where the target sees them; pure."""
+    return [
+        # What else is mounted in a folder would stay writable under a runtime that shares the node's kernel.
+        {"name": _name(number), "mountPath": one.path, "readOnly": True, "recursiveReadOnly": "IfPossible"}
+        for number, one in _datasets(bound)
+    ]
+
+
+def paths(pod: Mapping[str, Any]) -> list[str]:
+    """Where a pod's containers have data sets; pure."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    mounted = [mount for one in containers for mount in one.get("volumeMounts") or ()]
+    return sorted(mount["mountPath"] for mount in mounted if mount["name"].startswith(_NAME))
+
+
+def kept(pod: Mapping[str, Any]) -> Json:
+    """The part of a pod's spec that ``paths`` reads; empty, as of most pods, without data sets."""
+    mounted = [{"name": _NAME, "mountPath": path} for path in paths(pod)]
+    return {"containers": [{"volumeMounts": mounted}]} if mounted else {}
+
+
+def check_kept(bound: Sequence[Bound], made: Json) -> None:
+    """Refuses a pod that was made without one of its data sets; pure.
+
+    API servers without image volumes leave them out, and say nothing.
+
+    Raises:
+        Problem: dataset_unavailable.
+    """
+    there = {one["name"] for one in made["spec"].get("volumes", ()) if len(one) > 1}
+    for number, one in _datasets(bound):
+        if _name(number) not in there:
+            why = f"the API server leaves {one.dataset.source} out: it has no image volumes (feature gate ImageVolume)"
+            raise Problem("dataset_unavailable", f"the data set {one.name} cannot be had: {why}", dataset=one.name)
+
+
+def _datasets(bound: Sequence[Bound]) -> list[tuple[int, DatasetAt]]:
+    return [(number, one) for number, one in enumerate(bound) if isinstance(one, DatasetAt)]
+
+
+def _name(number: int) -> str:
+    return f"{_NAME}{number}"
+
+
+def _source(dataset: DatasetSpec) -> Json:
+    if dataset.claim:
+        return {"persistentVolumeClaim": {"claimName": dataset.claim, "readOnly": True}}
+    if dataset.image:
+        return {"image": {"reference": dataset.image, "pullPolicy": "IfNotPresent"}}
+    return {"hostPath": {"path": dataset.folder, "type": "Directory"}}
+
+
+class PodMounts:
+    """See ``Mounts``.
+
+    Args:
+        client: of the API server.
+        namespace: the sandboxes'; claims are looked for there.
+        folders: beginnings of folders of nodes that data sets may name.
+        images: whether nodes mount images as volumes.
+        clock: for how long an answer holds.
+    """
+
+    def __init__(
+        self, client: KubernetesClient, namespace: str, folders: Sequence[str], clock: Clock, *, images: bool
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._folders = folders
+        self._images = images
+        self._clock = clock
+        self._known: dict[str, tuple[int, str]] = {}
+
+    async def check_scratch(self, key: str, size_bytes: int) -> None:
+        """See ``Mounts.check_scratch``: pods of several nodes share no folder."""
+        del key, size_bytes
+        detail = "a scratch is to be had on an engine only: the pods of a cluster share no folder"
+        raise Problem("unsupported", detail, option="mounts")
+
+    def check_dataset(self, dataset: DatasetSpec) -> None:
+        """See ``Mounts.check_dataset``."""
+        if dataset.image and not self._images:
+            detail = (
+                f"{dataset.source} cannot be mounted: nodes have no image volumes (datasets.imageVolumes of the chart)"
+            )
+            raise Problem("unsupported", detail, option="mounts")
+        if dataset.folder and not any(_within(dataset.folder, one) for one in self._folders):
+            allowed = ", ".join(self._folders) or "none"
+            detail = (
+                f"{dataset.source} may not be mounted: allowed are those in {allowed} (datasets.folders of the chart)"
+            )
+            raise Problem("permission_denied", detail, option="mounts")
+
+    async def trouble(self, dataset: DatasetSpec) -> str:
+        """See ``Mounts.trouble``: of a claim. Whether a node has a folder or an image, only its kubelet knows."""
+        if not dataset.claim:
+            return ""
+        now_ms = self._clock.now_ms()
+        until_ms, told = self._known.get(dataset.claim, (0, ""))
+        if now_ms < until_ms:
+            return told
+        told = await self._of_claim(dataset.claim)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[dataset.claim] = (now_ms + KNOWN_FOR_MS, told)
+        return told
+
+    async def _of_claim(self, name: str) -> str:
+        try:
+            claim = await self._client.get(f"/api/v1/namespaces/{self._namespace}/persistentvolumeclaims/{name}")
+        except Refused as refused:
+            if refused.refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            return f"there is no claim {name} in the namespace {self._namespace}"
+        return claim_trouble(name, claim)
+
+
+def claim_trouble(name: str, claim: Mapping[str, Any]) -> str:
+    """Why many pods cannot read a claim; empty: they can. Pure."""
+    if claim["metadata"].get("deletionTimestamp"):
+        return f"the claim {name} is being removed"
+    modes = claim.get("spec", {}).get("accessModes") or []
+    if not READ_BY_MANY & {*modes}:
+        return (
+            f"the claim {name} is for one node ({', '.join(modes)}): it has to be {' or '.join(sorted(READ_BY_MANY))}"
+        )
+    phase = claim.get("status", {}).get("phase", "")
+    # One that waits for its first consumer is bound when a pod asks for it.
+    return f"the claim {name} is {phase}: its volume is gone" if phase == "Lost" else ""
+
+
+def _within(folder: str, beginning: str) -> bool:
+    return folder == beginning or folder.startswith(f"{beginning}/")
