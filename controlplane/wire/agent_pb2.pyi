@@ -259,6 +259,18 @@ class CancelRequest(_message.Message):
     exec_id: str
     def __init__(self, exec_id: _Optional[str] = ...) -> None: ...
 
+class CancelAllRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CancelledAll(_message.Message):
+    __slots__ = ("cancelled", "left")
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    cancelled: int
+    left: int
+    def __init__(self, cancelled: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
+
 class ListRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -69,6 +69,11 @@ class AgentStub:
                 request_serializer=agent__pb2.CancelRequest.SerializeToString,
                 response_deserializer=agent__pb2.ExecResult.FromString,
                 _registered_method=True)
+        self.CancelAll = channel.unary_unary(
+                '/rollbox.agent.v1.Agent/CancelAll',
+                request_serializer=agent__pb2.CancelAllRequest.SerializeToString,
+                response_deserializer=agent__pb2.CancelledAll.FromString,
+                _registered_method=True)
         self.List = channel.unary_unary(
                 '/rollbox.agent.v1.Agent/List',
                 request_serializer=agent__pb2.ListRequest.SerializeToString,
@@ -220,6 +225,14 @@ class AgentServicer:
 
     def Cancel(self, request, context):
         """Kills the whole process tree of a command at once and records the end as CANCELLED. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelAll(self, request, context):
+        """Kills every process of the sandbox, whoever started it, also those that have left their command and those that work
+        for a call on files. Commands end as CANCELLED. Idempotent; what is started afterwards runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -396,6 +409,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=agent__pb2.CancelRequest.FromString,
                     response_serializer=agent__pb2.ExecResult.SerializeToString,
+            ),
+            'CancelAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelAll,
+                    request_deserializer=agent__pb2.CancelAllRequest.FromString,
+                    response_serializer=agent__pb2.CancelledAll.SerializeToString,
             ),
             'List': grpc.unary_unary_rpc_method_handler(
                     servicer.List,
@@ -682,6 +700,33 @@ class Agent:
             '/rollbox.agent.v1.Agent/Cancel',
             agent__pb2.CancelRequest.SerializeToString,
             agent__pb2.ExecResult.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rollbox.agent.v1.Agent/CancelAll',
+            agent__pb2.CancelAllRequest.SerializeToString,
+            agent__pb2.CancelledAll.FromString,
             options,
             channel_credentials,
             insecure,

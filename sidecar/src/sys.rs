@@ -273,6 +273,15 @@ pub fn signal_group(leader: i32, number: i32) {
     }
 }
 
+/// Kills every other process of this PID namespace at once; a fork under way does not escape. Does nothing in a process
+/// that is not the namespace's init: there "every process" would be those of somebody else.
+pub fn kill_all() {
+    if std::process::id() == 1 {
+        // SAFETY: takes two integers.
+        unsafe { libc::kill(-1, libc::SIGKILL) };
+    }
+}
+
 /// Gives every signal its default disposition. Exec does not do that for ignored ones: Rust's runtime ignores SIGPIPE,
 /// and the parent of this process may have ignored others.
 pub fn default_signals() {

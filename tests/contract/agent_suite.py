@@ -155,6 +155,12 @@ class AgentSuite:
         result = await sidecar.call("Cancel", agent.CancelRequest(exec_id=exec_id))
         assert (result.exec_id, result.end, result.signal > 0) == (exec_id, agent.CANCELLED, True)
 
+    async def test_all_that_runs_is_cancelled_at_once(self, sidecar: Called, exec_id: str) -> None:
+        await sidecar.call("Start", agent.ExecRequest(exec_id=exec_id, command="sleep 600"))
+        first, second = [await sidecar.call("CancelAll", agent.CancelAllRequest()) for _ in range(2)]
+        assert (first.cancelled >= 1, first.left, second.cancelled, second.left) == (True, 0, 0, 0)
+        assert not any(one.running for one in (await sidecar.call("List", agent.ListRequest())).execs)
+
     async def test_what_runs_nowhere_is_not_found(self, sidecar: Called, exec_id: str) -> None:
         refused(await sidecar.call("Cancel", agent.CancelRequest(exec_id=exec_id)), "exec_not_found")
         refused(await sidecar.call("Signal", agent.SignalRequest(exec_id=exec_id, signal=15)), "exec_not_found")

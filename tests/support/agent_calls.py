@@ -82,6 +82,7 @@ CALLS: Mapping[str, tuple[Message, ...]] = {
     "Cancel": (agent.CancelRequest(exec_id=VICTIM),),
     "MoveFile": (_moved(b"/moved"),),
     "RemoveFile": (agent.RemoveFileRequest(path=_PLACE + b"/copied"),),
+    "CancelAll": (agent.CancelAllRequest(),),
 }
 UNTOUCHED = "file\nkept\n"
 

@@ -156,6 +156,7 @@ class FakeGateway:
                 web.route("*", "/v1/nodes/{name}/drain", self._route("quota", self.quotas.drain)),
                 web.post("/v1/preflight", self._route("quota", self.quotas.preflight)),
                 web.get(f"{box}/execs", self._route("execs", self._execs)),
+                web.delete(f"{box}/execs", self._route("cancel", self._cancel_all)),
                 web.post(f"{box}/execs", self._route("spawn", self._spawn)),
                 web.get(box + "/execs/{exec}/attach", self._route("attach", self._attach)),
                 web.post(box + "/execs/{exec}/signal", self._route("signal", self._signal)),
@@ -400,6 +401,9 @@ class FakeGateway:
             for name, kind in (("stdout", STDOUT), ("stderr", STDERR))
         }
         return _result(body["exec_id"], {}, {**made.result, **said})
+
+    async def _cancel_all(self, request: web.Request) -> web.Response:
+        return self._found(request) or web.json_response({"cancelled": 0, "left": 0})
 
     async def _execs(self, request: web.Request) -> web.Response:
         return web.json_response({"execs": self.processes.summaries()})

@@ -280,6 +280,19 @@ impl Service {
         Ok(answer::result(&process, &ended, replayed))
     }
 
+    /// Ends all commands, so that their ends are on record as cancelled, and then what has left them.
+    async fn end_all(&self) -> Result<CancelledAll, Problem> {
+        let mut running = self.records().list();
+        running.retain(|process| process.is_running());
+        running.iter().for_each(|process| process.stop(Cause::Cancelled));
+        for process in &running {
+            // One that could not be started has ended, too.
+            let _ = process.ended().await;
+        }
+        let left = self.shared.context.link.kill_all().await?;
+        Ok(CancelledAll { cancelled: u32::try_from(running.len()).unwrap_or(u32::MAX), left })
+    }
+
     /// Sets the defaults of all commands. They are tried with a command first, so that a wrong user or directory is
     /// refused here and not by every later command. Only the first call has an effect: a sandbox is claimed once in its
     /// life, so a later call is a retry whose answer was lost, and commands may be running already.
@@ -389,6 +402,10 @@ impl Agent for Service {
 
     async fn cancel(&self, request: Request<CancelRequest>) -> Answer<ExecResult> {
         answered(self.end(&request.into_inner().exec_id).await)
+    }
+
+    async fn cancel_all(&self, _: Request<CancelAllRequest>) -> Answer<CancelledAll> {
+        answered(self.end_all().await)
     }
 
     async fn list(&self, _: Request<ListRequest>) -> Answer<ListResponse> {

@@ -94,6 +94,11 @@ pub enum Order {
         /// Which command.
         id: u64,
     },
+    /// Kill every process of the sandbox until none is left. Answered with [`Report::Swept`].
+    KillAll {
+        /// The number of the report.
+        id: u64,
+    },
     /// Stop a shell, kill what one of its commands has started until none of it is left, and continue the shell with a
     /// signal. Answered with [`Report::Swept`].
     Abandon(Abandon),
@@ -236,6 +241,7 @@ impl Order {
             Self::Spawn(spawn) => spawn.write(to.tag(0)),
             Self::Signal { id, signal, tree } => to.tag(1).u64(*id).u32(*signal).u8(u8::from(*tree)).done(),
             Self::Kill { id } => to.tag(2).u64(*id).done(),
+            Self::KillAll { id } => to.tag(6).u64(*id).done(),
             Self::Ping { nonce } => to.tag(3).u64(*nonce).done(),
             Self::Disk { nonce } => to.tag(4).u64(*nonce).done(),
             Self::Abandon(Abandon { id, shell, signal, command_id, spared }) => {
@@ -265,6 +271,7 @@ impl Order {
                 command_id: from.text()?,
                 spared: from.list(Reader::u32)?,
             }),
+            6 => Self::KillAll { id: from.u64()? },
             _ => return Err(Malformed),
         };
         from.end().map(|()| order)

@@ -153,6 +153,19 @@ impl Link {
         subscription.reports.recv().await.map(|_| SignalSent { abandoned: true }).ok_or_else(lost)
     }
 
+    /// Kills every process of the sandbox; returns how many are still there after some seconds.
+    ///
+    /// # Errors
+    /// `sandbox_lost`: the spawner is gone.
+    pub async fn kill_all(&self) -> Result<u32, Problem> {
+        let mut subscription = self.subscribe();
+        self.send(&Order::KillAll { id: subscription.id }, Vec::new()).await?;
+        match subscription.reports.recv().await {
+            Some(Report::Swept { left, .. }) => Ok(left),
+            _ => Err(lost()),
+        }
+    }
+
     /// How full the target's root file system is.
     ///
     /// # Errors

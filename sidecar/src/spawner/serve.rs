@@ -214,6 +214,10 @@ impl Spawner {
                 }
                 None => channel.send(&Report::Swept { id, left: 0 }),
             },
+            Order::KillAll { id } => {
+                self.sweeps.push(Sweep::new(id, Marks::of_all(), false, Instant::now()));
+                Ok(())
+            }
             Order::Abandon(order) => self.abandon(order, channel),
             Order::Ping { nonce } => channel.send(&Report::Pong { nonce }),
             Order::Disk { nonce } => channel.send(&Report::Disk { nonce, disk: disk() }),

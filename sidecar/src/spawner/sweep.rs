@@ -52,6 +52,8 @@ pub(super) struct Marks {
     exec_id: String,
     /// Set: of the leader, a shell, only this command is meant, and never the leader itself.
     command: Option<ShellCommand>,
+    /// Every process of the sandbox is meant, whatever marks it has.
+    all: bool,
 }
 
 /// One command of a shell.
@@ -64,7 +66,12 @@ struct ShellCommand {
 
 impl Marks {
     pub(super) fn new(leader: Pid, exec_id: &str) -> Self {
-        Self { leader: Some(leader.as_raw()), exec_id: exec_id.to_owned(), command: None }
+        Self { leader: Some(leader.as_raw()), exec_id: exec_id.to_owned(), command: None, all: false }
+    }
+
+    /// Every process of the sandbox.
+    pub(super) fn of_all() -> Self {
+        Self { leader: None, exec_id: String::new(), command: None, all: true }
     }
 
     /// The marks of one command of a shell, which is the leader. `spared`: children that earlier commands have left.
@@ -122,7 +129,7 @@ impl Marks {
             return BTreeSet::new();
         }
         lineage::tree(entries, |entry| {
-            self.leader.is_some_and(|leader| entry.pid == leader || entry.session == leader)
+            self.all || self.leader.is_some_and(|leader| entry.pid == leader || entry.session == leader)
         })
     }
 }
@@ -212,6 +219,8 @@ impl Sweep {
             self.reported = true;
             self.marks.leader = None;
         }
+        // What is started after the report is not meant, and a mark tells it from the rest only where there is one.
+        let goes_on = goes_on && !(report && self.marks.all);
         let pause = match (self.reported, self.rounds < QUICK_ROUNDS) {
             (true, _) => BEHIND_PAUSE,
             (false, true) => QUICK_PAUSE,
@@ -259,6 +268,10 @@ pub(super) fn round(sweeps: &mut Vec<Sweep>, now: Instant) -> Vec<(u64, u32)> {
             sweep.signals(now).iter().for_each(|number| sys::signal_group(leader, *number));
         }
         sweep.signals(now).iter().for_each(|number| signal(&related, *number));
+        if sweep.marks.all {
+            // Also what was forked since the snapshot.
+            sys::kill_all();
+        }
         if !related.is_empty() {
             hit.insert(sweep.id);
         }
@@ -314,6 +327,25 @@ mod tests {
         assert_eq!(sweep.turn(2, true, began + REPORT_AFTER), (true, Some((7, 2))));
         assert_eq!(sweep.turn(1, true, began + 2 * REPORT_AFTER), (true, None));
         assert_eq!(sweep.turn(1, true, began + MAX_DURATION), (false, None));
+    }
+
+    #[test]
+    fn a_kill_of_all_ends_with_its_report_so_that_nothing_started_later_is_hit() {
+        let began = Instant::now();
+        let mut sweep = Sweep::new(7, Marks::of_all(), false, began);
+        assert_eq!(sweep.turn(3, true, began), (true, None));
+        assert_eq!(sweep.turn(2, true, began + REPORT_AFTER), (false, Some((7, 2))));
+        let entries = [(1, 0), (5, 1), (6, 1)].map(|(pid, parent)| Entry {
+            pid,
+            parent,
+            session: pid,
+            zombie: pid == 6,
+        });
+        assert_eq!(
+            Marks::of_all().related(&entries),
+            BTreeSet::from([5]),
+            "neither the spawner nor what is dead"
+        );
     }
 
     #[test]

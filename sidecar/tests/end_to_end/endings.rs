@@ -98,6 +98,41 @@ async fn cancel_kills_at_once_and_may_be_repeated() {
 }
 
 #[tokio::test]
+async fn a_kill_of_all_leaves_no_process_not_even_one_without_any_mark() {
+    let sandbox = Sandbox::start().await;
+    sandbox
+        .sh("(env -i setsid sh -c 'while :; do echo x >> /tmp/grows; done' >/dev/null 2>&1 &); true")
+        .await;
+    sandbox.until("test -s /tmp/grows && echo yes; true", "yes\n").await;
+    let request = shell("trap '' TERM HUP INT; sleep 1000");
+    let waiting = {
+        let (client, request) = (sandbox.client.clone(), request.clone());
+        tokio::spawn(async move { client.clone().exec(signed(request)).await.unwrap().into_inner() })
+    };
+    sandbox.until(COUNT, "1\n").await;
+    let all = sandbox.cancel_all().await;
+    assert_eq!((all.cancelled, all.left), (1, 0));
+    assert_eq!(waiting.await.unwrap().end(), End::Cancelled);
+    let size = || sandbox.sh("stat -c %s /tmp/grows; ls -d /proc/[0-9]* | wc -l");
+    let (first, second) = (size().await, size().await);
+    assert_eq!(first, second);
+    let again = sandbox.cancel_all().await;
+    assert_eq!((again.cancelled, again.left), (0, 0));
+}
+
+#[tokio::test]
+async fn a_kill_of_all_wins_over_a_chain_of_forks_that_outruns_every_look() {
+    let sandbox = Sandbox::start().await;
+    let chain = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nwhile True:\n  if os.fork(): os._exit(0)\n  open('/tmp/lives', 'a').write('x')";
+    sandbox.sh(&format!("env -i python3 -c \"{chain}\"")).await;
+    sandbox.until("test -s /tmp/lives && echo yes; true", "yes\n").await;
+    assert_eq!(sandbox.cancel_all().await.left, 0);
+    let size = || sandbox.sh("stat -c %s /tmp/lives");
+    let (first, second) = (size().await, size().await);
+    assert_eq!(first, second);
+}
+
+#[tokio::test]
 async fn a_command_that_nobody_waits_for_is_cancelled_after_the_grace() {
     let sandbox = Sandbox::start_with(&[("ORPHAN_GRACE_MS", "1000")]).await;
     let request = argv(&["sleep", "1000"]);

@@ -21,7 +21,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use wire::Problem;
 use wire::agent::agent_client::AgentClient;
-use wire::agent::{CancelRequest, ExecRequest, ExecResult};
+use wire::agent::{CancelAllRequest, CancelRequest, CancelledAll, ExecRequest, ExecResult};
 
 pub const SANDBOX_ID: &str = "sb-test";
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -148,6 +148,10 @@ impl Sandbox {
     pub async fn cancel(&self, exec_id: &str) -> Result<ExecResult, Problem> {
         let answer = self.client.clone().cancel(signed(CancelRequest { exec_id: exec_id.to_owned() })).await;
         answer.map(tonic::Response::into_inner).map_err(|status| problem(&status))
+    }
+
+    pub async fn cancel_all(&self) -> CancelledAll {
+        self.client.clone().cancel_all(signed(CancelAllRequest {})).await.unwrap().into_inner()
     }
 
     /// Waits for the sidecar to end; returns its exit status.

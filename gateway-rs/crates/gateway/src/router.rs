@@ -28,7 +28,7 @@ use crate::usage::usage;
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/sandboxes/{id}/exec", post(exec::exec))
-        .route("/v1/sandboxes/{id}/execs", get(exec::list).post(exec::start))
+        .route("/v1/sandboxes/{id}/execs", get(exec::list).post(exec::start).delete(exec::cancel_all))
         .route("/v1/sandboxes/{id}/execs/{exec_id}", delete(exec::cancel))
         .route("/v1/sandboxes/{id}/execs/{exec_id}/attach", get(processes::attach))
         .route("/v1/sandboxes/{id}/execs/{exec_id}/signal", post(exec::signal))

@@ -199,6 +199,8 @@ async fn running_execs_are_listed_and_cancelled() {
         (&cancelled["end"], &cancelled["exec_id"], &cancelled["signal"]),
         (&json!("cancelled"), &json!("e-1"), &json!(9))
     );
+    let all = rig.client.call(Method::DELETE, "/v1/sandboxes/sb-1/execs", &token).await.json();
+    assert_eq!(all, json!({"cancelled": 0, "left": 0}));
     let unknown = rig.client.call(Method::DELETE, "/v1/sandboxes/sb-1/execs/unknown", &token).await;
     assert_eq!(unknown.code(), "exec_not_found");
     let bad = rig.client.call(Method::DELETE, "/v1/sandboxes/sb-1/execs/a%20b", &token).await;

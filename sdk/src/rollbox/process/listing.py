@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from rollbox import request
-from rollbox.errors import InvalidArgument
+from rollbox.deadline import Deadline
+from rollbox.errors import Conflict, InvalidArgument
 from rollbox.gateway import Gateway, SandboxAccess
 from rollbox.process.connection import Connection
 from rollbox.process.handle import Process
@@ -60,6 +61,30 @@ class Processes:
         """List commands that run and those that ended and are still on record, newest first."""
         body = await self._gateway.call_sandbox(self._access, "GET", "execs")
         return [ExecSummary.from_json(item) for item in body["execs"]]
+
+    async def kill_all(self, *, timeout: float = 30) -> int:  # noqa: ASYNC109
+        """Kill every process of the sandbox, also those that have left the command that started them.
+
+        Calls on its files that are under way are killed too. What is started afterwards runs.
+
+        Args:
+            timeout: seconds that it may take; a bomb of forks takes some.
+
+        Returns:
+            how many commands ran; they end as cancelled.
+
+        Raises:
+            Conflict: some are still there after `timeout`.
+        Cost: one request.
+        """
+        deadline, killed = Deadline(request.milliseconds("timeout", timeout) / 1000), 0
+        while True:
+            told: dict[str, int] = await self._gateway.call_sandbox(self._access, "DELETE", "execs", deadline=deadline)
+            killed += told["cancelled"]
+            if not told["left"]:
+                return killed
+            if not deadline.left_s():
+                raise Conflict(f"{told['left']} processes are still there after {timeout:g} s: they outrun every kill")
 
     async def attach(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Process:
         """Attach to a command by its exec_id, from any program; an ended one replays its kept output and its result.

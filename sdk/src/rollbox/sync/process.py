@@ -152,6 +152,10 @@ class Processes:
         """As `rollbox.Processes.list`."""
         return run(self.inner.list())
 
+    def kill_all(self, *, timeout: float = 30) -> int:
+        """As `rollbox.Processes.kill_all`."""
+        return run(self.inner.kill_all(timeout=timeout))
+
     def attach(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> Process:
         """As `rollbox.Processes.attach`."""
         attaching = self.inner.attach(exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset)

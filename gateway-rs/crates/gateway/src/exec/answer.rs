@@ -4,7 +4,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use wire::agent::{End, ExecResult, ExecSummary, ListResponse, Output, Started};
+use wire::agent::{CancelledAll, End, ExecResult, ExecSummary, ListResponse, Output, Started};
 use wire::end_name;
 
 use crate::http::json::{ms, write};
@@ -58,6 +58,18 @@ pub(super) fn encode(result: &ExecResult, queue: Duration) -> Vec<u8> {
     // Room for the fixed part and some escapes: one allocation for nearly every answer.
     let mut json = Vec::with_capacity(512 + answer.stdout.len() + answer.stderr.len());
     write(&mut json, &answer);
+    json
+}
+
+/// The answer to `DELETE .../execs`.
+pub(super) fn encode_cancelled(all: &CancelledAll) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer {
+        cancelled: u32,
+        left: u32,
+    }
+    let mut json = Vec::new();
+    write(&mut json, &Answer { cancelled: all.cancelled, left: all.left });
     json
 }
 

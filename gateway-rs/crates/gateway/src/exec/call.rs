@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wire::agent::{
-    CancelRequest, End, ExecRequest, ExecResult, ListRequest, ListResponse, Output, SignalRequest, Started,
+    CancelAllRequest, CancelRequest, CancelledAll, End, ExecRequest, ExecResult, ListRequest, ListResponse,
+    Output, SignalRequest, Started,
 };
 use wire::{Code, Problem};
 
@@ -122,6 +123,13 @@ pub(super) async fn cancel(execs: &Execs, bearer: &Bearer, exec_id: String) -> R
     let route = execs.calls.resolve(&bearer.claims.sandbox_id).await?;
     let mut agent = execs.calls.agent(&route);
     execs.calls.ask(&route, agent.cancel(authorized(CancelRequest { exec_id }, &bearer.header))).await
+}
+
+/// Kills every process of the bearer's sandbox. Takes no permit: it must work while all are taken.
+pub(super) async fn cancel_all(execs: &Execs, bearer: &Bearer) -> Result<CancelledAll, Problem> {
+    let route = execs.calls.resolve(&bearer.claims.sandbox_id).await?;
+    let mut agent = execs.calls.agent(&route);
+    execs.calls.ask(&route, agent.cancel_all(authorized(CancelAllRequest {}, &bearer.header))).await
 }
 
 /// Starts a checked request in the bearer's sandbox and returns once it runs. Safe to repeat with the same `exec_id`.

@@ -105,6 +105,17 @@ pub(crate) async fn cancel(
     Ok(json::response(answer::encode(&result, Duration::ZERO)))
 }
 
+/// `DELETE /v1/sandboxes/{id}/execs`: kills every process of the sandbox; idempotent.
+pub(crate) async fn cancel_all(
+    State(execs): State<Execs>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let _call = execs.calls.enter()?;
+    let bearer = auth::check_path(execs.calls.verifier(), &headers, id)?;
+    Ok(json::response(answer::encode_cancelled(&call::cancel_all(&execs, &bearer).await?)))
+}
+
 /// Reads the body, unless the sandbox is known to have ended: then the client need not send it.
 async fn body(execs: &Execs, bearer: &Bearer, request: Request) -> Result<Read, Problem> {
     if let Found::Ended(tombstone) = execs.calls.resolver().directory().find(&bearer.claims.sandbox_id) {

@@ -218,6 +218,16 @@ impl Agent for Fake {
         Ok(Response::new(killed(&request, "CANCELLED")))
     }
 
+    async fn cancel_all(
+        &self,
+        _: Request<agent::CancelAllRequest>,
+    ) -> Result<Response<agent::CancelledAll>, Status> {
+        let running: Vec<_> = self.0.processes.list().into_iter().filter(|exec| exec.running).collect();
+        running.iter().for_each(|exec| self.0.processes.cancel(&exec.exec_id));
+        let cancelled = u32::try_from(running.len()).unwrap_or(u32::MAX);
+        Ok(Response::new(agent::CancelledAll { cancelled, left: 0 }))
+    }
+
     async fn start(&self, request: Request<ExecRequest>) -> Result<Response<agent::Started>, Status> {
         let request = request.into_inner();
         self.0.seen.send_modify(|seen| seen.push(request.clone()));
