@@ -23,6 +23,7 @@ CALLS: Final = {
     "processes": "ID",
     "attach": "ID nosuch",
     "kill": "ID nosuch",
+    "grade": "ID --image python --run words",
     "cp": "ID:/f FOLDER/copy",
     "ls": "ID:/",
     "stat": "ID:/f",

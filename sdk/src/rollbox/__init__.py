@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressRule, EgressState
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
+    from rollbox.grading import GradeOptions, GradeTimes, Taken, Verdict
     from rollbox.group import SandboxGroup
     from rollbox.health import Health
     from rollbox.image import (
@@ -108,6 +109,8 @@ __all__ = [
     "FileInfo",
     "Files",
     "Gap",
+    "GradeOptions",
+    "GradeTimes",
     "Health",
     "Interpreter",
     "InterpreterOptions",
@@ -153,11 +156,13 @@ __all__ = [
     "StdinWriter",
     "Table",
     "Tail",
+    "Taken",
     "TerminalShell",
     "Timeline",
     "TransferReport",
     "Usage",
     "Variable",
+    "Verdict",
     "WaitingStart",
     "__version__",
     "aclose",
@@ -214,6 +219,10 @@ _MODULES = {
     "FileInfo": "files",
     "Files": "files",
     "Gap": "process",
+    "GradeOptions": "grading",
+    "GradeTimes": "grading",
+    "Taken": "grading",
+    "Verdict": "grading",
     "Health": "health",
     "LazySandbox": "lazy",
     "Listing": "files",

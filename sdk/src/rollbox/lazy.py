@@ -33,6 +33,7 @@ from rollbox.usage import Usage
 
 if TYPE_CHECKING:
     from rollbox.git_scrub import ScrubReport
+    from rollbox.grading import GradeOptions, Verdict
 
 _T = TypeVar("_T")
 
@@ -197,6 +198,13 @@ class LazySandbox:
     async def usage(self) -> Usage:
         """As `Sandbox.usage`; starts the sandbox."""
         return await (await self.sandbox()).usage()
+
+    async def grade(self, image: str | None = None, **options: Unpack[GradeOptions]) -> Verdict:
+        """As `Sandbox.grade`; starts the sandbox."""
+        from rollbox.grading.options import Grading  # noqa: PLC0415 - rarely used
+
+        Grading(image=image, **options)
+        return await (await self.sandbox()).grade(image, **options)
 
     @overload
     async def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...

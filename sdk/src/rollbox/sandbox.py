@@ -31,13 +31,14 @@ from rollbox.record import SandboxList, SandboxRecord
 from rollbox.recording import current
 from rollbox.request import Command, Directory, InitialFiles, Keep, ShellOptions, Variables
 from rollbox.result import ExecResult
-from rollbox.shared import GatewayOwner
+from rollbox.shared import GatewayOwner, SameGateway
 from rollbox.shell import DEFAULT_OUTPUT_BYTES, Shell
 from rollbox.terminal_shell import DEFAULT_SIZE, TerminalShell
 from rollbox.usage import Usage
 
 if TYPE_CHECKING:
     from rollbox.git_scrub import ScrubReport
+    from rollbox.grading import GradeOptions, Verdict
 
 
 class Sandbox:
@@ -593,6 +594,44 @@ class Sandbox:
         within_s = request.milliseconds("timeout", timeout) / 1000
         scrub = GitScrub(self, timeout=within_s, user=user, remove_alternates=remove_alternates)
         return await scrub.scrub(request.text("path", path), request.text("at", at))
+
+    async def grade(self, image: str | None = None, **options: Unpack[GradeOptions]) -> Verdict:
+        """Run tests over what this sandbox has made, in a fresh one that its code cannot touch.
+
+            verdict = await sandbox.grade(
+                "tests:1", take=["/app"], run="pytest -q /tests", files={"/tests": Path("tests")}
+            )
+            if not verdict.mask_sample:
+                reward = verdict.reward
+
+        All processes of this sandbox are killed first, and it runs nothing more unless you start it. Then the files at
+        `take` are handed over, checked as those of an attacker, and take the place of what the grader has there. The
+        grader is deleted in any case.
+
+        Args:
+            image: of the grader: any, an image or a checkpoint that was committed.
+            options: `run` and `take`, and those that `Grading` (`rollbox.grading.options`) describes.
+
+        Returns:
+            what the tests found, or whose fault it is that they found nothing.
+
+        Raises:
+            InvalidArgument, ImageNotFound, QuotaExceeded, Unsupported, ...: a mistake of the program, which would be
+                the same for every sample.
+            Deleted: this sandbox was deleted by this program.
+        Cancel safety: the grader is deleted; the processes here may be dead already.
+        Cost: a create, the data twice through this process, and about eight small requests.
+        """
+        from rollbox.grading.grader import Grader  # noqa: PLC0415 - rarely used
+        from rollbox.grading.options import Grading  # noqa: PLC0415 - rarely used
+
+        self._refuse_deleted()
+        grading, same = Grading(image=image, **options), SameGateway(self._gateway)
+
+        async def create(spec: CreateSpec) -> Sandbox:
+            return await Sandbox._made(spec, same, Deadline(spec.start_timeout))
+
+        return await Grader(self._gateway, self._access, grading, create, self._delete_once).verdict()
 
     async def extend(self, ttl: float) -> SandboxRecord:
         """Let the sandbox live for at least `ttl` seconds from now; returns its record with the new `expires_at_ms`."""

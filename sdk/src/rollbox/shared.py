@@ -20,6 +20,13 @@ class GatewayOwner(Protocol):
 
 
 @dataclass(slots=True)
+class SameGateway:
+    """A client for a further sandbox that lives no longer than one that is there."""
+
+    gateway: Gateway
+
+
+@dataclass(slots=True)
 class _Shared:
     gateway: Gateway
     lifeline: AsyncGenerator[None, None]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import interpreter, mounts
+from tests.bench import grade, interpreter, mounts
 from tests.bench.cluster import (
     cold_start,
     commits,
@@ -27,6 +27,7 @@ from tests.bench.cluster import (
 )
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
+from tests.support.images import ON_CLUSTER
 from tests.support.installed import RELEASE, Installed, installed, kubectl, objects, why_no_cluster
 from tests.support.release import LAZY
 
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "surface": surface.measure,
     "interpreter": partial(interpreter.measure, on_cluster=True),
     "mounts": mounts.measure_on_cluster,
+    "grade": partial(grade.measure, image=ON_CLUSTER),
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,

@@ -24,6 +24,7 @@ _COMMANDS = {
     "create": "sandboxes:create",
     "exec": "exec:exec_",
     "python": "python:python",
+    "grade": "grade:grade",
     "processes": "processes:processes",
     "attach": "processes:attach",
     "kill": "processes:kill",

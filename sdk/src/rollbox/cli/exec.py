@@ -94,7 +94,7 @@ def exec_(
         output.data(result.to_json())
     else:
         if whole:
-            _print(result, raw=raw)
+            print_output(result, raw=raw)
         print_end(result)
     raise typer.Exit(exit_code(result))
 
@@ -126,7 +126,8 @@ def octal(name: str, text: str) -> int:
         raise InvalidArgument(f"{name} {text!r} is not an octal number, like 077") from None
 
 
-def _print(result: ExecResult, *, raw: bool) -> None:
+def print_output(result: ExecResult, *, raw: bool) -> None:
+    """Print what of the output was kept, and say how much was not."""
     from rollbox.cli.harmless import Harmless
 
     for stream, data in ((sys.stdout, result.stdout_bytes), (sys.stderr, result.stderr_bytes)):

@@ -64,7 +64,7 @@ def create(
             checkpoint=checkpoint,
             **resources.options(),
             env=label_rules.parse(env or ()),
-            files=_files(file or ()),
+            files=files_given(file or ()),
             cwd=cwd,
             user=user,
             labels=label_rules.parse(label or ()),
@@ -139,8 +139,12 @@ def print_failures(report: DeleteReport, *, as_json: bool) -> None:
         output.fail(errors[-1], as_json=as_json)
 
 
-def _files(pairs: Iterable[str]) -> dict[str, Path]:
-    """Read `LOCAL:PATH`, the second of which is absolute."""
+def files_given(pairs: Iterable[str]) -> dict[str, Path]:
+    """Read `LOCAL:PATH`, the second of which is absolute.
+
+    Raises:
+        InvalidArgument: one is of another form, or two are for one path.
+    """
     found: dict[str, Path] = {}
     for pair in pairs:
         local, separator, path = pair.partition(":/")

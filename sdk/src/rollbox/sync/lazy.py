@@ -10,6 +10,7 @@ import rollbox
 from rollbox import request
 from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.git_scrub import ScrubReport
+from rollbox.grading import GradeOptions, Verdict
 from rollbox.image import Checkpoint, CommittedImage
 from rollbox.interpreter.options import InterpreterOptions
 from rollbox.options import CommitOptions, CreateOptions
@@ -117,6 +118,10 @@ class LazySandbox:
     def usage(self) -> Usage:
         """As `rollbox.LazySandbox.usage`."""
         return run(self.inner.usage())
+
+    def grade(self, image: str | None = None, **options: Unpack[GradeOptions]) -> Verdict:
+        """As `rollbox.LazySandbox.grade`."""
+        return run(self.inner.grade(image, **options))
 
     @overload
     def commit(self, name: str, **options: Unpack[CommitOptions]) -> CommittedImage: ...

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+printf 'Hello, world!\n' > /app/hello.txt

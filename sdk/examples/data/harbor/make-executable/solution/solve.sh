@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+chmod 755 /app/run.sh

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+cd /app/notes; for one in *.text; do mv "$one" "${one%.text}.txt"; done
