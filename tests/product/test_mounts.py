@@ -332,7 +332,7 @@ async def test_a_folder_that_the_chart_does_not_name_is_refused(client: Client) 
 
 
 @cluster_only
-async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Installed) -> None:
+async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Installed, files: Files) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -342,7 +342,7 @@ async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Instal
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "containers": [{"name": "a", "image": IMAGE, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "test-mini"}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": files.claim}}],
         },
     }
     with pytest.raises(RuntimeError, match="must mount claims and hostPaths read only"):
@@ -357,34 +357,38 @@ async def test_a_cluster_has_no_scratch(client: Client) -> None:
 
 @cluster_only
 async def test_a_claim_that_vanishes_is_the_installations_fault(client: Client, stack: Installed, files: Files) -> None:
-    await apply(*claim("test-gone", files.folder), namespace=stack.sandboxes)
+    await apply(*claim(f"gone-{files.claim}", files.folder), namespace=stack.sandboxes)
     try:
-        await client.set_dataset("gone", claim="test-gone")
+        await client.set_dataset("gone", claim=f"gone-{files.claim}")
         async with await client.create(IMAGE, mounts={"/data": Dataset("gone")}) as sandbox:
-            await kubectl("delete", "pvc", "test-gone", "-n", stack.sandboxes, "--wait=false")
+            await kubectl("delete", "pvc", f"gone-{files.claim}", "-n", stack.sandboxes, "--wait=false")
             await until(lambda: _refused(client, "gone", "is being removed"))
             # What runs keeps what it has mounted.
             assert (await sandbox.exec("cat /data/train/one")).stdout.encode() == CONTENT
             await sandbox.delete(wait=True)
-        await until(lambda: _refused(client, "gone", "there is no claim test-gone"))
+        await until(lambda: _refused(client, "gone", "there is no claim gone-"))
     finally:
         await client.remove_dataset("gone")
-        await kubectl("delete", "pvc", "test-gone", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
-        await kubectl("delete", "pv", "test-gone", "--ignore-not-found", "--wait=false")
+        await kubectl(
+            "delete", "pvc", f"gone-{files.claim}", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false"
+        )
+        await kubectl("delete", "pv", f"gone-{files.claim}", "--ignore-not-found", "--wait=false")
 
 
 @cluster_only
 async def test_a_claim_for_one_node_is_refused(client: Client, stack: Installed, files: Files) -> None:
-    await apply(*claim("test-one", files.folder, "ReadWriteOnce"), namespace=stack.sandboxes)
+    await apply(*claim(f"one-{files.claim}", files.folder, "ReadWriteOnce"), namespace=stack.sandboxes)
     try:
-        await client.set_dataset("one", claim="test-one")
-        with pytest.raises(DatasetUnavailable, match="test-one is for one node") as refused:
+        await client.set_dataset("one", claim=f"one-{files.claim}")
+        with pytest.raises(DatasetUnavailable, match="is for one node") as refused:
             await client.create(IMAGE, mounts={"/data": Dataset("one")})
         assert (refused.value.fault, refused.value.mask_sample) == ("platform", True)
     finally:
         await client.remove_dataset("one")
-        await kubectl("delete", "pvc", "test-one", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
-        await kubectl("delete", "pv", "test-one", "--ignore-not-found", "--wait=false")
+        await kubectl(
+            "delete", "pvc", f"one-{files.claim}", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false"
+        )
+        await kubectl("delete", "pv", f"one-{files.claim}", "--ignore-not-found", "--wait=false")
 
 
 async def _refused(client: Client, name: str, said: str) -> bool:

@@ -8,9 +8,10 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from tests.support.installed import Installed, apply, kubectl
 from tests.support.release import DATASETS
@@ -24,9 +25,10 @@ CONTENT = b"one picture\n"
 
 @dataclass
 class Files:
-    """The folder of the data set on this machine."""
+    """The folder of the data set on this machine, and the name of its claim on a cluster."""
 
     folder: Path
+    claim: str = field(default_factory=lambda: f"test-{uuid4().hex[:8]}")
 
     def digest(self) -> str:
         """Of all names, modes and contents."""
@@ -71,15 +73,15 @@ def on_engine(files: Files) -> Iterator[Product]:
 async def declared_on_cluster(stack: Installed, files: Files) -> AsyncIterator[None]:
     """The same as a claim that many pods may read, declared as objects of the cluster, and as a folder of the node."""
     datasets = (
-        _dataset(MINI, claim="test-mini"),
-        _dataset(THEIRS, claim="test-mini", owners=["somebody-else"]),
+        _dataset(MINI, claim=files.claim),
+        _dataset(THEIRS, claim=files.claim, owners=["somebody-else"]),
         _dataset(FOLDER, folder=str(files.folder)),
     )
-    await apply(*claim("test-mini", files.folder), *datasets, namespace=stack.sandboxes)
+    await apply(*claim(files.claim, files.folder), *datasets, namespace=stack.sandboxes)
     try:
         yield
     finally:
-        await _removed(stack)
+        await _removed(stack, files.claim)
 
 
 def on_cluster(stack: Installed, files: Files) -> Iterator[None]:
@@ -113,8 +115,8 @@ def _dataset(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "rollbox.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": name}, "spec": spec}
 
 
-async def _removed(stack: Installed) -> None:
+async def _removed(stack: Installed, claimed: str) -> None:
     await kubectl("delete", "dataset.rollbox.dev", MINI, THEIRS, FOLDER, "-n", stack.sandboxes, "--ignore-not-found")
     # What waits for the last pod that has it goes by itself.
-    await kubectl("delete", "pvc", "test-mini", "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
-    await kubectl("delete", "pv", "test-mini", "--ignore-not-found", "--wait=false")
+    await kubectl("delete", "pvc", claimed, "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
+    await kubectl("delete", "pv", claimed, "--ignore-not-found", "--wait=false")
