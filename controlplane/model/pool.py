@@ -1,6 +1,6 @@
 """``PoolSpec``: how many sandboxes of one template are kept warm. Refuses unknown fields and contradictions."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -10,6 +10,7 @@ from controlplane.model.spec import SandboxSpec, Template
 MAX_WARM: Final = 10_000
 # Owners with a colon in their names are parts of the platform.
 _Owner = Annotated[str, StringConstraints(max_length=128, pattern=r"^[^:\x00]*$")]
+Interpreter = Literal["", "python"]
 POOL_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
@@ -26,6 +27,8 @@ class PoolSpec(Closed):
         drain: keep none, start none; what was claimed goes on.
         recording_of: the owner whose recorded copy of the image its sandboxes are started from, where there is one that
             is offered (``rollbox image convert --record``); empty: the copy of all owners.
+        interpreter: what each of its sandboxes keeps running for the first caller that asks for an interpreter with the
+            SDK's defaults; empty: nothing.
     """
 
     template: Template
@@ -38,6 +41,7 @@ class PoolSpec(Closed):
     drain: bool = False
     # Left out where there is none.
     recording_of: _Owner = Field(default="", exclude_if=lambda owner: not owner)
+    interpreter: Interpreter = Field(default="", exclude_if=lambda kept: not kept)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -67,6 +71,7 @@ class PoolChange(Closed):
     auto: bool | None = None
     drain: bool | None = None
     recording_of: _Owner | None = None
+    interpreter: Interpreter | None = None
 
     @model_validator(mode="after")
     def _something(self) -> Self:

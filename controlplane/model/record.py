@@ -21,6 +21,7 @@ _FIELDS: Final = ("id", "owner", "created_at_ms", "expires_at_ms", "fingerprint"
 # Optional fields, written only when set: the record of a sandbox that never belonged to a pool has none of them.
 _LATER: Final = (
     "pool",
+    "interpreter",
     "claimed_at_ms",
     "claim_id",
     "cold_reason",

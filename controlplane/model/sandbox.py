@@ -159,6 +159,7 @@ class Sandbox:
             change).
         egress: which network policy it has, and whether that is in force.
         pool: the name of the pool that started it; stays after the claim. Empty: it was started for its owner.
+        interpreter: what it was started with for the first caller that asks for an interpreter; empty: nothing.
         claimed_at_ms: when an owner claimed it from its pool.
         claim_id: the id that its create had before a warm sandbox was found.
         cold_reason: why it was started for its owner although pools of its image exist.
@@ -195,6 +196,7 @@ class Sandbox:
     ports_revision: int = 0
     egress: Binding = UNBOUND
     pool: str = ""
+    interpreter: str = ""
     claimed_at_ms: int | None = None
     claim_id: str = ""
     cold_reason: str = ""

@@ -70,8 +70,12 @@ impl Records {
         Ok(Claim::New(process))
     }
 
-    /// Notes that `process` has ended. Its output must not grow from here on.
+    /// Notes that `process` has ended; of one that no caller has there is no record. Its output must not grow from
+    /// here on.
     pub fn finish(&mut self, process: Arc<Process>) {
+        if process.exec_id().is_empty() {
+            return;
+        }
         self.finished_bytes += process.kept_bytes();
         self.finished.push_back(process);
         while self.finished.len() > MAX_FINISHED
@@ -81,8 +85,8 @@ impl Records {
                 break;
             };
             self.finished_bytes -= oldest.kept_bytes();
-            self.processes.remove(&oldest.exec_id);
-            self.remember(digest(&oldest.exec_id));
+            self.processes.remove(oldest.exec_id());
+            self.remember(digest(oldest.exec_id()));
         }
     }
 

@@ -89,6 +89,8 @@ pub enum Call {
     Exec,
     /// Only starts the command.
     Start,
+    /// A start that a caller will ask for.
+    Ahead,
 }
 
 impl Command {

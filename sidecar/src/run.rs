@@ -108,6 +108,9 @@ async fn prepare(
     let draining = watch::Sender::new(false);
     let service = Service::new(identity, context, draining.subscribe());
     service.probe(Defaults::default()).await?;
+    if settings.interpreter {
+        service.keep_interpreter().await?;
+    }
     let probed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let boot = BootTimes { target_found_us, entered_us, probed_us };
     // Bound before readiness is pushed, because callers connect as soon as they know of it.

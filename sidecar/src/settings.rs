@@ -85,6 +85,8 @@ pub struct Settings {
     pub limits: Limits,
     /// None where egress is not installed.
     pub egress: Option<Egress>,
+    /// Whether an interpreter of Python is to wait for its first caller.
+    pub interpreter: bool,
     /// The package indexes that the package cache has.
     pub packages: Vec<String>,
 }
@@ -146,6 +148,9 @@ impl Settings {
                 pids: source.limit("PIDS_LIMIT")?,
             },
             egress,
+            interpreter: source
+                .optional("INTERPRETER", "python", |text| (text == "python").then_some(()))?
+                .is_some(),
             packages: source.packages(egress)?,
         })
     }
@@ -325,6 +330,7 @@ mod tests {
             ("EGRESS_DNS", "1"),
             ("EGRESS_DNS", "yes"),
             ("EGRESS_PACKAGES", "pypi.org"),
+            ("INTERPRETER", "node"),
         ] {
             let bad = read_with(name, Some(value)).unwrap_err();
             assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");

@@ -13,6 +13,7 @@ from rollbox.bench.arrivals import closed_loop
 from tests.bench.jupyter import beside
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, distribution, of_rounds
+from tests.bench.warm_interpreter import first_cells
 from tests.support.images import ON_CLUSTER, ON_ENGINE, frameworks_image
 from tests.support.stack import Product
 
@@ -36,7 +37,7 @@ async def measure(product: Product, *, on_cluster: bool) -> list[Record]:
         sandboxes = [await exits.enter_async_context(sandbox) for sandbox in made]
         costs = await _memory(sandboxes[1])
         mine = [*await _one(sandboxes[0]), *await _at_once(sandboxes), await _output(sandboxes[0]), costs]
-        return [*mine, *await beside(client, kernels)]
+        return [*mine, *await beside(client, kernels), *await first_cells(client, image)]
 
 
 async def _p50(count: int, call: Callable[[], Awaitable[object]]) -> float:

@@ -214,6 +214,7 @@ def _sidecar_settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, host: Host
         ("CPU_LIMIT_MILLICORES", str(spec.cpu_millicores.limit)),
         ("MEMORY_LIMIT_BYTES", str(spec.memory_bytes.limit)),
         ("PIDS_LIMIT", str(_pids(spec))),
+        *([("INTERPRETER", boot.interpreter)] if boot.interpreter else []),
         *host.egress,
     ]
 

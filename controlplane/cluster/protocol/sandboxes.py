@@ -22,6 +22,7 @@ class Boot:
         start_by_ms: the start's deadline (Unix time); 0: its start timeout from now.
         unclaimed: nobody has it yet, so it may be ended with its node.
         mounts: what it has besides its image.
+        interpreter: what it keeps running for the first caller that asks for an interpreter; empty: nothing.
     """
 
     ready_token: str
@@ -32,6 +33,7 @@ class Boot:
     start_by_ms: int = 0
     unclaimed: bool = False
     mounts: Sequence[Bound] = ()
+    interpreter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

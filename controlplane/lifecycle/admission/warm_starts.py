@@ -35,7 +35,9 @@ class WarmStarts:
         """How many starts of all pools together may be under way: what the nodes and the start queue bear."""
         return min(self._options.starts_in_flight, self._deps.cluster.starts_at_once())
 
-    async def start(self, pool: str, spec: SandboxSpec, fence: Fence | None = None, *, spare: int = 0) -> Sandbox:
+    async def start(
+        self, pool: str, spec: SandboxSpec, fence: Fence | None = None, *, spare: int = 0, interpreter: str = ""
+    ) -> Sandbox:
         """Begins the start of a sandbox of a pool; does not wait until it is ready.
 
         Args:
@@ -43,6 +45,7 @@ class WarmStarts:
             spec: its template, and how long its start may take.
             fence: the lease that the caller acts under.
             spare: so many places of the installation are left to creates.
+            interpreter: what it keeps running for its first caller.
 
         Raises:
             Problem: unsupported, capacity_unavailable (the installation is full), the store's; FencedError.
@@ -59,7 +62,8 @@ class WarmStarts:
         # What is started together must not end together.
         ttl_ms = round(WARM_TTL_MS * random.uniform(0.8, 1.2))  # noqa: S311
         # Not the platform's idle timeout: it is there to be idle.
-        wish = replace(wish, spec=spec, pool=pool, expires_at_ms=wish.created_at_ms + ttl_ms)
+        expires_at_ms = wish.created_at_ms + ttl_ms
+        wish = replace(wish, spec=spec, pool=pool, interpreter=interpreter, expires_at_ms=expires_at_ms)
         limits = self._quotas.limits(wish.owner)
         left = replace(limits, total=max(1, limits.total - spare)) if limits.total else limits
         admission = await self._admissions.start(wish, left, fence)

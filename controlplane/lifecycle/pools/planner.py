@@ -13,14 +13,14 @@ class Member:
     """An unclaimed sandbox of a pool.
 
     Attributes:
-        template: the hash of its template.
+        form: equal for those that need not replace one another: the hash of its template, and what it keeps running.
         version: of its record; the highest one is current.
         ready_at_ms: since when it can be claimed (Unix ms); None: it is starting.
         expires_at_ms: when it ends if it is not claimed (Unix ms).
     """
 
     id: str
-    template: str
+    form: str
     version: int
     expires_at_ms: int
     ready_at_ms: int | None = None

@@ -61,7 +61,7 @@ class Pool:
         self._declared = declared
         self._withdrawn = False
         self._sound = declared.spec
-        self._template = "" if declared.spec is None else declared.spec.spec().template_hash()
+        self._take_form()
         self._members = Members()
         self._demand = Demand()
         self._pace = Pace()
@@ -84,6 +84,11 @@ class Pool:
         return None if self._sound is None else self._sound.spec()
 
     @property
+    def interpreter(self) -> str:
+        """What its sandboxes keep running for their first caller; empty: nothing."""
+        return "" if self._sound is None else self._sound.interpreter
+
+    @property
     def selector(self) -> Mapping[str, str]:
         """The labels of the nodes to which its sandboxes come."""
         return {} if self._sound is None else self._sound.spec().node_selector
@@ -99,9 +104,9 @@ class Pool:
             return False
         self._declared, self._withdrawn = declared, False
         if declared.spec is not None:
-            before = self._template
-            self._sound, self._template = declared.spec, declared.spec.spec().template_hash()
-            self._pace.renew(proven=self._template == before)
+            before, self._sound = self._form, declared.spec
+            self._take_form()
+            self._pace.renew(proven=self._form == before)
         return True
 
     def withdraw(self) -> None:
@@ -221,17 +226,22 @@ class Pool:
         """How many of its starts are under way."""
         return _unready(self._members.all())
 
+    def _take_form(self) -> None:
+        spec = self.template
+        self._template = "" if spec is None else spec.template_hash()
+        self._form = "" if spec is None else _form(spec, self.interpreter)
+
     def _split(self, now_ms: int) -> tuple[list[Member], list[Member]]:
         """The members that are up to date, and the others."""
-        members, template, least_ms = self._members.all(), self._template, now_ms + REPLACED_BEFORE_MS
-        current = [one for one in members if one.template == template and one.expires_at_ms > least_ms]
+        members, form, least_ms = self._members.all(), self._form, now_ms + REPLACED_BEFORE_MS
+        current = [one for one in members if one.form == form and one.expires_at_ms > least_ms]
         if len(current) == len(members):
             return current, []
-        return current, [one for one in members if one.template != template or one.expires_at_ms <= least_ms]
+        return current, [one for one in members if one.form != form or one.expires_at_ms <= least_ms]
 
     def _prove(self, sandbox: Sandbox, member: Member) -> None:
         """Counts a successful start of the pool's template, once."""
-        if member.ready_at_ms is not None and member.template == self._template and self._members.is_new(member):
+        if member.ready_at_ms is not None and member.form == self._form and self._members.is_new(member):
             self._demand.started(max(0, member.ready_at_ms - sandbox.created_at_ms))
             self._pace.succeeded()
 
@@ -247,7 +257,7 @@ class Pool:
             return False
         lived_ms = None if sandbox.ready_at_ms is None else sandbox.end.at_ms - sandbox.ready_at_ms
         early = lived_ms is None or lived_ms < EARLY_MS
-        fresh = sandbox.spec.template_hash() == self._template
+        fresh = _form(sandbox.spec, sandbox.interpreter) == self._form
         if early and fresh and sandbox.end.cause == FULL:
             self._pace.full(sandbox.end.cause, sandbox.end.detail, now_ms)
         elif early and fresh and sandbox.end.cause not in WANTED:
@@ -276,6 +286,11 @@ class Pool:
         return "; ".join(said)
 
 
+def _form(spec: SandboxSpec, interpreter: str) -> str:
+    """What is equal for sandboxes that need not be replaced by one another. A claim asks for the template alone."""
+    return spec.template_hash() + interpreter
+
+
 def _nobodys(sandbox: Sandbox) -> bool:
     """Whether a rebuild has made it impossible to claim (``replicas.observation``).
 
@@ -291,4 +306,5 @@ def _unready(members: Sequence[Member]) -> int:
 
 def _member(sandbox: Sandbox) -> Member:
     ready_at_ms = sandbox.ready_at_ms if sandbox.state is State.WARM else None
-    return Member(sandbox.id, sandbox.spec.template_hash(), sandbox.version, sandbox.expires_at_ms, ready_at_ms)
+    form = _form(sandbox.spec, sandbox.interpreter)
+    return Member(sandbox.id, form, sandbox.version, sandbox.expires_at_ms, ready_at_ms)

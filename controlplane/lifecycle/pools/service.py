@@ -379,7 +379,8 @@ class Pools:
             return
         ends = self._ends
         try:
-            sandbox = await self._warm.start(pool.name, spec, self._fence, spare=len(self._given))
+            spare = len(self._given)
+            sandbox = await self._warm.start(pool.name, spec, self._fence, spare=spare, interpreter=pool.interpreter)
         except FencedError:
             self._leads_until_ms = 0
         except Problem as problem:

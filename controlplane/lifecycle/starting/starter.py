@@ -220,6 +220,7 @@ class Starter:
                 start_by_ms=sandbox.start_by_ms,
                 unclaimed=sandbox.unclaimed,
                 mounts=self._datasets.bound(sandbox),
+                interpreter=sandbox.interpreter,
             )
             spec = sandbox.spec.model_copy(update={"image": pin.name})
             with self.replaced_pods.under_way(sandbox.id, spec, boot):

@@ -384,7 +384,8 @@ class Client:
             warm: how many are kept ready, or (minimum, maximum), between which the size follows the claims.
             **options: the template's as in `Sandbox.create`; starts_per_minute: the most in any minute; surge: how
                 many more there may be while a template is replaced; recording_of: the owner whose recorded copy of the
-                image (`convert`) they are started from, where there is one.
+                image (`convert`) they are started from, where there is one; interpreter: "python": each of them keeps
+                one running (about 5 MiB), which the first `sandbox.interpreter()` with nothing but defaults gets.
 
         Raises:
             InvalidArgument: an argument is invalid.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from rollbox.errors import InvalidArgument
 from rollbox.options import ResourceOptions, Resources, template_body
@@ -20,6 +20,7 @@ class PoolOptions(ResourceOptions, total=False):
     starts_per_minute: int | None
     surge: int | None
     recording_of: str | None
+    interpreter: Literal["python"] | None
 
 
 class PoolChanges(TypedDict, total=False):
@@ -30,6 +31,7 @@ class PoolChanges(TypedDict, total=False):
     surge: int
     drain: bool
     recording_of: str
+    interpreter: Literal["python", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Pool:
         trouble: what is wrong with the declaration (which may have been written without this API); then nothing is
             started or stopped for the pool. "" when the declaration is valid.
         recording_of: the owner whose recorded copy of the image its sandboxes are started from; "": the copy of all.
+        interpreter: what each of its sandboxes keeps running for the first `sandbox.interpreter()`; "": nothing.
         ready, starting: how many there are; ready ones can be claimed.
         outdated: how many have an old template or are too old; they can be claimed until others are ready.
         wanted: how many there should be now.
@@ -70,6 +73,7 @@ class Pool:
     auto: bool = True
     drain: bool = False
     recording_of: str = ""
+    interpreter: str = ""
     trouble: str = ""
     ready: int = 0
     starting: int = 0
@@ -103,10 +107,9 @@ def pool_body(image: str, warm: Warm, options: PoolOptions) -> dict[str, Any]:
     """Build the body that declares a pool; InvalidArgument for an invalid argument."""
     given: dict[str, Any] = {**options}
     rates = {name: given.pop(name, None) for name in ("starts_per_minute", "surge")}
-    recording_of = given.pop("recording_of", None)
+    owned = {name: given.pop(name, None) for name in ("recording_of", "interpreter")}
     body = {"template": template_body(image, Resources(**given)), **warm_body(warm)}
-    if recording_of:
-        body["recording_of"] = recording_of
+    body |= {name: value for name, value in owned.items() if value}
     return body | {name: count(name, value) for name, value in rates.items() if value is not None}
 
 
@@ -124,8 +127,11 @@ def changes_body(changes: PoolChanges) -> dict[str, Any]:
         body["drain"] = bool(changes["drain"])
     if "recording_of" in changes:
         body["recording_of"] = changes["recording_of"]
+    if "interpreter" in changes:
+        body["interpreter"] = changes["interpreter"]
     if not body:
-        raise InvalidArgument("nothing is to be changed: name warm, starts_per_minute, surge, recording_of or drain")
+        names = "warm, starts_per_minute, surge, recording_of, interpreter or drain"
+        raise InvalidArgument(f"nothing is to be changed: name {names}")
     return body
 
 

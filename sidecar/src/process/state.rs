@@ -1,7 +1,7 @@
 //! A command as everyone sees it: what it is, its output, whether it runs, and what decides when it ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tokio::sync::Mutex as AsyncMutex;
 use wire::agent::End;
@@ -62,8 +62,6 @@ pub enum Phase {
 /// A command and its output.
 #[derive(Debug)]
 pub struct Process {
-    /// The id that the caller gave it.
-    pub exec_id: String,
     /// A hash of its parameters.
     pub fingerprint: u64,
     /// Its command line, cut to a bounded length.
@@ -72,6 +70,7 @@ pub struct Process {
     pub started_at_ms: u64,
     /// The spawner's number for it.
     pub id: u64,
+    exec_id: OnceLock<String>,
     /// Its standard input.
     pub stdin: AsyncMutex<Stdin>,
     pub(super) pid: AtomicU64,
@@ -116,7 +115,7 @@ impl Process {
     pub fn new(command: &Command, call: Call, budget: &Arc<Budget>, id: u64, started_at_ms: u64) -> Self {
         let ring = |limit_bytes| Mutex::new(Ring::new(limit_bytes, command.keep, Arc::clone(budget)));
         Self {
-            exec_id: command.exec_id.clone(),
+            exec_id: if call == Call::Ahead { OnceLock::new() } else { command.exec_id.clone().into() },
             fingerprint: command.fingerprint(),
             shown: shown(&command.program),
             started_at_ms,
@@ -131,11 +130,26 @@ impl Process {
             activity: SmallWatch::new(()),
             life: SmallWatch::new(Life {
                 phase: Phase::Starting,
-                needs_waiters: call == Call::Exec || command.orphan_grace.is_some(),
+                needs_waiters: match call {
+                    Call::Exec => true,
+                    Call::Start => command.orphan_grace.is_some(),
+                    Call::Ahead => false,
+                },
                 waiters: 0,
                 stop: None,
             }),
         }
+    }
+
+    /// The id that its caller gave it; empty while it waits for one.
+    pub fn exec_id(&self) -> &str {
+        self.exec_id.get().map_or("", String::as_str)
+    }
+
+    /// Gives a process that was started ahead to a caller: from now on it needs one that is attached.
+    pub fn give(&self, exec_id: &str) {
+        let _only_once = self.exec_id.set(exec_id.to_owned());
+        self.life.change(|life| life.needs_waiters = true);
     }
 
     /// Its process id in the sandbox; 0 before it runs.
@@ -192,7 +206,7 @@ impl Process {
     /// `invalid_argument`: it has none. `conflict`: the command has closed it.
     pub fn resize(&self, size: Size) -> Result<(), Problem> {
         let Some(terminal) = lock(&self.terminal).clone() else {
-            let detail = format!("exec {} does not run on a terminal", self.exec_id);
+            let detail = format!("exec {} does not run on a terminal", self.exec_id());
             return Err(Problem::new(Code::InvalidArgument, detail).with("field", "exec_id"));
         };
         let closed = |err| Problem::new(Code::Conflict, format!("the terminal cannot be resized: {err}"));

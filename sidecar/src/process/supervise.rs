@@ -259,7 +259,7 @@ async fn kill(
                 Some(Report::Swept { left, .. }) => {
                     swept = true;
                     if left > 0 {
-                        log::event("kill_incomplete", &[("exec_id", &process.exec_id), ("left", &left)]);
+                        log::event("kill_incomplete", &[("exec_id", &process.exec_id()), ("left", &left)]);
                     }
                 }
                 Some(_) => {}
@@ -270,7 +270,7 @@ async fn kill(
     };
     match timeout(KILL_PATIENCE, gone).await {
         Ok(done) => done?,
-        Err(_) => log::event("kill_timeout", &[("exec_id", &process.exec_id)]),
+        Err(_) => log::event("kill_timeout", &[("exec_id", &process.exec_id())]),
     }
     Ok(ending.unwrap_or(Ending::Signalled(SIGKILL)))
 }

@@ -10,6 +10,7 @@ use wire::agent::agent_server::Agent;
 use wire::agent::*;
 use wire::{Code, Problem};
 
+use super::ahead::{self, Ahead};
 use super::attach::{Events, attach};
 use super::files::{Answers, Files};
 use super::ports;
@@ -36,6 +37,8 @@ const PING_PATIENCE: Duration = Duration::from_secs(8);
 /// The same for what somebody asks in order to see why a sandbox is slow: an answer that comes late is worth more.
 const MEASURE_PATIENCE: Duration = Duration::from_secs(25);
 const PROBE_TIMEOUT_MS: u64 = 30_000;
+/// How long an interpreter that is started ahead may take to its greeting.
+const GREETING_PATIENCE: Duration = Duration::from_secs(30);
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -53,6 +56,7 @@ struct Shared {
     started: Instant,
     context: Arc<Context>,
     records: Mutex<Records>,
+    ahead: Ahead,
     defaults: Mutex<Defaults>,
     /// Held while settings are bound.
     binding: tokio::sync::Mutex<()>,
@@ -97,6 +101,7 @@ impl Service {
             started,
             context: context.into(),
             records: Mutex::default(),
+            ahead: Ahead::default(),
             defaults: Mutex::default(),
             binding: tokio::sync::Mutex::default(),
             bound: Bound::default(),
@@ -153,6 +158,38 @@ impl Service {
         }
     }
 
+    /// Starts an interpreter for the first caller that asks for one, and waits until it takes cells.
+    ///
+    /// # Errors
+    /// `unsupported`: the image cannot run it. `start_timeout`: it says nothing.
+    pub async fn keep_interpreter(&self) -> Result<(), Problem> {
+        let process = self.start_ahead(Defaults::default())?;
+        let late = |_| Problem::new(Code::StartTimeout, "its pool's interpreter did not greet within 30 s");
+        tokio::time::timeout(GREETING_PATIENCE, ahead::greeted(&process)).await.map_err(late)?
+    }
+
+    fn start_ahead(&self, defaults: Defaults) -> Result<Arc<Process>, Problem> {
+        let mut command = Command::new(ahead::request(), Call::Ahead)?;
+        // Its processes are found by this, also when it is killed beside the next one; no caller's id has a dot.
+        command.exec_id = if defaults == Defaults::default() { "ahead." } else { "ahead.bound" }.to_owned();
+        let (process, start) = self.prepare(command, Call::Ahead, defaults.clone(), Instant::now());
+        self.shared.ahead.put(Arc::clone(&process), defaults);
+        tokio::spawn(self.clone().own(Arc::clone(&process), start));
+        Ok(process)
+    }
+
+    /// Starts the interpreter that waits for its caller again, with what was bound.
+    fn renew_ahead(&self, defaults: &Defaults) -> Result<(), Problem> {
+        if *defaults == Defaults::default() {
+            return Ok(());
+        }
+        if let Some(former) = self.shared.ahead.withdraw() {
+            former.stop(Cause::Cancelled);
+            self.start_ahead(defaults.clone())?;
+        }
+        Ok(())
+    }
+
     fn prepare(
         &self,
         command: Command,
@@ -174,6 +211,10 @@ impl Service {
         let defaults = lock(&self.shared.defaults).clone();
         let mut start = None;
         let claim = self.records().claim(&exec_id, fingerprint, || {
+            if let Some(process) = self.shared.ahead.take(fingerprint, &defaults) {
+                process.give(&exec_id);
+                return process;
+            }
             let (process, prepared) = self.prepare(command, call, defaults, received);
             start = Some(prepared);
             process
@@ -187,7 +228,8 @@ impl Service {
                 tokio::spawn(self.clone().own(Arc::clone(&process), start));
                 Ok((process, false))
             }
-            (Claim::New(process) | Claim::Known(process), _) => Ok((process, true)),
+            (Claim::New(process), None) => Ok((process, false)),
+            (Claim::Known(process), _) => Ok((process, true)),
         }
     }
 
@@ -196,7 +238,7 @@ impl Service {
         supervise(Arc::clone(&process), start, Arc::clone(&self.shared.context)).await;
         match process.ended().await {
             Ok(_) => self.records().finish(process),
-            Err(_) => self.records().withdraw(&process.exec_id),
+            Err(_) => self.records().withdraw(process.exec_id()),
         }
     }
 
@@ -220,7 +262,7 @@ impl Service {
     async fn begin(&self, request: ExecRequest) -> Result<Started, Problem> {
         let (process, replayed) = self.claim(request, Call::Start)?;
         let spawn_us = process.started().await?;
-        Ok(Started { exec_id: process.exec_id.clone(), pid: process.pid(), spawn_us, replayed })
+        Ok(Started { exec_id: process.exec_id().to_owned(), pid: process.pid(), spawn_us, replayed })
     }
 
     /// A command that has ended by then counts as closed input, since nothing reads it.
@@ -312,6 +354,7 @@ impl Service {
             } else {
                 in_time(self.shared.context.link.ping(), PING_PATIENCE).await?;
             }
+            self.renew_ahead(&defaults)?;
             *lock(&self.shared.defaults) = defaults;
             self.shared.bound.set(digest);
         }

@@ -21,7 +21,7 @@ pub fn result_without_data(process: &Process, ended: &Ended, replayed: bool) -> 
         Output { data: Vec::new(), total_bytes, truncated: total_bytes > ring.kept_bytes() as u64 }
     };
     ExecResult {
-        exec_id: process.exec_id.clone(),
+        exec_id: process.exec_id().to_owned(),
         end: ended.end.into(),
         exit_code: ended.exit_code,
         signal: ended.signal,
@@ -45,7 +45,7 @@ pub fn summary(process: &Process, oom_kills: u64) -> ExecSummary {
         _ => None,
     };
     ExecSummary {
-        exec_id: process.exec_id.clone(),
+        exec_id: process.exec_id().to_owned(),
         argv: process.shown.clone(),
         pid: process.pid(),
         started_at_ms: process.started_at_ms,

@@ -44,6 +44,8 @@ def test_a_change_of_nothing_is_refused() -> None:
     assert changes_body({"drain": False}) == {"drain": False}
     assert changes_body({"recording_of": ""}) == {"recording_of": ""}
     assert pool_body("python", 1, PoolOptions(recording_of="alice"))["recording_of"] == "alice"
+    assert pool_body("python", 1, PoolOptions(interpreter="python"))["interpreter"] == "python"
+    assert changes_body({"interpreter": ""}) == {"interpreter": ""}
 
 
 async def test_a_pool_is_declared_read_changed_and_removed(client: Client, fake: FakeGateway) -> None:
@@ -70,11 +72,15 @@ def test_the_command_line_changes_one_thing_and_deletes_twice(apart: FakeGateway
         (("set", "p", "--warm", "7"), "max_warm", 7),
         (("set", "p", "--recording-of", "alice"), "recording_of", "alice"),
         (("set", "p", "--recording-of", ""), "recording_of", ""),
+        (("set", "p", "--interpreter", "python"), "interpreter", "python"),
+        (("set", "p", "--interpreter", ""), "interpreter", ""),
         (("drain", "p"), "drain", True),
         (("drain", "p", "--undo"), "drain", False),
     ):
         assert rollbox("pool", *words).exit_code == 0
         assert (apart.pools["p"]["spec"][name], apart.pools["p"]["spec"]["surge"]) == (value, 4)
+    wrong = rollbox("pool", "set", "p", "--interpreter", "node")
+    assert (wrong.exit_code, "only python can wait for its caller" in wrong.stderr) == (2, True), wrong.stderr
     assert rollbox("pool", "delete", "p").stdout == "p\n"
     gone = rollbox("pool", "delete", "p")
     assert (gone.exit_code, gone.stdout, gone.stderr) == (0, "", "there was no pool p\n")

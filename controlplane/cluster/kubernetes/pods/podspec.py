@@ -205,6 +205,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
         ("PIDS_LIMIT", str(spec.pids_limit or defaults.pids_limit or 0)),
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
+        *([("INTERPRETER", boot.interpreter)] if boot.interpreter else []),
     )
     return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in (*settings, *defaults.egress)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -62,6 +62,12 @@ def set_(
         str | None,
         typer.Option(metavar="OWNER", help="Start from this owner's recorded copy of the image ('' for no longer)."),
     ] = None,
+    interpreter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="python", help="Keep an interpreter running in each, for its first caller ('' for no longer)."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Declare a pool, or change one (operators). A new template rolls it: old ones serve until new ones are ready."""
@@ -70,7 +76,7 @@ def set_(
         if image is None:
             if resources != ResourceArguments():
                 raise InvalidArgument("IMAGE is missing: a template is declared as a whole")
-            return await client.change_pool(name, **_changes(warm, starts_per_minute, surge, recording_of))
+            return await client.change_pool(name, **_changes(warm, starts_per_minute, surge, recording_of, interpreter))
         if warm is None:
             raise InvalidArgument("--warm is missing: how many are to be kept ready, N or MIN:MAX")
         options: PoolOptions = {
@@ -78,6 +84,7 @@ def set_(
             "starts_per_minute": starts_per_minute,
             "surge": surge,
             "recording_of": recording_of,
+            "interpreter": _interpreter(interpreter) or None,
         }
         return await client.set_pool(name, image, _warm(warm), **options)
 
@@ -109,7 +116,11 @@ def delete(name: Name, json: Json = False) -> None:
 
 
 def _changes(
-    warm: str | None, starts_per_minute: int | None, surge: int | None, recording_of: str | None
+    warm: str | None,
+    starts_per_minute: int | None,
+    surge: int | None,
+    recording_of: str | None,
+    interpreter: str | None,
 ) -> PoolChanges:
     changes: PoolChanges = {}
     if warm is not None:
@@ -120,7 +131,18 @@ def _changes(
         changes["surge"] = surge
     if recording_of is not None:
         changes["recording_of"] = recording_of
+    if interpreter is not None:
+        changes["interpreter"] = _interpreter(interpreter)
     return changes
+
+
+def _interpreter(text: str | None) -> Literal["python", ""]:
+    match text:
+        case "python":
+            return "python"
+        case None | "":
+            return ""
+    raise InvalidArgument(f"--interpreter {text!r}: only python can wait for its caller")
 
 
 def _warm(text: str) -> Warm:

@@ -99,6 +99,15 @@ def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
     assert plain <= installed
 
 
+def test_the_sidecar_is_told_of_an_interpreter_that_is_to_wait() -> None:
+    plain, kept = (
+        set(cast("list[str]", sidecar_body("sb-1", SPEC, boot, HOST)["Env"]))
+        for boot in (BOOT, replace(BOOT, interpreter="python"))
+    )
+    assert kept - plain == {"ROLLBOX_SIDECAR_INTERPRETER=python"}
+    assert plain <= kept
+
+
 def test_nothing_of_a_sandbox_fills_the_disk_with_logs_or_runs_the_images_health_check() -> None:
     target, sidecar = bodies()
     assert target["HostConfig"]["LogConfig"] == {"Type": "none"}

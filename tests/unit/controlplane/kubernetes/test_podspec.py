@@ -71,6 +71,14 @@ def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
     ]
 
 
+def test_the_sidecar_is_told_of_an_interpreter_that_is_to_wait() -> None:
+    plain, kept = (
+        pod("sb-1", SandboxSpec(image="a"), boot, DEFAULTS, 1)["spec"]["containers"][0]["env"]
+        for boot in (BOOT, replace(BOOT, interpreter="python"))
+    )
+    assert [one for one in kept if one not in plain] == [{"name": "ROLLBOX_SIDECAR_INTERPRETER", "value": "python"}]
+
+
 def test_a_plain_installation_sends_no_empty_fields() -> None:
     defaults = PodDefaults("boxes", "r", "s", "http://1.2.3.4:1", "gvisor", 16)
     made = pod("sb-1", SandboxSpec(image="a"), BOOT, defaults, 1)["spec"]

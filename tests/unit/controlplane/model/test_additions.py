@@ -56,9 +56,10 @@ def test_a_default_that_the_version_before_does_not_know_is_not_written(plain: C
 
 def test_what_is_asked_for_is_written_and_read() -> None:
     template = Template(image="a", pull="lazy", cpu_millicores=Range(limit=500))
-    asked = PoolSpec(template=template, max_warm=1, recording_of="alice")
+    asked = PoolSpec(template=template, max_warm=1, recording_of="alice", interpreter="python")
     written = asked.model_dump(mode="json")
-    assert (written["recording_of"], written["template"]["pull"]) == ("alice", "lazy")
+    assert (written["recording_of"], written["interpreter"]) == ("alice", "python")
+    assert written["template"]["pull"] == "lazy"
     assert written["template"]["cpu_millicores"] == {"limit": 500}
     assert PoolSpec.model_validate(written) == asked
     assert PoolSpec.model_validate(written | {"recording_of": ""}).model_dump(mode="json") == {

@@ -122,6 +122,20 @@ async def test_a_new_template_rolls_the_pool_and_there_are_never_less(plane: Wor
     assert (min(counts), max(counts)) == (4, 6)
 
 
+async def test_what_its_sandboxes_keep_running_rolls_the_pool_and_no_claim_asks_for_it(plane: World) -> None:
+    await plane.service.pools.put("p", spec(2))
+    await settle()
+    plain = {one.id for one in await ready(plane)}
+    await plane.service.pools.put("p", spec(2, interpreter="python"))
+    await settle(30)
+    kept = await ready(plane)
+    assert [(one.interpreter, one.id in plain) for one in kept] == [("python", False)] * 2
+    claimed = (await plane.create(OWNER, SandboxSpec(image=IMAGE, settings_digest="d" * 64))).sandbox
+    assert (claimed.warm, claimed.interpreter) == (True, "python")
+    cold = (await plane.create(OWNER, SandboxSpec(image="other"))).sandbox
+    assert cold.interpreter == ""
+
+
 async def test_a_drained_pool_keeps_none_and_what_was_claimed_goes_on(plane: World) -> None:
     await plane.service.pools.put("p", spec(2))
     await settle()
