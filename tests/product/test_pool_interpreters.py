@@ -102,7 +102,8 @@ async def test_another_directory_or_variable_is_another_interpreter(client: Clie
 async def test_one_that_is_gone_is_missed_by_nobody(client: Client, pool: Pool) -> None:
     async with await Sandbox.create(IMAGE, memory=MEMORY, client=client) as sandbox:
         there = await waiting(sandbox)
-        await sandbox.exec(f"kill -9 {' '.join(there)}", check=True)
+        # It has been reaped when the command ends.
+        await sandbox.exec(f"kill -9 {there[0]}; while [ -e /proc/{there[0]} ]; do sleep 0.1; done", check=True)
         async with await sandbox.interpreter() as python:
             cell = await python.run(PID)
             assert (cell.end, cell.restarted, cell.text in there) == ("finished", False, False)
