@@ -64,7 +64,8 @@ async def _await_end(running: asyncio.Future[dict[str, Any]], failure: BaseExcep
     if failure is None:
         await asyncio.wait((running,))
         return
-    if isinstance(failure, SandboxError):
+    # What this machine's input lacks is no consequence of the sandbox's end.
+    if isinstance(failure, SandboxError) and not isinstance(failure, InvalidArgument):
         await asyncio.wait((running,), timeout=_VERDICT_S)
     if not running.done():
         raise failure
