@@ -86,7 +86,10 @@ def puller(lines: Sequence[dict[str, Any]], present: Sequence[str] = ()) -> Serv
                 has.add(f"{request.query['fromImage']}:{request.query.get('tag', '')}".rstrip(":"))
             return web.Response(text="\n".join(json.dumps(line) for line in lines))
         name = request.path.partition("/images/")[2].removesuffix("/json")
-        return web.json_response({"Id": f"sha256:{name}"}) if name in has else refusal(404, "no such image")
+        if name not in has:
+            return refusal(404, "no such image")
+        # By a digest it has no tag.
+        return web.json_response({"Id": f"sha256:{name}", "RepoTags": [] if "sha256:" in name else [name]})
 
     return serve
 
@@ -108,7 +111,7 @@ async def test_the_words_of_a_name_are_not_the_engines(tmp_path: Path, name: str
 @pytest.mark.parametrize(("architecture", "refused"), [("arm64", True), ("amd64", False), ("386", False), ("", False)])
 async def test_an_image_for_another_machine_is_refused(tmp_path: Path, architecture: str, refused: bool) -> None:
     def serve(_: web.Request) -> web.Response:
-        return web.json_response({"Id": "sha256:x", "Architecture": architecture})
+        return web.json_response({"Id": "sha256:x", "Architecture": architecture, "RepoTags": ["a:1"]})
 
     async with engine(tmp_path, serve) as client:
         images = Images(client, "amd64")
@@ -192,7 +195,8 @@ async def test_where_an_image_is_can_be_told_without_pulling_it(
 ) -> None:
     def serve(request: web.Request) -> web.Response:
         if "/images/" in request.path:
-            return web.json_response({"Id": "i"}) if local else refusal(404, "no such image")
+            found = {"Id": "i", "RepoTags": ["example.com/a:1"]}
+            return web.json_response(found) if local else refusal(404, "no such image")
         return refusal(*registry) if registry[1] else web.json_response({"Descriptor": {}})
 
     async with engine(tmp_path, serve) as client:
