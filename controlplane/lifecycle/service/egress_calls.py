@@ -58,7 +58,8 @@ class EgressCalls:
             Problem: unsupported, egress is not installed; not_found or invalid_argument, about the policy.
         """
         if self._egress is None:
-            if spec.egress is None:
+            # Without egress that is what every sandbox has.
+            if spec.egress in (None, OFFLINE.name):
                 return UNBOUND
             raise _unsupported()
         policy = self._compiled(owner, self._egress.options.default if spec.egress is None else spec.egress)
@@ -69,7 +70,7 @@ class EgressCalls:
 
     def refused(self, owner: str, spec: SandboxSpec) -> Sequence[Problem]:
         """Why a create of this owner would be refused for its policy; empty: it would not."""
-        if spec.egress is None:
+        if spec.egress is None or (self._egress is None and spec.egress == OFFLINE.name):
             return ()
         try:
             self._compiled(owner, spec.egress)

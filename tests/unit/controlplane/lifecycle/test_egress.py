@@ -162,11 +162,13 @@ def _including(name: str) -> EgressPolicy:
     return EgressPolicy.model_validate({"mode": "allow", "include": [name]})
 
 
-async def test_where_egress_is_not_installed_every_policy_is_refused() -> None:
+async def test_where_egress_is_not_installed_every_policy_but_offline_is_refused() -> None:
     async with world() as plane:
         with pytest.raises(Problem) as refused:
             await plane.create(OWNER, PACKAGES)
         assert refused.value.code == "unsupported"
+        # That is what every sandbox has here.
+        assert (await plane.create(OWNER, SandboxSpec(image="python:3.12", egress="offline"))).sandbox.egress.in_force
         sandbox = (await plane.create(OWNER, SPEC)).sandbox
         for call in (
             plane.service.egress.view(OWNER, sandbox.id),
