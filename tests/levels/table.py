@@ -293,10 +293,11 @@ LEVELS = (
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
     ),
-    # Each instruction of a Dockerfile, and builds that end by their limits: an engine needs seconds for each.
+    # Each instruction of a Dockerfile, tasks that are built and graded, and builds that end by their limits: an engine
+    # needs seconds for each.
     Level(
         "builds",
-        (Pytest(("product/test_builds.py", "product/test_build_egress.py")),),
+        (Pytest(("product/test_builds.py", "product/test_build_egress.py", "product/test_grading.py")),),
         budget_s=400,
         fresh_s=600,
         why_not=why_no_engine,

@@ -289,6 +289,7 @@ async def test_without_await_and_by_the_command_line(stack: Product, sandbox: Sa
 
 
 # Only an engine builds images of their Dockerfiles.
+@pytest.mark.tools
 @pytest.mark.parametrize("options", [[]] if AGAINST_CLUSTER else [[], ["--build"]])
 @pytest.mark.usefixtures("client")
 async def test_tasks_in_harbors_format_are_graded_by_their_oracle_and_stand_attacks(
