@@ -153,10 +153,10 @@ async def test_what_the_solver_removed_is_removed_and_what_is_excluded_stays(san
 
 
 async def test_one_file_another_user_and_the_shape_of_a_tree(sandbox: Sandbox) -> None:
-    await sandbox.exec("mkdir -p /app/deep/er /work; chmod 750 /app/deep; echo 42 > /app/answer; echo 7 > /work/out")
+    await sandbox.exec("mkdir -p /app/deep/er /srv; chmod 750 /app/deep; echo 42 > /app/answer; echo 7 > /srv/out")
     await sandbox.exec("ln -s answer /app/link; chmod 600 /app/answer; touch -d @1700000000 /app/answer", check=True)
-    look = "id -u; stat -c '%U %a %Y %F' /app/answer /app/deep; readlink /app/link; cat /work/out; touch /app/mine"
-    verdict = await graded(sandbox, look, take=["/app", "/work/out"], user="nobody")
+    look = "id -u; stat -c '%U %a %Y %F' /app/answer /app/deep; readlink /app/link; cat /srv/out; touch /app/mine"
+    verdict = await graded(sandbox, look, take=["/app", "/srv/out"], user="nobody")
     assert verdict.stdout.splitlines() == [
         "65534",
         "nobody 600 1700000000 regular file",

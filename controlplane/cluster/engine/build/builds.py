@@ -32,6 +32,8 @@ LOOK_EVERY_S: Final = 2.0
 # For the builder to notice that a build is over, and to remove its own containers.
 LEAVE_S: Final = 15.0
 CHUNK_BYTES: Final = 1 << 20
+# The builder looks for steps of earlier builds, and fails if the last build that had one removes it at that moment.
+TRIES: Final = 2
 # A change of how images are made here.
 FORM: Final = 1
 
@@ -115,8 +117,13 @@ class Builds:
         made = False
         try:
             async with self._held(network) as inside:
-                async for text in self._built(build, inside, context, secrets, output):
-                    yield text
+                for _ in range(TRIES):
+                    output.again()
+                    async for text in self._built(build, inside, context, secrets, output):
+                        yield text
+                    if not output.failed_by_itself:
+                        break
+            output.check()
             yield await self._named(output.image, build, target, max_bytes)
             made = True
         finally:
@@ -186,7 +193,6 @@ class Builds:
                         yield text
             finally:
                 await finish(asyncio.create_task(self._leave(inside.container, coming, lines, output)))
-        output.check()
 
     async def _next(self, coming: asyncio.Future[dict[str, Any] | None]) -> dict[str, Any] | None:
         while not coming.done():

@@ -29,6 +29,15 @@ class Output:
         self._error = ""
         self._said_bytes = 0
 
+    @property
+    def failed_by_itself(self) -> bool:
+        """The builder has failed, and no step of the Dockerfile: steps that it had found may have been removed."""
+        return bool(self._error) and _OF_A_STEP not in self._error and _NO_ROOM not in self._error.lower()
+
+    def again(self) -> None:
+        """Forgets how the builder has ended: it begins once more."""
+        self.image = self._error = ""
+
     def take(self, line: Mapping[str, Any]) -> str:
         """The words of a line for the caller; empty: none."""
         if aux := line.get("aux"):

@@ -281,7 +281,9 @@ def test_the_words_of_a_builder_are_bounded_and_its_end_is_typed() -> None:
         ("committing container: image not known", "internal"),
         ("write: no space left on device", "capacity_unavailable"),
     ):
+        output.again()
         output.take({"error": error})
+        assert output.failed_by_itself == (code == "internal")
         with pytest.raises(Problem) as caught:
             output.check()
         assert caught.value.code == code
