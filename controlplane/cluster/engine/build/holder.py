@@ -11,7 +11,7 @@ from typing import Final
 
 from controlplane.cluster.engine.containers import LABEL_INSTALLATION, TARGET, TARGET_COMMAND, Body, Host
 from controlplane.cluster.engine.containers import name as sandbox_container
-from controlplane.model.spec import MIB
+from controlplane.model.base import MIB
 
 LABEL_BUILD: Final = "rollbox.build"
 MEMORY_BYTES: Final = 4096 * MIB
