@@ -131,6 +131,7 @@ PURE = (
 UNIT = (
     "unit/sdk",
     "unit/levels",
+    "unit/integrations",
     "unit/structure",
     "unit/test_import_circles.py",
     "unit/test_rust_sources.py",
@@ -326,6 +327,15 @@ LEVELS = (
         why_not=lambda: why_no_engine() or why_no_chromium(),
     ),
     _cluster_level("frameworks-cluster", Pytest(FRAMEWORKS), budget_s=900, fresh_s=2700, images=IMAGES),
+    # The adapters of hosts, in an environment of each host, which is installed first.
+    Level(
+        "integrations",
+        (Pytest(("integrations",)),),
+        budget_s=300,
+        fresh_s=600,
+        why_not=why_no_engine,
+    ),
+    _cluster_level("integrations-cluster", Pytest(("integrations",)), budget_s=600, fresh_s=2100, images=IMAGES),
     # The tools that measure: no part of the product, so a gate of their own.
     Level("measures", (Pytest(("bench/checks", "scale/checks"), workers=2),), budget_s=60, fresh_s=60),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.

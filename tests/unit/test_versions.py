@@ -8,6 +8,7 @@ import yaml
 
 import controlplane
 import rollbox
+import rollbox_integrations
 from tests.support.world import world
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 def test_chart_control_plane_sdk_and_gateway_have_one_version() -> None:
     chart = yaml.safe_load((ROOT / "helm/Chart.yaml").read_text())
     cargo = tomllib.loads((ROOT / "gateway-rs/Cargo.toml").read_text())["workspace"]["package"]["version"]
-    assert {chart["version"], chart["appVersion"], controlplane.__version__, rollbox.__version__} == {cargo}
+    parts = (controlplane, rollbox, rollbox_integrations)
+    assert {chart["version"], chart["appVersion"], *(part.__version__ for part in parts)} == {cargo}
     assert re.fullmatch(r"\d+\.\d+\.\d+", cargo)
 
 

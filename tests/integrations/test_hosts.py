@@ -1,0 +1,42 @@
+"""The adapters of hosts, each by its own suite beside that host, and against the host's types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import integrations
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+
+BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
+HOSTS = {"inspect": sys.executable}
+# The longest runs minutes of the host's own tests.
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
+    python = integrations.environment(host, HOSTS[host])
+    environ = {
+        **stack.environment(),
+        "ROLLBOX_URL": stack.url,
+        "ROLLBOX_API_KEY": stack.api_key,
+        "ROLLBOX_TEST_IMAGE": IMAGE,
+    }
+    found = integrations.suite(python, f"on_{host}", environ, integrations.PLACE / f"{host}-{BACKEND}.xml")
+    assert found.failed == {}
+    assert found.passed
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
+    python = integrations.environment(host, HOSTS[host])
+    package = integrations.ROOT / "integrations/src/rollbox_integrations" / host
+    source = package if package.is_dir() else package.with_suffix(".py")
+    words = ("-m", "mypy", "--python-executable", str(python), str(source))
+    told = subprocess.run([sys.executable, *words], cwd=integrations.ROOT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr

@@ -1,0 +1,113 @@
+"""The hosts of `integrations/`, each with its packages in an environment of its own, and the run of its suite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / "build/integrations"
+LISTS = ROOT / "requirements/integrations"
+TESTS = ROOT / "integrations/tests"
+UV = Path(sys.executable).with_name("uv")
+# The newest versions in place of those that are pinned: what they break is not known before.
+NEWEST = bool(os.environ.get("ROLLBOX_TEST_NEWEST"))
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What a host's tests did.
+
+    Attributes:
+        passed: how many.
+        failed: what each of the others said, by name; those that were skipped among them.
+    """
+
+    passed: int
+    failed: dict[str, str]
+
+
+def environment(host: str, python: str = sys.executable) -> Path:
+    """Return the Python of a host's environment, which is made if it is not there or its list has changed.
+
+    Args:
+        host: by which its list of packages is named.
+        python: the interpreter, or the version of one that this machine has.
+
+    Raises:
+        subprocess.CalledProcessError: its packages cannot be installed.
+    """
+    wanted = LISTS / f"{host}.{'in' if NEWEST else 'txt'}"
+    folder = PLACE / (f"{host}-newest" if NEWEST else host)
+    made, inside = folder / "installed", folder / "bin/python"
+    if not NEWEST and made.is_file() and made.read_text() == wanted.read_text():
+        return inside
+    _uv("venv", "--clear", "--python", python, str(folder))
+    checked = () if NEWEST else ("--require-hashes",)
+    _uv("pip", "install", "--python", str(inside), *checked, "--requirement", str(wanted))
+    _uv(
+        "pip",
+        "install",
+        "--python",
+        str(inside),
+        "--no-deps",
+        "--no-build-isolation",
+        *_editable("sdk", "integrations"),
+    )
+    made.write_text(wanted.read_text())
+    return inside
+
+
+def suite(python: Path, folder: str, environ: dict[str, str], record: Path) -> Suite:
+    """Run the tests of `integrations/tests/FOLDER` in a host's environment.
+
+    Args:
+        python: of the environment.
+        folder: of the tests.
+        environ: what the tests have besides this process's variables.
+        record: the file that has what they did.
+    """
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
+    words = ("-m", "pytest", "-q", "-c", str(TESTS / "pytest.ini"), "--rootdir", str(TESTS), f"--junitxml={record}")
+    run = subprocess.run(
+        [python, *words, str(TESTS / folder)],
+        cwd=TESTS,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not record.is_file():
+        return Suite(0, {folder: run.stdout[-4000:] + run.stderr[-4000:]})
+    return _read(record)
+
+
+def versions(python: Path, *distributions: str) -> dict[str, str]:
+    """Return which versions of these packages an environment has."""
+    code = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
+    told = subprocess.run([python, "-c", code, *distributions], check=True, stdout=subprocess.PIPE, text=True)
+    return dict(zip(distributions, told.stdout.split(), strict=True))
+
+
+def _read(record: Path) -> Suite:
+    passed, failed = 0, {}
+    for case in ElementTree.parse(record).getroot().iter("testcase"):
+        troubles = [child for child in case if child.tag in ("failure", "error", "skipped")]
+        if troubles:
+            failed[f"{case.get('classname')}.{case.get('name')}"] = "\n".join(one.text or "" for one in troubles)
+        else:
+            passed += 1
+    return Suite(passed, failed)
+
+
+def _editable(*folders: str) -> list[str]:
+    return [word for folder in folders for word in ("--editable", str(ROOT / folder))]
+
+
+def _uv(*words: str) -> None:
+    subprocess.run([UV, *words, "--quiet"], check=True)
