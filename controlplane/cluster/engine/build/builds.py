@@ -1,7 +1,6 @@
 """``Builds``: makes images from Dockerfiles by Podman's own builder."""
 
 import asyncio
-import hashlib
 import json
 import secrets as random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -12,10 +11,11 @@ from typing import Any, BinaryIO, Final, cast
 
 import structlog
 
-from controlplane.cluster.engine.build import context as contexts
+from controlplane.cluster.dockerfiles import context as contexts
+from controlplane.cluster.dockerfiles.bounds import check_layers, check_size, tag
+from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
 from controlplane.cluster.engine.build import holder
 from controlplane.cluster.engine.build.output import Output
-from controlplane.cluster.engine.build.recipe import Recipe, recipe
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.names import kept_name
 from controlplane.cluster.engine.commit.room import KEEP_FREE_BYTES, free_bytes
@@ -25,7 +25,7 @@ from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.finish import finish
 from controlplane.cluster.protocol.builds import BuildPlan, BuildWish, Built, PinnedBuild
 from controlplane.errors import Problem
-from controlplane.images import MAX_LAYERS, parse
+from controlplane.images import parse
 
 # How often it is looked whether there is room on the disk.
 LOOK_EVERY_S: Final = 2.0
@@ -34,8 +34,6 @@ LEAVE_S: Final = 15.0
 CHUNK_BYTES: Final = 1 << 20
 # The builder looks for steps of earlier builds, and fails if the last build that had one removes it at that moment.
 TRIES: Final = 2
-# A change of how images are made here.
-FORM: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Builds:
             )
             raise Problem("unsupported", detail, option="dockerfile")
         dockerfile = plan.recipe.pinned(ids)
-        return Pinned(_tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()), plan.recipe.is_closed)
+        return Pinned(tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()), plan.recipe.is_closed)
 
     async def run(
         self,
@@ -221,14 +219,10 @@ class Builds:
         """Gives an image its names, if it may stay."""
         seen = await self._client.call("GET", f"images/{image}/json")
         layers = (seen.get("RootFS") or {}).get("Layers") or ()
-        if len(layers) > MAX_LAYERS:
-            detail = f"it has {len(layers)} layers, and an image has {MAX_LAYERS} at most: join steps of the Dockerfile"
-            raise Problem("build_failed", f"no image was built: {detail}")
+        check_layers(len(layers))
         size_bytes = int(seen.get("Size") or 0) - max((_shared(layers, base) for base in build.bases), default=0)
         size_bytes = max(size_bytes, 0)
-        if size_bytes > max_bytes:
-            detail = f"what was built has {size_bytes} bytes beyond its base, and may have {max_bytes}"
-            raise Problem("payload_too_large", detail, reason="image_too_large")
+        check_size(size_bytes, max_bytes)
         digits = str(seen["Id"]).removeprefix("sha256:")
         kept, named = parse(kept_name(target, size_bytes).replace("{id}", digits)), parse(target)
         for one in (kept, named):
@@ -260,11 +254,6 @@ class Builds:
             if (free := free_bytes(folder)) < KEEP_FREE_BYTES:
                 detail = f"no image was built: {folder} has {free} bytes free, of which {KEEP_FREE_BYTES} stay free"
                 raise Problem("capacity_unavailable", detail)
-
-
-def _tag(wish: BuildWish, dockerfile: str) -> str:
-    parts = [FORM, dockerfile, wish.context_digest, sorted(wish.arguments.items()), wish.target]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
 def _shared(layers: Sequence[str], base: Mapping[str, Any]) -> int:

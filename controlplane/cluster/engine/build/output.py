@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controlplane.cluster.dockerfiles.bounds import Log
 from controlplane.errors import Problem
 
-# Of a build; what is said beyond that is left out.
-MOST_LOG_BYTES: Final = 16 << 20
 MOST_WORDS: Final = 600
 # After a step that was not in the cache. A RUN can say the same: what has a name is never removed by it.
 _STEP: Final = re.compile(r"^--> ([0-9a-f]{11,64})$", re.M)
@@ -27,7 +26,7 @@ class Output:
         self.steps: list[str] = []
         self.image = ""
         self._error = ""
-        self._said_bytes = 0
+        self._log = Log()
 
     @property
     def failed_by_itself(self) -> bool:
@@ -48,7 +47,7 @@ class Output:
             return ""
         text = str(line.get("stream", ""))
         self.steps += _STEP.findall(text)
-        return self._bounded(text)
+        return self._log.bounded(text)
 
     def check(self) -> None:
         """Raises why there is no image.
@@ -65,10 +64,3 @@ class Output:
             # Of the engine's store, for example, where many images come and go.
             raise Problem("internal", f"no image was built, the engine's builder has failed: {why}")
         raise Problem("build_failed", f"no image was built: {why}")
-
-    def _bounded(self, text: str) -> str:
-        left = MOST_LOG_BYTES - self._said_bytes
-        self._said_bytes += len(text)
-        if left <= 0:
-            return ""
-        return text if len(text) <= left else f"{text[:left]}\n(what it says from here on is left out)\n"

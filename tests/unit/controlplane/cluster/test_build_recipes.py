@@ -8,9 +8,11 @@ import tarfile
 
 import pytest
 
-from controlplane.cluster.engine.build import context, holder
-from controlplane.cluster.engine.build.output import MOST_LOG_BYTES, Output
-from controlplane.cluster.engine.build.recipe import Recipe, recipe
+from controlplane.cluster.dockerfiles import context
+from controlplane.cluster.dockerfiles.bounds import MOST_LOG_BYTES
+from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
+from controlplane.cluster.engine.build import holder
+from controlplane.cluster.engine.build.output import Output
 from controlplane.errors import Problem
 
 ID = "f" * 64

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controlplane.cluster.engine.build.dockerfile import Instruction, instructions, is_document
-from controlplane.cluster.engine.build.mounts import mount
-from controlplane.cluster.engine.build.variables import declared, expanded
+from controlplane.cluster.dockerfiles.dockerfile import Instruction, instructions, is_document
+from controlplane.cluster.dockerfiles.mounts import mount
+from controlplane.cluster.dockerfiles.variables import declared, expanded
 
 # The engine's own limit of layers is 127.
 MOST_STAGES: Final = 128

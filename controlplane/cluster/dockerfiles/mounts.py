@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from controlplane.cluster.engine.build.dockerfile import Instruction
+from controlplane.cluster.dockerfiles.dockerfile import Instruction
 
 _TARGETS: Final = {"target": "target", "dst": "target", "destination": "target"}
 _ALLOWED: Final[Mapping[str, frozenset[str]]] = {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from controlplane.cluster.engine.build.dockerfile import Instruction
+from controlplane.cluster.dockerfiles.dockerfile import Instruction
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _ARG: Final = re.compile(rf"(?P<name>{_NAME})(?:=(?P<value>\"[^\"\\]*\"|'[^']*'|[^\s\"'\\]*))?")
