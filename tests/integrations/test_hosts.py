@@ -13,7 +13,7 @@ from tests.support.images import IMAGE
 from tests.support.stack import Product
 
 BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
-HOSTS = {"inspect": sys.executable}
+HOSTS = {"inspect": sys.executable, "verifiers": sys.executable}
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
