@@ -6,6 +6,7 @@ from controlplane.egress.compiled import OFFLINE, OFFLINE_NAME, Compiled, Compil
 from controlplane.egress.compiling import compiled
 from controlplane.egress.direct import NO_NETWORKS, DirectNetwork, DirectNetworks, read_networks
 from controlplane.egress.limits import NO_LIMITS, OwnerLimits
+from controlplane.egress.package_variables import package_variables
 from controlplane.egress.policy import (
     MOST_RULES,
     NAME,
@@ -46,6 +47,7 @@ __all__ = [
     "chosen",
     "compiled",
     "load_binding",
+    "package_variables",
     "read_attempt",
     "read_compiled",
     "read_fact",

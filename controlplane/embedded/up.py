@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,9 +21,12 @@ from controlplane.embedded.gateway import DRAIN_MS, Gateway
 from controlplane.embedded.options import UpOptions
 from controlplane.embedded.up_error import UpError
 from controlplane.lifecycle import Sandboxes, SigningKey
-from controlplane.settings import EngineSettings, Listen, Settings, socket_path
+from controlplane.settings import EngineSettings, Listen, Settings, rules, socket_path
 
 OWNER = "local"
+# Where the package cache is, and the indexes that it has.
+CACHE_URL = "ROLLBOX_EGRESS_PACKAGES_URL"
+CACHED = "ROLLBOX_CONTROLPLANE_EGRESS_PACKAGES"
 ROOTLESS = (
     "rollbox up must be root: sandboxes' sockets belong to their containers' root, and engines without root set no "
     "memory and process limits on many machines"
@@ -98,7 +101,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,
         ports_domain=options.ports_domain,
-        egress=EgressOptions(PORT) if options.egress else None,
+        egress=EgressOptions(PORT, cached=cached_indexes(os.environ)) if options.egress else None,
         feed_key=directory.feed_key.read_text() if options.egress else "",
     )
 
@@ -118,6 +121,23 @@ def check_datasets(options: UpOptions, engine: Path) -> None:
         for what, place in (("the state directory", options.state_dir), ("the engine's socket", engine)):
             if folder in (real := place.resolve()).parents or options.state_dir.resolve() in (folder, *folder.parents):
                 raise UpError(f"--dataset {name}={folder} would show sandboxes {what}, {real}", "Name another folder.")
+
+
+def cached_indexes(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The package indexes of the package cache that the environment names; empty: it names none.
+
+    Raises:
+        UpError: it has one of both alone, or no names of hosts.
+    """
+    told = {name: environ.get(name, "") for name in (CACHE_URL, CACHED)}
+    if missing := [name for name, value in told.items() if not value]:
+        if len(missing) == 1:
+            raise UpError(f"the package cache takes {CACHE_URL} and {CACHED}; {missing[0]} is not set", "Set it too.")
+        return ()
+    try:
+        return rules.hosts(told[CACHED])
+    except ValueError as error:
+        raise UpError(f"{CACHED}={told[CACHED]!r}: {error}", "It has indexes: pypi.org,registry.npmjs.org") from error
 
 
 def _egress(settings: Settings, directory: state.StateDir) -> Egress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.containers import engine
 from tests.support.outside import ALLOWED, OTHER, WEB, outside
 
 __all__ = ["context"]
+HELLO = b"hello from outside\n"
 INDEX = EgressPolicy(mode="allow", allow=[EgressRule(host="index.test", ports=[WEB], name="index")])
 GET = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=20).read().decode())"
 pytestmark = [pytest.mark.egress, on_engine]
@@ -21,7 +23,7 @@ pytestmark = [pytest.mark.egress, on_engine]
 @pytest.fixture(scope="module", autouse=True)
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("outside")
-    (folder / "hello").write_text("hello from outside\n")
+    (folder / "hello").write_bytes(HELLO)
     with outside(folder):
         yield
 
@@ -56,6 +58,36 @@ async def test_steps_reach_what_a_policy_allows_and_nothing_else(context: Contex
     direct = f'import socket; socket.create_connection(("{ALLOWED}", {WEB}), 5)'
     context.write(f"FROM $BASE\nRUN python3 -c '{direct}'")
     with pytest.raises(BuildFailed, match="RUN python3"):
+        await context.build(egress=INDEX)
+    assert await networks(client) == []
+
+
+async def test_what_is_added_from_an_address_comes_by_the_policy(context: Context, client: Client) -> None:
+    url = f"http://index.test:{WEB}/hello"
+    digest = f"sha256:{hashlib.sha256(HELLO).hexdigest()}"
+    context.write(f"FROM $BASE\nARG NAME=hello\nADD {url[:-5]}$NAME /x\nADD --checksum={digest} --chmod=644 {url} /y/")
+    with pytest.raises(Unsupported, match="takes a policy that allows its host"):
+        await context.build()
+    image = await context.build(egress=INDEX)
+    async with await client.create(image) as sandbox:
+        seen = await sandbox.exec("cat /x /y/hello; stat -c '%u %a' /x /y/hello")
+        assert seen.stdout == "hello from outside\n" * 2 + "0 600\n0 644\n"
+    # It is there, and whoever may reach nothing has it too.
+    assert (await context.build()).cached
+    assert await networks(client) == []
+    for address, said in (
+        (f"http://index.test:{OTHER}/hello", "403"),
+        (f"https://index.test:{OTHER}/hello", "403"),
+        ("http://metadata.test/", "403"),
+        (f"http://index.test:{WEB}/nosuch", "404"),
+        (f"https://index.test:{WEB}/hello", "ADD of https"),
+    ):
+        context.write(f"FROM $BASE\nADD {address} /x")
+        with pytest.raises(BuildFailed, match="line 3, ADD of") as failed:
+            await context.build(egress=INDEX)
+        assert said in failed.value.detail
+    context.write(f"FROM $BASE\nADD --checksum=sha256:{'0' * 64} {url} /x")
+    with pytest.raises(BuildFailed, match=f"it has the checksum {digest}, and not"):
         await context.build(egress=INDEX)
     assert await networks(client) == []
 

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Final
 
+from controlplane.cluster.dockerfiles.sources import File
 from controlplane.cluster.protocol.builds import BuildWish
 from controlplane.errors import Problem
 from controlplane.images import MAX_LAYERS
@@ -11,7 +13,7 @@ from controlplane.images import MAX_LAYERS
 # Of a build; what is said beyond that is left out.
 MOST_LOG_BYTES: Final = 16 << 20
 # A change of how images are made.
-FORM: Final = 1
+FORM: Final = 2
 
 
 class Log:
@@ -29,14 +31,16 @@ class Log:
         return text if len(text) <= left else f"{text[:left]}\n(what it says from here on is left out)\n"
 
 
-def tag(wish: BuildWish, dockerfile: str) -> str:
+def tag(wish: BuildWish, dockerfile: str, files: Sequence[File] = ()) -> str:
     """A hash of all that goes into an image.
 
     Args:
         wish: what is to be built.
         dockerfile: its text, in which images are named by what they are.
+        files: that are made for it.
     """
-    parts = [FORM, dockerfile, wish.context_digest, sorted(wish.arguments.items()), wish.target]
+    made = [(one.path, hashlib.sha256(one.content).hexdigest(), one.address, one.checksum) for one in files]
+    parts = [FORM, dockerfile, made, wish.context_digest, sorted(wish.arguments.items()), wish.target]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 

@@ -14,15 +14,48 @@ from controlplane.errors import Problem
 
 MOST_BYTES: Final = 256 << 10
 MOST_INSTRUCTIONS: Final = 1000
+TAB: Final = "\t"
 INSTRUCTIONS: Final = frozenset(
     {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "MAINTAINER"}
     | {"ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
 )
 _DIRECTIVE: Final = re.compile(r"#\s*([a-zA-Z]+)\s*=\s*(\S.*?)\s*")
-# A word that begins a document inline; `<<<` begins none.
+# A word that begins a document inline; `<<<` begins none. Those of RUN its shell reads, and is not to read others.
 _INLINE: Final = re.compile(r"\d*<<(?P<tabs>-?)(?P<quote>[\"']?)(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)")
+_INLINE_FILE: Final = re.compile(r"<<(?P<tabs>-?)(?P<quote>[\"']?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)")
 _LIKE_INLINE: Final = re.compile(r"\d*<<-?[\"']?[A-Za-z_]\S*")
-_WITH_INLINE: Final = frozenset({"RUN", "COPY", "ADD"})
+_LIKE_INLINE_FILE: Final = re.compile(r"<<[^<]\S*")
+_FORMS: Final = {
+    "RUN": (_LIKE_INLINE, _INLINE),
+    "COPY": (_LIKE_INLINE_FILE, _INLINE_FILE),
+    "ADD": (_LIKE_INLINE_FILE, _INLINE_FILE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document inline.
+
+    Attributes:
+        word: that begins it, ``<<EOF``.
+        name: ``EOF``.
+        lines: as they are written.
+        last: the line that ends it.
+        without_tabs: those before each line do not count.
+        is_literal: variables in it stand for themselves.
+    """
+
+    word: str
+    name: str
+    lines: Sequence[str]
+    last: str
+    without_tabs: bool
+    is_literal: bool
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return "".join(f"{line.lstrip(TAB) if self.without_tabs else line}\n" for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +66,13 @@ class Instruction:
         word: its name, in capitals.
         rest: what follows, on one line.
         line: where it begins, from 1.
-        documents: those inline behind it, each with its last line.
+        documents: those inline behind it.
     """
 
     word: str
     rest: str
     line: int
-    documents: Sequence[str] = ()
+    documents: Sequence[Document] = ()
 
     def __str__(self) -> str:
         return f"{self.word} {self.rest}"
@@ -58,7 +91,7 @@ def instructions(text: str) -> list[Instruction]:
     """The instructions of a Dockerfile, in order.
 
     Raises:
-        Problem: invalid_argument; unsupported: a document inline of another instruction than RUN; payload_too_large.
+        Problem: invalid_argument; unsupported: another escape character; payload_too_large.
     """
     if len(text.encode()) > MOST_BYTES:
         raise Problem("payload_too_large", f"a Dockerfile has at most {MOST_BYTES} bytes here", field="dockerfile")
@@ -68,11 +101,6 @@ def instructions(text: str) -> list[Instruction]:
         detail = f"a Dockerfile has at most {MOST_INSTRUCTIONS} instructions here, this one has {len(found)}"
         raise Problem("payload_too_large", detail, field="dockerfile")
     return found
-
-
-def is_document(words: str) -> bool:
-    """Whether the words of a RUN are nothing but the beginning of a document."""
-    return _INLINE.fullmatch(words) is not None
 
 
 def _logical(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -118,27 +146,20 @@ def _instruction(line: int, words: str) -> Instruction:
 
 def _with_documents(one: Instruction, lines: Iterator[tuple[int, str]]) -> Instruction:
     """An instruction with the documents inline that follow it, which are taken from the lines."""
-    begun = [word for word in one.rest.split() if _LIKE_INLINE.fullmatch(word)] if one.word in _WITH_INLINE else []
-    if not begun:
+    if one.word not in _FORMS:
         return one
-    if one.word != "RUN":
-        raise one.unsupported(
-            f"a document inline (<<) of {one.word}",
-            "have it in a file of the context, or write it by RUN cat > FILE <<",
-        )
-    documents = []
-    for word in begun:
-        found = _INLINE.fullmatch(word)
-        if found is None:
-            raise one.invalid(f"{word[:40]!r} begins no document that is read here: <<NAME, <<'NAME' or <<-NAME")
-        documents.append(_document(one, found["name"], lines, tabs=bool(found["tabs"])))
-    return replace(one, documents=documents)
+    like, form = _FORMS[one.word]
+    begun = [word for word in one.rest.split() if like.fullmatch(word)]
+    return replace(one, documents=[_document(one, word, form.fullmatch(word), lines) for word in begun])
 
 
-def _document(one: Instruction, name: str, lines: Iterator[tuple[int, str]], *, tabs: bool) -> str:
+def _document(one: Instruction, word: str, found: re.Match[str] | None, lines: Iterator[tuple[int, str]]) -> Document:
+    if found is None:
+        raise one.invalid(f"{word[:40]!r} begins no document that is read here: <<NAME, <<'NAME' or <<-NAME")
+    name, tabs = found["name"], bool(found["tabs"])
     taken: list[str] = []
     for _, line in lines:
+        if (line.lstrip(TAB) if tabs else line) == name:
+            return Document(word, name, taken, line, tabs, bool(found["quote"]))
         taken.append(line)
-        if (line.lstrip("\t") if tabs else line) == name:
-            return "\n".join(taken)
     raise one.invalid(f"its document has no end: a line {name!r}")

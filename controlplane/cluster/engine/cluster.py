@@ -290,6 +290,7 @@ class EngineCluster(OneMachine):
             await self._remove_files(folder)
         self._host.facts_file(sandbox_id).unlink(missing_ok=True)
         await self.mounts.sweep()
+        await self.builds.sweep()
 
     async def _remove_files(self, folder: Path) -> None:
         # In a thread: the folder of a sandbox that has written much there would hold all calls up.

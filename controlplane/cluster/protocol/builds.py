@@ -1,7 +1,7 @@
 """``Builds``: makes images from Dockerfiles."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from controlplane.errors import Problem
@@ -54,9 +54,11 @@ class PinnedBuild:
 
     Attributes:
         tag: a hash of all that goes into the image: Dockerfile, context, arguments, target, the images that it reads.
+        addresses: from which it is to fetch files itself.
     """
 
     tag: str
+    addresses: Sequence[str] = field(default=(), kw_only=True)
 
 
 class Builds(Protocol):

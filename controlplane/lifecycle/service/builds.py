@@ -147,6 +147,9 @@ class ImageBuilds:
             if digest := await commits.kept.digest(target):
                 yield BuildProgress("built", image=f"{target}@{digest}", digest=digest, cached=True)
                 return
+            if pinned.addresses and limits.egress is None:
+                detail = f"ADD of {pinned.addresses[0][:200]} takes a policy that allows its host (egress, --egress)"
+                raise Problem("unsupported", detail, option="egress")
             if context is None:
                 yield BuildProgress("context_wanted")
                 return

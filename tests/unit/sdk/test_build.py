@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rollbox import Client, sync, task_images
+from rollbox.build_context import pack
 from rollbox.cli import app
+from rollbox.dockerignore import Ignored
 from rollbox.errors import BuildFailed, InvalidArgument
 from tests.support.gateway_fake import FakeGateway
 
@@ -39,6 +41,26 @@ async def test_a_context_is_sent_where_the_image_is_not_there(fake: FakeGateway,
     assert sent == (False, True, False, False)
     assert asked[0]["args"] == {"V": "1"}
     assert (asked[0]["target"], asked[0]["secrets"], asked[0]["timeout_ms"]) == ("last", {"t": "YWJj"}, 60_000)
+
+
+async def test_a_dockerfile_elsewhere_has_a_list_of_what_is_ignored_beside_it(
+    fake: FakeGateway, context: Path, tmp_path: Path
+) -> None:
+    """As with Docker: its own list takes the place of the folder's, and is none of another Dockerfile."""
+    (context / ".dockerignore").write_text("*.py\n")
+    other = tmp_path / "other.Dockerfile"
+    other.write_text("FROM python\nRUN echo other\n")
+    wanted = {}
+    for name, ignored in (("of the folder", "*.py\n"), ("its own", ".dockerignore\n")):
+        archive, wanted[name] = pack(context, Ignored(ignored))
+        archive.close()
+    async with Client() as client:
+        await client.build(context, file=other)
+        other.with_name("other.Dockerfile.dockerignore").write_text(".dockerignore\n")
+        await client.build(context, file=other)
+        await client.build(context)
+    asked = [wish["context"] for wish, sent in fake.images.builds if not sent]
+    assert asked == [wanted["of the folder"], wanted["its own"], wanted["of the folder"]]
 
 
 async def test_an_answer_that_breaks_off_is_asked_for_again(fake: FakeGateway, context: Path) -> None:

@@ -3,23 +3,25 @@
 import asyncio
 import json
 import secrets as random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-import structlog
-
 from controlplane.cluster.dockerfiles import context as contexts
 from controlplane.cluster.dockerfiles.bounds import check_layers, check_size, tag
+from controlplane.cluster.dockerfiles.judge import Base
 from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
-from controlplane.cluster.engine.build import holder
+from controlplane.cluster.dockerfiles.stages import FILES
+from controlplane.cluster.engine.build import bases, fetching, files, holder
+from controlplane.cluster.engine.build.leftovers import LABEL_STEPS, Leftovers
 from controlplane.cluster.engine.build.output import Output
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.names import kept_name
 from controlplane.cluster.engine.commit.room import KEEP_FREE_BYTES, free_bytes
-from controlplane.cluster.engine.containers import LABEL_INSTALLATION, Host
+from controlplane.cluster.engine.containers import Host
 from controlplane.cluster.engine.images import Images
 from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.finish import finish
@@ -40,8 +42,8 @@ TRIES: Final = 2
 class Plan(BuildPlan):
     """See ``BuildPlan``."""
 
+    owner: str
     wish: BuildWish
-    recipe: Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,25 @@ class Pinned(PinnedBuild):
     """See ``PinnedBuild``.
 
     Attributes:
-        dockerfile: as the builder gets it.
-        bases: what the engine says of the images that it reads.
-        is_closed: see ``Recipe``.
+        recipe: of what the builder gets.
+        ids: of the images that it reads, by their names.
+        bases: what the engine says of these.
     """
 
     wish: BuildWish
-    dockerfile: str
+    recipe: Recipe
+    ids: Mapping[str, str]
     bases: Sequence[Mapping[str, Any]]
-    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the builder gets: the Dockerfile, the context, and contents of secrets by id."""
+
+    build_id: str
+    dockerfile: str
+    context: BinaryIO
+    secrets: Mapping[str, bytes]
 
 
 class Builds:
@@ -68,30 +80,30 @@ class Builds:
         self._images = images
         self._host = host
         self._machine = machine
-        self._root = ""  # where the engine has its images
-        self._log = structlog.get_logger("builds")
+        self._root = self._driver = ""  # where the engine has its images, and how
+        self._leftovers = Leftovers(client, host)
 
     def plan(self, owner: str, wish: BuildWish) -> Plan:
         """See ``Builds.plan``."""
         if self._machine.is_docker:
             detail = "images are built by Podman alone: Docker's builder without a session has no secrets and no mounts"
             raise Problem("unsupported", detail, option="engine")
-        platform = f"linux/{self._machine.architecture}"
-        found = recipe(wish.dockerfile, wish.arguments, wish.target, owner=owner, platform=platform)
-        return Plan(found.images, wish, found)
+        return Plan(self._recipe(owner, wish).images, owner, wish)
 
     async def pin(self, plan: BuildPlan, names: Mapping[str, str]) -> Pinned:
         """See ``Builds.pin``."""
         plan = cast("Plan", plan)
         seen = {name: await self._base(names[name]) for name in plan.images}
         ids = {name: str(one["Id"]).removeprefix("sha256:") for name, one in seen.items()}
-        if plan.recipe.has_documents and any((one.get("Config") or {}).get("Shell") for one in seen.values()):
-            detail = (
-                "an image that it reads has a SHELL: one in the Dockerfile is needed for a RUN with a document inline"
-            )
-            raise Problem("unsupported", detail, option="dockerfile")
-        dockerfile = plan.recipe.pinned(ids)
-        return Pinned(tag(plan.wish, dockerfile), plan.wish, dockerfile, list(seen.values()), plan.recipe.is_closed)
+        told = {name: await self._told(one) for name, one in ids.items()}
+        judged = self._recipe(plan.owner, plan.wish, told)
+        addresses = [file.address for file in judged.files if file.address]
+        named = tag(plan.wish, judged.pinned({**ids, FILES.name: "files"}), judged.files)
+        return Pinned(named, plan.wish, judged, ids, list(seen.values()), addresses=addresses)
+
+    def _recipe(self, owner: str, wish: BuildWish, bases: Mapping[str, Base] | None = None) -> Recipe:
+        platform = f"linux/{self._machine.architecture}"
+        return recipe(wish.dockerfile, wish.arguments, wish.target, owner=owner, platform=platform, bases=bases)
 
     async def run(
         self,
@@ -105,47 +117,88 @@ class Builds:
     ) -> AsyncGenerator[str | Built, None]:
         """See ``Builds.run``."""
         build = cast("Pinned", build)
-        if network and build.is_closed:
+        if network and build.recipe.is_closed:
             detail = "RUN --network=none beside an egress policy: the engine's builder has one network for all steps"
             raise Problem("unsupported", detail, option="egress")
         await asyncio.to_thread(contexts.check, context)
-        self._root = self._root or str((await self._client.call("GET", "info")).get("DockerRootDir") or "/")
+        await self._look()
         self._check_room()
+        await self.sweep()
         output = Output()
-        made = False
+        made = is_clean = False
+        build_id = random.token_hex(8)
+        await self._leftovers.begin(build_id, int(time.time()), build.ids.values())
         try:
-            async with self._held(network) as inside:
+            async with self._held(build_id, network) as inside, self._files(build_id, inside, build.recipe) as made_of:
+                dockerfile = build.recipe.pinned({**build.ids, FILES.name: made_of}, self._behind_from(inside))
+                given = _Given(build_id, dockerfile, context, secrets)
                 for _ in range(TRIES):
                     output.again()
-                    async for text in self._built(build, inside, context, secrets, output):
+                    async for text in self._built(build, given, inside, output):
                         yield text
                     if not output.failed_by_itself:
                         break
             output.check()
             yield await self._named(output.image, build, target, max_bytes)
-            made = True
+            made = is_clean = True
         finally:
-            if not made:
-                await finish(asyncio.create_task(self._undo(output)))
+            try:
+                if not made:
+                    is_clean = await finish(asyncio.create_task(self._undo(output)))
+            finally:
+                self._leftovers.end(build_id, is_clean=is_clean)
 
     async def sweep(self) -> None:
-        """Removes the containers of builds that an earlier control plane has left."""
-        labels = [f"{LABEL_INSTALLATION}={self._host.installation}", holder.LABEL_BUILD]
-        filters = json.dumps({"label": labels})
-        for one in await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or ():
-            await self._remove(str(one["Id"]))
+        """Removes what builds of an earlier control plane have left, and what could not be removed behind one.
+
+        Cost: nothing without such builds.
+        """
+        await self._leftovers.sweep()
 
     async def _base(self, name: str) -> Mapping[str, Any]:
         image = await self._images.local(name) or await self._images.pull(name)
         seen: Mapping[str, Any] = await self._client.call("GET", f"images/{image.id}/json")
-        if (seen.get("Config") or {}).get("OnBuild"):
-            detail = f"{name} has ONBUILD triggers, which are not run here: write them into the Dockerfile"
-            raise Problem("unsupported", detail, option="dockerfile", image=name)
         return seen
 
+    async def _told(self, image_id: str) -> Base:
+        await self._look()
+        return bases.base(await asyncio.to_thread(bases.read, self._root, self._driver, image_id))
+
+    async def _look(self) -> None:
+        if not self._root:
+            info = await self._client.call("GET", "info")
+            self._root, self._driver = str(info.get("DockerRootDir") or "/"), str(info.get("Driver") or "")
+
     @asynccontextmanager
-    async def _held(self, network: str) -> AsyncIterator[holder.Inside]:
-        build_id = random.token_hex(8)
+    async def _files(self, build_id: str, inside: holder.Inside, judged: Recipe) -> AsyncIterator[str]:
+        """The id of the image with the files of a Dockerfile; empty: it has none."""
+        if not judged.files:
+            yield ""
+            return
+        called = files.name(self._host.installation, build_id)
+        left_bytes = fetching.MOST_BYTES
+        try:
+            async with fetching.session(inside.pid, holder.RELAY) as outside:
+
+                async def fetch(file: files.File, to: BinaryIO) -> int:
+                    nonlocal left_bytes
+                    length = await fetching.fetch(outside, file, to, left_bytes)
+                    left_bytes -= length
+                    return length
+
+                made = await files.made(self._client, called, self._machine.architecture, judged.files, fetch)
+            yield made
+        finally:
+            await finish(asyncio.create_task(self._leftovers.remove_image(called)))
+
+    def _behind_from(self, inside: holder.Inside) -> list[str]:
+        """What each stage begins with: by the label its images are found if this control plane ends before they do."""
+        told = inside.indexes(dict(self._host.egress).get("EGRESS_PACKAGES", ""))
+        label = f'LABEL {LABEL_STEPS}="{self._host.installation}"'
+        return [label, *(f'ARG {name}="{value}"' for name, value in told.items())]
+
+    @asynccontextmanager
+    async def _held(self, build_id: str, network: str) -> AsyncIterator[holder.Inside]:
         container = holder.name(build_id)
         try:
             body = holder.body(build_id, self._host, network)
@@ -155,19 +208,18 @@ class Builds:
             groups = await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text)
             yield holder.Inside(container, pid, groups, reaches=bool(network))
         finally:
-            await finish(asyncio.create_task(self._remove(container)))
+            await finish(asyncio.create_task(self._leftovers.remove_container(container)))
 
     async def _built(
         self,
         build: Pinned,
+        given: _Given,
         inside: holder.Inside,
-        context: BinaryIO,
-        secrets: Mapping[str, bytes],
         output: Output,
     ) -> AsyncGenerator[str, None]:
         mark = f".rollbox-{random.token_hex(8)}"
-        dockerfile, named = f"{mark}/Dockerfile", {one: f"{mark}-{place}" for place, one in enumerate(secrets)}
-        files = {dockerfile: build.dockerfile.encode(), **{named[one]: secrets[one] for one in secrets}}
+        dockerfile, named = f"{mark}/Dockerfile", {one: f"{mark}-{place}" for place, one in enumerate(given.secrets)}
+        beside = {dockerfile: given.dockerfile.encode(), **{named[one]: text for one, text in given.secrets.items()}}
         query: dict[str, str | int | bool] = {
             **inside.query,
             "dockerfile": dockerfile,
@@ -175,27 +227,28 @@ class Builds:
             "excludes": json.dumps([mark]),
             "secrets": json.dumps([f"id={one},src={path}" for one, path in named.items()]),
             "buildargs": json.dumps({**inside.arguments, **build.wish.arguments}),
-            "target": build.wish.target,
+            "target": build.recipe.target,
             "httpproxy": False,
             "identitylabel": False,
             "rm": True,
             "forcerm": True,
         }
-        archive = _archive(contexts.beside(files), context)
+        archive = _archive(contexts.beside(beside), given.context)
         async with self._client.lines("POST", "build", query, archive) as lines:
             coming = asyncio.ensure_future(anext(lines, None))
             try:
-                while (line := await self._next(coming)) is not None:
+                while (line := await self._next(given.build_id, coming)) is not None:
                     coming = asyncio.ensure_future(anext(lines, None))
                     if text := output.take(line):
                         yield text
             finally:
                 await finish(asyncio.create_task(self._leave(inside.container, coming, lines, output)))
 
-    async def _next(self, coming: asyncio.Future[dict[str, Any] | None]) -> dict[str, Any] | None:
+    async def _next(self, build_id: str, coming: asyncio.Future[dict[str, Any] | None]) -> dict[str, Any] | None:
         while not coming.done():
             await asyncio.wait([coming], timeout=LOOK_EVERY_S)
             self._check_room()
+            self._leftovers.goes_on(build_id)
         return await coming
 
     async def _leave(
@@ -208,7 +261,7 @@ class Builds:
         """Ends a build that is left, and hears out its builder, which has to remove what it works with."""
         if coming.done() and not coming.cancelled() and not coming.exception() and coming.result() is None:
             return
-        await self._remove(container)
+        await self._leftovers.remove_container(container)
         with suppress(Problem, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 while (line := await coming) is not None:
@@ -229,25 +282,23 @@ class Builds:
             await self._client.call("POST", f"images/{digits}/tag", {"repo": one.name, "tag": one.tag})
         return Built(f"sha256:{digits}", size_bytes)
 
-    async def _undo(self, output: Output) -> None:
-        """Removes the images of a build's steps that have no name; one that another build goes on from stays."""
+    async def _undo(self, output: Output) -> bool:
+        """Removes the images of a build's steps that have no name; one that another build goes on from stays.
+
+        Returns:
+            whether the engine has done as it was told.
+        """
+        is_clean = True
         for image in dict.fromkeys([*filter(None, [output.image]), *reversed(output.steps)]):
             try:
                 seen = await self._client.call("GET", f"images/{image}/json")
                 if not any(name != "<none>:<none>" for name in seen.get("RepoTags") or ()):
-                    await self._client.call("DELETE", f"images/{seen['Id']}", {"noprune": True})
+                    await self._leftovers.remove_image(str(seen["Id"]))
             except Missing:
                 continue
-            except Problem as problem:
-                self._log.info("a step of a build stays", image=image, detail=problem.detail)
-
-    async def _remove(self, container: str) -> None:
-        try:
-            await self._client.call("DELETE", f"containers/{container}", {"force": True, "v": True})
-        except Missing:
-            return
-        except Problem as problem:
-            self._log.warning("the container of a build is left", container=container, detail=problem.detail)
+            except Problem:
+                is_clean = False
+        return is_clean
 
     def _check_room(self) -> None:
         for folder in (self._root, "/tmp"):  # noqa: S108 - where the engine unpacks contexts

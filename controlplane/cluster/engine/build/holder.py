@@ -5,12 +5,14 @@ into the namespaces of one that the engine does end, and its control group below
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
 from controlplane.cluster.engine.containers import LABEL_INSTALLATION, TARGET, TARGET_COMMAND, Body, Host
 from controlplane.cluster.engine.containers import name as sandbox_container
+from controlplane.egress import package_variables
 from controlplane.model.base import MIB
 
 LABEL_BUILD: Final = "rollbox.build"
@@ -80,6 +82,14 @@ class Inside:
         proxies = dict.fromkeys(("http_proxy", "https_proxy"), RELAY)
         told = {**proxies, "no_proxy": WITHOUT_RELAY}
         return {**told, **{name.upper(): value for name, value in told.items()}}
+
+    def indexes(self, cached: str) -> Mapping[str, str]:
+        """Arguments of its stages by which package managers find the package cache, as in a sandbox.
+
+        Args:
+            cached: the indexes that it has, with commas between; empty: there is none.
+        """
+        return package_variables(cached.split(",")) if self.reaches and cached else {}
 
     @property
     def query(self) -> dict[str, str | int | bool]:
