@@ -12,17 +12,29 @@ from rollbox import Client, Dataset, Sandbox, SandboxError, SandboxGroup, Scratc
 from rollbox.dataset import Mounts
 from rollbox.errors import Conflict, DatasetUnavailable, InvalidArgument, NotFound, PermissionDenied, Unsupported
 from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
-from tests.support.datasets import CONTENT, FOLDER, MINI, THEIRS, Files, claim, on_cluster, on_engine, written
+from tests.support.datasets import (
+    CONTENT,
+    FOLDER,
+    MINI,
+    THEIRS,
+    Files,
+    claim,
+    on_cluster,
+    on_engine,
+    scratch_volumes,
+    written,
+)
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, apply, kubectl, own_cluster
 from tests.support.product import Kept, keeping
+from tests.support.release import DATASETS
 from tests.support.stack import Product
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(
     ON_CLUSTER and not own_cluster(), reason="whether nodes have such files is not known of another cluster"
 )
-engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a cluster refuses a scratch: test_a_cluster_has_no_scratch")
+engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a scratch of a cluster is what its class makes of it; see below")
 cluster_only = pytest.mark.skipif(not ON_CLUSTER, reason="of a cluster's objects")
 DATA: dict[str, Dataset | Scratch] = {"/data": Dataset(MINI)}
 SMALL = "16Mi"
@@ -323,6 +335,17 @@ async def test_a_folder_of_the_node_is_mounted_as_a_claim_is(client: Client, unt
 
 
 @cluster_only
+async def test_a_folder_that_a_node_lacks_is_told_with_the_data_set(client: Client) -> None:
+    await client.set_dataset("absent", folder=str(DATASETS / "absent"))
+    try:
+        with pytest.raises(DatasetUnavailable, match="the data set absent cannot be mounted on node") as refused:
+            await client.create(IMAGE, mounts={"/data": Dataset("absent")}, start_timeout=100)
+        assert (refused.value.fault, refused.value.mask_sample) == ("platform", True)
+    finally:
+        await client.remove_dataset("absent")
+
+
+@cluster_only
 async def test_a_folder_that_the_chart_does_not_name_is_refused(client: Client) -> None:
     with pytest.raises(PermissionDenied, match=r"datasets\.folders of the chart"):
         await client.set_dataset("of-the-node", folder="/etc")
@@ -350,9 +373,26 @@ async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Instal
 
 
 @cluster_only
-async def test_a_cluster_has_no_scratch(client: Client) -> None:
-    with pytest.raises(Unsupported, match="an engine only"):
-        await client.create(IMAGE, mounts={"/cache": Scratch("cache")})
+async def test_a_scratch_is_a_claim_of_its_group_and_goes_with_it(client: Client, stack: Installed) -> None:
+    mounts = {"/cache": Scratch("group", size=SMALL)}
+
+    async def group() -> SandboxGroup[Sandbox]:
+        return await SandboxGroup.create(IMAGE, n=2, memory="256Mi", mounts=mounts, client=client)
+
+    async def claims() -> list[str]:
+        told = await kubectl("get", "pvc", "-n", stack.sandboxes, "-o", "name")
+        return [one for one in told.split() if "rollbox-scratch-" in one]
+
+    async def gone() -> bool:
+        return await claims() == []
+
+    async with scratch_volumes(2):
+        async with await group() as here, await group() as there:
+            await here[0].exec("echo 42 > /cache/answer", user="nobody", check=True)
+            assert await here[1].files.read("/cache/answer") == b"42\n"
+            assert not await there[0].files.exists("/cache/answer")
+            assert len(await claims()) == 2
+        await until(gone)
 
 
 @cluster_only

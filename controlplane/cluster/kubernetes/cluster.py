@@ -17,7 +17,14 @@ from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.api_server.watch import Reflector
-from controlplane.cluster.kubernetes.marks import ANNOTATION_RECORD, ANNOTATION_START_BY, DOMAIN, KEPT, SIDECAR_PORT
+from controlplane.cluster.kubernetes.marks import (
+    ANNOTATION_DATASETS,
+    ANNOTATION_RECORD,
+    ANNOTATION_START_BY,
+    DOMAIN,
+    KEPT,
+    SIDECAR_PORT,
+)
 from controlplane.cluster.kubernetes.names import Names
 from controlplane.cluster.kubernetes.node_agents import (
     LazyNodes,
@@ -38,12 +45,13 @@ from controlplane.cluster.kubernetes.nodes.node_summary import NodeSummary
 from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node, of_pool
 from controlplane.cluster.kubernetes.pods import direct_check
 from controlplane.cluster.kubernetes.pods.deaths import death
-from controlplane.cluster.kubernetes.pods.mounts import PodMounts, check_kept
+from controlplane.cluster.kubernetes.pods.mounts import MountOptions, PodMounts, check_kept
 from controlplane.cluster.kubernetes.pods.pods import Events, Pods
 from controlplane.cluster.kubernetes.pods.podspec import MOST_AVOIDED, PodDefaults, pod, selector
 from controlplane.cluster.kubernetes.pods.pulls import pulling
 from controlplane.cluster.kubernetes.pods.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.pods.removal import Removal
+from controlplane.cluster.kubernetes.pods.scratch import Scratches
 from controlplane.cluster.protocol import (
     Boot,
     Death,
@@ -53,6 +61,7 @@ from controlplane.cluster.protocol import (
     Placement,
     Pulling,
     SandboxNode,
+    ScratchAt,
     Started,
 )
 from controlplane.errors import Problem
@@ -68,7 +77,7 @@ PACKS: Final = 20
 _ID: Final = re.compile(r"sb-[a-z0-9]{1,60}")
 # Kubelets renew these. Without the right to watch them, a node is lost when Kubernetes says so.
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY)
+_OURS: Final = (ANNOTATION_RECORD, ANNOTATION_START_BY, ANNOTATION_DATASETS)
 
 
 class KubernetesCluster:
@@ -92,7 +101,7 @@ class KubernetesCluster:
         commits: tuple[PrivateRegistry, PushSettings, CommitSettings] | None = None,
         cordon_drains: bool = False,
         may_come: Sequence[Node] = (),
-        mounts: PodMounts | None = None,
+        mountable: MountOptions = MountOptions(),  # noqa: B008 - it cannot change
         clock: Clock,
     ) -> None:
         self._client = client
@@ -122,7 +131,14 @@ class KubernetesCluster:
         self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path, self._events)
         node_of = self._pods.node_of
-        self.mounts = mounts or PodMounts(client, defaults.namespace, (), clock, images=False)
+        scratches = Scratches(
+            client,
+            defaults.namespace,
+            defaults.installation,
+            mountable.scratch_class,
+            self._pods.__contains__,
+        )
+        self.mounts = PodMounts(client, defaults.namespace, mountable, clock, scratches)
         self.lazy = None
         if defaults.lazy is not None:
             told = LazyNodes() if parts is None else parts.lazy
@@ -202,9 +218,7 @@ class KubernetesCluster:
                 commits=_commits(registry),
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
-                mounts=PodMounts(
-                    client, settings.namespace, settings.dataset_folders, clock, images=settings.image_volumes
-                ),
+                mountable=MountOptions(settings.dataset_folders, settings.image_volumes, settings.scratch_class),
                 clock=clock,
             )
             async with cluster._watching():
@@ -320,12 +334,13 @@ class KubernetesCluster:
             confined=confined,
         )
         # Retried until the create's deadline: an API server that is down may be back before that.
-        within_s = max(0.0, start_by_ms - self._clock.now_ms()) / 1000
+        within_s = self._left_s(start_by_ms)
         try:
             looked_at = bool(boot.mounts)
             made = await self._client.create(self._path, manifest, within_s=within_s, answered=looked_at)
             if looked_at:
                 check_kept(boot.mounts, made)
+                await self.mounts.scratches.made(made, boot.mounts, self._left_s(start_by_ms))
         except NotAskedError as late:
             detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
             raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late
@@ -333,7 +348,17 @@ class KubernetesCluster:
             # Ids are never reused, so AlreadyExists is an earlier attempt of this create, whose answer was lost.
             if refused.refusal.reason != "AlreadyExists":
                 raise
+            await self._claimed(sandbox_id, boot, start_by_ms)
         return Started(None)
+
+    async def _claimed(self, sandbox_id: str, boot: Boot, start_by_ms: int) -> None:
+        """Makes the claims of a pod that an earlier attempt has made."""
+        if any(isinstance(one, ScratchAt) for one in boot.mounts):
+            there = await self._client.get(f"{self._path}/{sandbox_id}")
+            await self.mounts.scratches.made(there, boot.mounts, self._left_s(start_by_ms))
+
+    def _left_s(self, until_ms: int) -> float:
+        return max(0.0, until_ms - self._clock.now_ms()) / 1000
 
     async def undo_start(self, sandbox_id: str) -> None:
         """See ``Sandboxes.undo_start``. Cost: three calls to the API server; while the kubelet hangs, three more."""
@@ -456,6 +481,7 @@ class KubernetesCluster:
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
             Reflector(self._client, self._path, {}, self._rooms.beside(self._near.beside(self._pods))),
             Reflector(self._client, self._events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
+            Reflector(self._client, self._events, told("FailedMount"), Events(self._pods.not_mounted)),
             Reflector(self._client, self._events, told("Evicted"), Events(self._pods.evicted)),
         )
 

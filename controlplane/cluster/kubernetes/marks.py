@@ -13,6 +13,8 @@ ANNOTATION_RECORD: Final = f"{DOMAIN}/record"
 ANNOTATION_START_BY: Final = f"{DOMAIN}/start-by-ms"
 # The address that the readiness push named; written by ``Sandboxes.annotate``.
 ANNOTATION_ADDRESS: Final = f"{DOMAIN}/address"
+# The names of its data sets by those of its volumes, for what kubelets say of these.
+ANNOTATION_DATASETS: Final = f"{DOMAIN}/datasets"
 # On a pod that is deleted so that its sandbox can be started anew: no replica takes its end for the sandbox's.
 ANNOTATION_UNDONE: Final = f"{DOMAIN}/undone"
 # What the usual autoscalers read before they empty a node: Cluster Autoscaler, and Karpenter. Without the first one

@@ -1,12 +1,16 @@
-"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes."""
+"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes; and scratch."""
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
+from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS
+from controlplane.cluster.kubernetes.pods import scratch
 from controlplane.cluster.protocol import Bound, DatasetAt
 from controlplane.errors import Problem
 from controlplane.model.dataset import DatasetSpec
@@ -17,22 +21,58 @@ READ_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 KNOWN_FOR_MS: Final = 2_000
 MOST_KNOWN: Final = 1_024
 _NAME: Final = "dataset-"
+_VOLUME: Final = re.compile(rf"\b{_NAME}\d+\b")
+# A folder that a node does not have comes there by no repetition of the kubelet's.
+_NO_FOLDER: Final = re.compile(r"hostPath type check failed")
+MOST_WORDS_CHARS: Final = 400
 
 Json = dict[str, Any]
 
 
 def volumes(bound: Sequence[Bound]) -> list[Json]:
     """The volumes of a pod; pure."""
-    return [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
+    datasets = [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
+    return [*datasets, *scratch.volumes(bound)]
 
 
 def volume_mounts(bound: Sequence[Bound]) -> list[Json]:
     """Where the target sees them; pure."""
-    return [
+    datasets: list[Json] = [
         # What else is mounted in a folder would stay writable under a runtime that shares the node's kernel.
         {"name": _name(number), "mountPath": one.path, "readOnly": True, "recursiveReadOnly": "IfPossible"}
         for number, one in _datasets(bound)
     ]
+    return [*datasets, *scratch.volume_mounts(bound)]
+
+
+def annotations(bound: Sequence[Bound]) -> dict[str, str]:
+    """What a pod says of its data sets, for ``not_mounted``; pure."""
+    told = ",".join(f"{_name(number)}={one.name}" for number, one in _datasets(bound))
+    return {ANNOTATION_DATASETS: told} if told else {}
+
+
+def not_mounted(pod: Mapping[str, Any], message: str) -> str:
+    """What is told of a pod whose node cannot mount its volumes; empty: it has no data sets; pure.
+
+    Args:
+        pod: the API's object, or the part of it that ``trimmed`` keeps.
+        message: the kubelet's.
+    """
+    annotated = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_DATASETS) or "")
+    names = dict(one.partition("=")[::2] for one in annotated.split(",")) if annotated else {}
+    # Of a claim kubelets may name the volume behind it alone.
+    found = [names[one] for one in _VOLUME.findall(message) if one in names] or list(names.values())
+    if not found:
+        return ""
+    node = str((pod.get("spec") or {}).get("nodeName") or "")
+    which = ", ".join(dict.fromkeys(found))
+    sets = "the data set" if len(set(found)) == 1 else "one of the data sets"
+    return f"{sets} {which} cannot be mounted on node {node}: {message[:MOST_WORDS_CHARS]}"
+
+
+def is_hopeless(message: str) -> bool:
+    """Whether the kubelet need not try again, by what it has said; pure."""
+    return _NO_FOLDER.search(message) is not None
 
 
 def paths(pod: Mapping[str, Any]) -> list[str]:
@@ -79,32 +119,51 @@ def _source(dataset: DatasetSpec) -> Json:
     return {"hostPath": {"path": dataset.folder, "type": "Directory"}}
 
 
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """What may be mounted here besides claims.
+
+    Attributes:
+        folders: beginnings of folders of nodes that data sets may name.
+        images: whether nodes mount images as volumes.
+        scratch_class: the StorageClass of scratch; empty: there is none.
+    """
+
+    folders: Sequence[str] = ()
+    images: bool = False
+    scratch_class: str = ""
+
+
 class PodMounts:
     """See ``Mounts``.
 
     Args:
         client: of the API server.
         namespace: the sandboxes'; claims are looked for there.
-        folders: beginnings of folders of nodes that data sets may name.
-        images: whether nodes mount images as volumes.
+        options: what may be mounted.
+        scratches: the claims of scratch.
         clock: for how long an answer holds.
     """
 
     def __init__(
-        self, client: KubernetesClient, namespace: str, folders: Sequence[str], clock: Clock, *, images: bool
+        self,
+        client: KubernetesClient,
+        namespace: str,
+        options: MountOptions,
+        clock: Clock,
+        scratches: scratch.Scratches,
     ) -> None:
+        self.scratches = scratches
         self._client = client
         self._namespace = namespace
-        self._folders = folders
-        self._images = images
+        self._folders = options.folders
+        self._images = options.images
         self._clock = clock
         self._known: dict[str, tuple[int, str]] = {}
 
     async def check_scratch(self, key: str, size_bytes: int) -> None:
-        """See ``Mounts.check_scratch``: pods of several nodes share no folder."""
-        del key, size_bytes
-        detail = "a scratch is to be had on an engine only: the pods of a cluster share no folder"
-        raise Problem("unsupported", detail, option="mounts")
+        """See ``Mounts.check_scratch``. Cost: one call to the API server."""
+        await self.scratches.check(key, size_bytes)
 
     def check_dataset(self, dataset: DatasetSpec) -> None:
         """See ``Mounts.check_dataset``."""

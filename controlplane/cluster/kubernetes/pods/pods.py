@@ -21,6 +21,7 @@ from controlplane.cluster.kubernetes.pods.deaths import (
     unscheduled,
 )
 from controlplane.cluster.kubernetes.pods.listener import Listener
+from controlplane.cluster.kubernetes.pods.mounts import is_hopeless, not_mounted
 from controlplane.cluster.kubernetes.pods.trimmed import trimmed
 from controlplane.cluster.protocol import Death, Placement
 
@@ -61,6 +62,7 @@ class Pods:
         self._pods: dict[str, Json] = {}
         self._dead: OrderedDict[str, Death] = OrderedDict()
         self._words: OrderedDict[str, str] = OrderedDict()  # the kubelet's messages about pod sandboxes, by pod
+        self._not_mounted: OrderedDict[str, str] = OrderedDict()  # their messages about volumes, by pod
         self._pushed: OrderedDict[str, str] = OrderedDict()  # what readiness pushes have named, until it is compared
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._doubted: dict[str, asyncio.TimerHandle] = {}  # pods that have ended without a known reason
@@ -172,6 +174,7 @@ class Pods:
         self._pods.pop(name, None)
         self._forget_timers(name)
         self._words.pop(name, None)
+        self._not_mounted.pop(name, None)
         self._pushed.pop(name, None)
         self._see(name, "")
         if name not in self._stopping and name not in self._dead and not undone(thing):
@@ -191,11 +194,11 @@ class Pods:
 
     def no_sandbox(self, name: str, message: str) -> None:
         """Takes the kubelet's message about a pod sandbox that it could not create; the kubelet retries."""
-        self._words[name] = message
-        while len(self._words) > MAX_REMEMBERED:
-            self._words.popitem(last=False)
-        if name in self._pods:
-            self._judge(name)
+        self._hear(self._words, name, message)
+
+    def not_mounted(self, name: str, message: str) -> None:
+        """Takes the kubelet's message about a volume that it could not mount; the kubelet retries."""
+        self._hear(self._not_mounted, name, message)
 
     def evicted(self, name: str, message: str) -> None:
         """Takes the kubelet's message about an eviction; the pod object has it only up to ten seconds later."""
@@ -206,6 +209,18 @@ class Pods:
         """Cancels all timers."""
         for name in (*self._deadlines, *self._doubted):
             self._forget_timers(name)
+
+    def _hear(self, told: OrderedDict[str, str], name: str, message: str) -> None:
+        told[name] = message
+        while len(told) > MAX_REMEMBERED:
+            told.popitem(last=False)
+        if name in self._pods:
+            self._judge(name)
+
+    def _unavailable(self, name: str) -> str:
+        """Why a pod that does not run yet cannot have its data sets, as its kubelet has said; empty: it has not."""
+        pod, message = self._pods[name], self._not_mounted.get(name, "")
+        return not_mounted(pod, message) if message and not _running(pod) else ""
 
     def _compare(self, name: str, pod: Json) -> None:
         """Puts what its push has named into the copy of a pod that has an address, where ``misplaced`` reads it."""
@@ -224,11 +239,14 @@ class Pods:
         words = self._words.get(name)
         if judged is None and words is not None and (verdict := sandbox_trouble(words)) is not None:
             judged = Death(name, *verdict)
+        unavailable = self._unavailable(name)
+        if judged is None and unavailable and is_hopeless(unavailable):
+            judged = Death(name, "dataset_unavailable", unavailable)
         if judged is not None:
             if misplaced(pod) is not None:
                 self._forged()
             self._report(judged)
-        elif words is not None or unscheduled(pod) is not None or turned_away(pod) is not None:
+        elif words is not None or unavailable or unscheduled(pod) is not None or turned_away(pod) is not None:
             self._set_deadline(name, pod)
         else:
             self._forget_deadline(name)
@@ -277,6 +295,8 @@ class Pods:
             self._report(Death(name, "capacity_unavailable", why))
         elif (why := unscheduled(pod)) is not None:
             self._report(Death(name, "capacity_unavailable", f"no node takes it: {why}"))
+        elif why := self._unavailable(name):
+            self._report(Death(name, "dataset_unavailable", why))
         elif not _running(pod):
             detail = f"the node could not make its pod sandbox: {self._words.get(name, '')[:400]}"
             self._report(Death(name, "start_timeout", detail))

@@ -142,6 +142,7 @@ def pod(
                 ANNOTATION_START_BY: str(start_by_ms),
                 **(MOVABLE if boot.unclaimed else KEPT),
                 **(lazily.annotations() if lazily else {}),
+                **mounts.annotations(boot.mounts),
             },
             "finalizers": [FINALIZER],
         },

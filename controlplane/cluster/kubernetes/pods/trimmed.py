@@ -2,13 +2,18 @@
 
 from typing import Any, Final
 
-from controlplane.cluster.kubernetes.marks import ANNOTATION_ADDRESS, ANNOTATION_START_BY, ANNOTATION_UNDONE
+from controlplane.cluster.kubernetes.marks import (
+    ANNOTATION_ADDRESS,
+    ANNOTATION_DATASETS,
+    ANNOTATION_START_BY,
+    ANNOTATION_UNDONE,
+)
 from controlplane.cluster.kubernetes.pods import mounts
 
 Json = dict[str, Any]
 
 _JUDGED: Final = ("PodScheduled", "DisruptionTarget")
-_READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS, ANNOTATION_UNDONE)
+_READ: Final = (ANNOTATION_START_BY, ANNOTATION_ADDRESS, ANNOTATION_UNDONE, ANNOTATION_DATASETS)
 
 
 def trimmed(pod: Json, *metadata: str) -> Json:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS, ANNOTATION_START_BY
 from controlplane.cluster.kubernetes.pods.deaths import unexplained
 from controlplane.cluster.kubernetes.pods.pods import REASON_WITHIN_S, SURE_REASON_WITHIN_S, Pods
 from controlplane.cluster.protocol import Death
-from tests.support.virtual_time import VirtualClock
+from tests.support.virtual_time import EPOCH_MS, VirtualClock
 
 IN_PEACE = {"exitCode": 0, "reason": "Completed"}
 KILLED = {"exitCode": 137, "reason": "Error"}
@@ -144,3 +145,57 @@ async def test_a_push_that_names_another_address_is_found_out_whichever_is_heard
     assert [(one.sandbox_id, one.cause) for one in dead] == [("sb-1", "sandbox_lost")]
     assert "10.0.0.9" in dead[0].detail
     assert len(forged) == 1
+
+
+WITH_DATA = {
+    "name": "sb-1",
+    "annotations": {
+        ANNOTATION_START_BY: f"{EPOCH_MS + 60_000}",
+        ANNOTATION_DATASETS: "dataset-0=papers,dataset-2=models",
+    },
+}
+NO_FOLDER = 'MountVolume.SetUp failed for volume "dataset-2" : hostPath type check failed: /srv/m is not a directory'
+NO_CLAIM = 'MountVolume.SetUp failed for volume "pvc-7f" : mount failed: exit status 32'
+
+
+def waiting(**changes: Any) -> dict[str, Any]:
+    return {**pod(phase="Pending"), "metadata": WITH_DATA, **changes}
+
+
+async def test_a_folder_that_a_node_lacks_is_told_at_once_with_the_data_set() -> None:
+    async with watched() as (pods, told):
+        pods.put(waiting())
+        pods.not_mounted("sb-1", NO_FOLDER)
+        await asyncio.sleep(0)
+        ((_, one),) = told
+        assert (one.cause, one.detail.split(":")[0]) == (
+            "dataset_unavailable",
+            "the data set models cannot be mounted on node n1",
+        )
+        assert "/srv/m is not a directory" in one.detail
+
+
+async def test_a_claim_that_a_node_cannot_mount_is_told_at_the_deadline_of_the_start() -> None:
+    async with watched() as (pods, told):
+        # Whichever comes first, the pod or what its kubelet says.
+        pods.not_mounted("sb-1", NO_CLAIM)
+        pods.put(waiting())
+        await asyncio.sleep(50)
+        assert told == []
+        await asyncio.sleep(10)
+        ((after_s, one),) = told
+        assert (one.cause, 50 < after_s < 60) == ("dataset_unavailable", True)
+        assert one.detail.startswith("one of the data sets papers, models cannot be mounted on node n1: MountVolume")
+
+
+@pytest.mark.parametrize(
+    "metadata", [WITH_DATA, {**WITH_DATA, "annotations": {ANNOTATION_START_BY: f"{EPOCH_MS + 60_000}"}}]
+)
+async def test_what_is_mounted_in_the_end_or_is_no_data_set_ends_nothing(metadata: Any) -> None:
+    async with watched() as (pods, told):
+        pods.put(waiting(metadata=metadata))
+        pods.not_mounted("sb-1", NO_CLAIM)
+        if metadata is WITH_DATA:
+            pods.put({**pod(), "metadata": metadata})
+        await asyncio.sleep(100)
+        assert told == []
