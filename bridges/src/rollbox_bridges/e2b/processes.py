@@ -1,0 +1,227 @@
+"""`process.Process`: commands with streams, input, signals and terminals, as E2B's clients call them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from rollbox import ExecResult, ExecSummary, OutputStream, Process, SandboxError, errors
+from rollbox_bridges.connect import codec, serving
+from rollbox_bridges.connect.codes import ConnectError
+from rollbox_bridges.e2b.alive import keeping_alive
+from rollbox_bridges.e2b.commands import on_terminal, tag_of
+from rollbox_bridges.e2b.messages import PROCESS
+from rollbox_bridges.e2b.sessions import Session
+from rollbox_bridges.e2b.users import user_of
+from rollbox_bridges.e2b.words import in_stream
+
+_M: Final = PROCESS
+_SIGNALS: Final = {9: signal.SIGKILL, 15: signal.SIGTERM}
+
+
+async def start(request: web.Request, session: Session) -> web.StreamResponse:
+    """Start a command, and stream its output and its end."""
+    shape, asked = await serving.asked(request, _M["StartRequest"], streams=True)
+    config = asked.process
+    if not config.cmd:
+        raise ConnectError("invalid_argument", "process.cmd is empty")
+    terminal = _size(asked.pty) if asked.HasField("pty") else None
+    process = await session.commands.start(
+        [config.cmd, *config.args],
+        tag=asked.tag if asked.HasField("tag") else None,
+        env=dict(config.envs),
+        cwd=config.cwd if config.HasField("cwd") and config.cwd else None,
+        user=user_of(request),
+        stdin=terminal is not None or not asked.HasField("stdin") or asked.stdin,
+        terminal=terminal,
+        timeout_s=serving.timeout_s(request),
+    )
+    answers = serving.Answers(request, shape)
+    return await _streamed(request, session, process, process.pid or 0, _Telling(answers, "StartResponse"))
+
+
+async def connect(request: web.Request, session: Session) -> web.StreamResponse:
+    """Stream the output of a command that runs, from now on, and its end."""
+    shape, asked = await serving.asked(request, _M["ConnectRequest"], streams=True)
+    summary = await _selected(session, asked.process)
+    process = await session.commands.attach(summary)
+    answers = serving.Answers(request, shape)
+    return await _streamed(request, session, process, summary.pid, _Telling(answers, "ConnectResponse"))
+
+
+async def list_(request: web.Request, session: Session) -> web.StreamResponse:
+    """List the commands that run."""
+    shape, _ = await serving.asked(request, _M["ListRequest"], streams=False)
+    return serving.answer(shape, _M["ListResponse"](processes=[_info(one) for one in await session.commands.list()]))
+
+
+async def update(request: web.Request, session: Session) -> web.StreamResponse:
+    """Set the size of a terminal."""
+    shape, asked = await serving.asked(request, _M["UpdateRequest"], streams=False)
+    if not asked.HasField("pty"):
+        raise ConnectError("invalid_argument", "there is no pty in the update, and nothing else can be updated")
+    process = session.commands.writer((await _selected(session, asked.process)).exec_id)
+    await process.resize(*_size(asked.pty))
+    return serving.answer(shape, _M["UpdateResponse"]())
+
+
+async def send_input(request: web.Request, session: Session) -> web.StreamResponse:
+    """Write input."""
+    shape, asked = await serving.asked(request, _M["SendInputRequest"], streams=False)
+    await _write(session, asked.process, asked.input)
+    return serving.answer(shape, _M["SendInputResponse"]())
+
+
+async def stream_input(request: web.Request, session: Session) -> web.StreamResponse:
+    """Write input as it comes."""
+    shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=True)
+    answers, selector = serving.Answers(request, shape), None
+    async for content in serving.envelopes(request):
+        event = codec.decoded(shape.codec, _M["StreamInputRequest"], content)
+        if event.HasField("start"):
+            selector = event.start.process
+            await _selected(session, selector)
+        elif event.HasField("data"):
+            if selector is None:
+                raise ConnectError("invalid_argument", "data come before the start, which names the process")
+            await _write(session, selector, event.data.input)
+    await answers.send(_M["StreamInputResponse"]())
+    await answers.end()
+    return answers.response
+
+
+async def send_signal(request: web.Request, session: Session) -> web.StreamResponse:
+    """Send a signal; SIGKILL to all that the command has started."""
+    shape, asked = await serving.asked(request, _M["SendSignalRequest"], streams=False)
+    number = _SIGNALS.get(asked.signal)
+    if number is None:
+        raise ConnectError("invalid_argument", f"signal {asked.signal} is neither SIGTERM nor SIGKILL")
+    process = await session.commands.attach(await _selected(session, asked.process))
+    try:
+        await process.signal(number, tree=number == signal.SIGKILL)
+    finally:
+        await process.aclose()
+    return serving.answer(shape, _M["SendSignalResponse"]())
+
+
+async def close_stdin(request: web.Request, session: Session) -> web.StreamResponse:
+    """Close the input."""
+    shape, asked = await serving.asked(request, _M["CloseStdinRequest"], streams=False)
+    process = session.commands.writer((await _selected(session, asked.process)).exec_id)
+    await process.stdin.write_eof()
+    return serving.answer(shape, _M["CloseStdinResponse"]())
+
+
+CALLS: Final[dict[str, tuple[Callable[[web.Request, Session], Awaitable[web.StreamResponse]], bool]]] = {
+    "Start": (start, True),
+    "Connect": (connect, True),
+    "List": (list_, False),
+    "Update": (update, False),
+    "SendInput": (send_input, False),
+    "StreamInput": (stream_input, True),
+    "SendSignal": (send_signal, False),
+    "CloseStdin": (close_stdin, False),
+}
+"""Name -> what serves it, and whether its answer is a stream."""
+
+
+class _Telling(NamedTuple):
+    """Tells the events of a command, each in a message of one kind."""
+
+    answers: serving.Answers
+    kind: str
+
+    async def __call__(self, **event: Any) -> None:  # noqa: ANN401 - a field of the message
+        await self.answers.send(_M[self.kind](event=_M["ProcessEvent"](**event)))
+
+
+async def _streamed(
+    request: web.Request, session: Session, process: Process, pid: int, tell: _Telling
+) -> web.StreamResponse:
+    """Stream a command to its end. A caller that goes away leaves it running, as at E2B."""
+    try:
+        await tell(start=_M["Started"](pid=pid))
+        async with keeping_alive(request, lambda: tell(keepalive=_M["KeepAlive"]())):
+            await _relay(process, tell)
+        await _finish(tell, await process.wait())
+        await session.commands.forget(process)
+    except ConnectError as error:
+        await tell.answers.end(error)
+    except SandboxError as error:
+        await tell.answers.end(in_stream(error, session.sandbox.id))
+    finally:
+        await process.aclose()
+    return tell.answers.response
+
+
+async def _relay(process: Process, tell: _Telling) -> None:
+    """Tell all that a command writes."""
+    named = "pty" if on_terminal(process.exec_id) else "stdout"
+    pumps = [asyncio.create_task(_pump(*one, tell)) for one in ((process.stdout, named), (process.stderr, "stderr"))]
+    try:
+        await asyncio.gather(*pumps)
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _finish(tell: _Telling, result: ExecResult) -> None:
+    if result.end == "deadline":
+        await tell.answers.end(ConnectError("deadline_exceeded", "the command has reached its timeout, and was killed"))
+        return
+    await tell(end=_M["Ended"](**ended(result)))
+    await tell.answers.end()
+
+
+def ended(result: ExecResult) -> dict[str, Any]:
+    """The end of a command, in the words of Go's processes, which clients know."""
+    if result.end == "exited":
+        status = f"exit status {result.exit_code}"
+        failed = {"error": status} if result.exit_code else {}
+        return {"exit_code": result.exit_code, "exited": True, "status": status, **failed}
+    name = (result.signal_name or "SIGKILL").removeprefix("SIG").lower()
+    status = f"signal: {'killed' if name == 'kill' else name}"
+    error = status if result.end == "signalled" else f"{status} ({result.end})"
+    return {"exit_code": -1, "exited": False, "status": status, "error": error}
+
+
+async def _pump(stream: OutputStream, name: str, tell: _Telling) -> None:
+    async for data in stream:
+        await tell(data=_M["Data"](**{name: data}))
+        if stream.gaps:
+            break
+    if stream.gaps:
+        lost = sum(gap.lost_bytes for gap in stream.gaps)
+        raise ConnectError("data_loss", f"{lost} bytes of {name} were dropped before they were read")
+
+
+async def _write(session: Session, selector: Any, given: Any) -> None:  # noqa: ANN401 - messages
+    process = session.commands.writer((await _selected(session, selector)).exec_id)
+    data = given.pty if given.HasField("pty") else given.stdin
+    try:
+        await process.stdin.write(data)
+    except errors.Conflict as error:
+        raise ConnectError("not_found", f"the input is not taken: {error}") from error
+
+
+async def _selected(session: Session, selector: Any) -> ExecSummary:  # noqa: ANN401 - a message
+    if selector.HasField("tag"):
+        return await session.commands.find(pid=None, tag=selector.tag)
+    if not selector.HasField("pid"):
+        raise ConnectError("invalid_argument", "the process is named by neither pid nor tag")
+    return await session.commands.find(pid=selector.pid, tag=None)
+
+
+def _size(pty: Any) -> tuple[int, int]:  # noqa: ANN401 - a message
+    return pty.size.cols or 80, pty.size.rows or 24
+
+
+def _info(one: ExecSummary) -> Any:  # noqa: ANN401 - a message
+    config = _M["ProcessConfig"](cmd=one.argv[0] if one.argv else "", args=one.argv[1:])
+    tag = tag_of(one.exec_id)
+    return _M["ProcessInfo"](config=config, pid=one.pid, **({} if tag is None else {"tag": tag}))

@@ -1,0 +1,174 @@
+"""The server: which part a request is for, and what its errors are called there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from rollbox import SandboxError
+from rollbox_bridges.connect import codec, serving
+from rollbox_bridges.connect.codes import ConnectError
+from rollbox_bridges.e2b import files, filesystem, interpreters, processes
+from rollbox_bridges.e2b.control import Control
+from rollbox_bridges.e2b.credentials import Credentials
+from rollbox_bridges.e2b.places import Place, place_of
+from rollbox_bridges.e2b.ports import Ports
+from rollbox_bridges.e2b.sessions import Owners, Session
+from rollbox_bridges.e2b.settings import ENVD_PORT, INTERPRETER_PORT, Settings
+from rollbox_bridges.e2b.words import Gone, Refusal, as_connect, as_refusal, ended, gone, meaning
+
+_log = logging.getLogger("rollbox_bridges")
+_SHUTDOWN_S: Final = 1.0
+_ACCESS: Final = "X-Access-Token"
+_TRAFFIC: Final = "E2B-Traffic-Access-Token"
+_SERVICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "process.Process": processes.CALLS,
+    "filesystem.Filesystem": filesystem.CALLS,
+}
+
+
+class Bridge:
+    """Serves E2B's protocol.
+
+    Args:
+        settings: of it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._owners = Owners(settings.url)
+        self._credentials = Credentials(settings.secret)
+        self._control = Control(settings, self._owners, self._credentials)
+        self._ports = Ports()
+
+    def runner(self) -> web.AppRunner:
+        """What serves it once it is set up, and closes everything of the bridge at its cleanup."""
+        made = web.Application()
+        made.router.add_route("*", "/{path:.*}", self.handle)
+        made.on_cleanup.append(self._cleanup)
+        # A caller that goes away ends its call; what is compressed is read here, where it is bounded.
+        return web.AppRunner(
+            made, access_log=None, handler_cancellation=True, auto_decompress=False, shutdown_timeout=_SHUTDOWN_S
+        )
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one request, whatever becomes of it."""
+        try:
+            place = place_of(request.headers, request.host, self._settings.domain)
+            if place is None:
+                return await self._control.serve(request)
+            return await self._within(request, place)
+        except Refusal as refusal:
+            return web.json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
+        except Gone as end:
+            return web.Response(body=end.body(), status=502, content_type="application/json")
+        except (ConnectionResetError, aiohttp.ClientError) as error:
+            _log.info("a request to %s broke: %r", request.path, error)
+            raise
+        except SandboxError as error:
+            told = as_refusal(error)
+            return web.json_response(told.body(), status=told.status, headers=told.headers)
+
+    async def _within(self, request: web.Request, place: Place) -> web.StreamResponse:
+        """Serve a request to a port of a sandbox; an ended sandbox is told in one way, whatever was asked."""
+        try:
+            session = await self._session(request, place)
+            if place.port == ENVD_PORT:
+                return await self._envd(request, session)
+            if place.port == INTERPRETER_PORT:
+                return await interpreters.serve(request, session)
+            return await self._ports.serve(request, session, place.port)
+        except SandboxError as error:
+            if (end := gone(error, place.sandbox_id)) is None:
+                raise
+            await self._owners.drop(place.sandbox_id)
+            raise end from error
+
+    async def _envd(self, request: web.Request, session: Session) -> web.StreamResponse:
+        match request.method, request.path.strip("/").split("/"):
+            case "GET" | "HEAD", ["health"]:
+                await _alive(session)
+                return web.Response(status=204)
+            case "GET", ["files"]:
+                return await files.download(request, session)
+            case "POST" | "PUT", ["files"]:
+                return await files.upload(request, session)
+            case "POST", [service, name] if name in _SERVICES.get(service, {}):
+                return await _called(request, session, *_SERVICES[service][name])
+            case "POST", [service, name] if service in _SERVICES:
+                return serving.refusal(ConnectError("unimplemented", f"{service} has no {name[:64]!r} here"))
+        raise Refusal(404, f"there is no {request.method} {request.path[:200]}")
+
+    async def _session(self, request: web.Request, place: Place) -> Session:
+        """The session that a request may use.
+
+        Raises:
+            Refusal: it has no credential, or a wrong one.
+            SandboxError: the sandbox is gone.
+        """
+        key = self._key(request, place)
+        known = self._owners.known(place.sandbox_id)
+        if key is not None:
+            return await self._owners.session(place.sandbox_id, key, public_ports=self._settings.public_ports)
+        open_to_all = place.port not in {ENVD_PORT, INTERPRETER_PORT}
+        if known is not None and (known.public_ports if open_to_all else self._signed(request, place, known)):
+            return known
+        raise Refusal(401, f"there is no credential for sandbox {place.sandbox_id} in the request, or a wrong one")
+
+    def _key(self, request: web.Request, place: Place) -> str | None:
+        """The owner's key in the credentials of a request."""
+        access, traffic = request.headers.get(_ACCESS), request.headers.get(_TRAFFIC)
+        key = None if access is None else self._credentials.opened("access", place.sandbox_id, access)
+        if key is None and traffic is not None and place.port != ENVD_PORT:
+            return self._credentials.opened("traffic", place.sandbox_id, traffic)
+        return key
+
+    def _signed(self, request: web.Request, place: Place, session: Session) -> bool:
+        """Whether the address of a file is signed, by who has the sandbox's credential."""
+        query = request.query
+        if place.port != ENVD_PORT or request.path != "/files" or "signature" not in query:
+            return False
+        credential = self._credentials.sealed("access", place.sandbox_id, session.key)
+        operation = "read" if request.method == "GET" else "write"
+        return files.is_signed(query, operation, credential)
+
+    async def _cleanup(self, _: web.Application) -> None:
+        await self._control.aclose()
+        await self._ports.aclose()
+        await self._owners.aclose()
+
+
+async def _alive(session: Session) -> None:
+    """Ask whether a sandbox lives; raises its end."""
+    record = await session.sandbox.refresh()
+    if record.end is not None:
+        raise Gone(record.id, ended(record.id, meaning(record.end)))
+
+
+async def _called(request: web.Request, session: Session, serve: Any, streams: bool) -> web.StreamResponse:  # noqa: ANN401
+    """Serve a call; an error before any answer is told as the kind of call wants it."""
+    try:
+        answered: web.StreamResponse = await serve(request, session)
+    except SandboxError as error:
+        if gone(error, session.sandbox.id) is not None:
+            raise
+        return await _refused(request, as_connect(error), streams=streams)
+    except ConnectError as error:
+        return await _refused(request, error, streams=streams)
+    return answered
+
+
+async def _refused(request: web.Request, error: ConnectError, *, streams: bool) -> web.StreamResponse:
+    if not streams:
+        return serving.refusal(error)
+    try:
+        shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=True)
+    except ConnectError:
+        return web.Response(status=415)
+    answers = serving.Answers(request, shape)
+    await answers.end(error)
+    return answers.response

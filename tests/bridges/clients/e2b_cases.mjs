@@ -1,0 +1,92 @@
+// What a user does with E2B's SDK for JavaScript, a case a function; as e2b_cases.py.
+import { CommandExitError, Sandbox } from 'e2b'
+
+const fails = (error) => [error.constructor.name, String(error.message)]
+
+async function refused(call) {
+  try {
+    await call()
+  } catch (error) {
+    return fails(error)
+  }
+  return ['nothing', '']
+}
+
+const cases = {
+  async info(sandbox) {
+    const told = await sandbox.getInfo()
+    return { template: told.templateId, metadata: told.metadata, running: await sandbox.isRunning() }
+  },
+  async pages() {
+    const metadata = { mark: `${process.pid}-${Date.now()}` }
+    const made = []
+    for (let n = 0; n < 3; n++) made.push(await Sandbox.create({ timeoutMs: 60_000, metadata }))
+    const listed = Sandbox.list({ query: { metadata }, limit: 2 })
+    const sizes = []
+    while (listed.hasNext) sizes.push((await listed.nextItems()).length)
+    const killed = []
+    for (const one of made) killed.push(await one.kill())
+    return { sizes, killed }
+  },
+  async killed() {
+    const mine = await Sandbox.create({ timeoutMs: 60_000 })
+    const kills = [await mine.kill(), await Sandbox.kill(mine.sandboxId)]
+    return { kills, running: await mine.isRunning() }
+  },
+  async ran(sandbox) {
+    const { stdout, stderr, exitCode } = await sandbox.commands.run('echo out; echo err >&2')
+    return { stdout, stderr, exitCode }
+  },
+  async failed(sandbox) {
+    try {
+      await sandbox.commands.run('exit 3')
+    } catch (error) {
+      return { typed: error instanceof CommandExitError, code: error.exitCode }
+    }
+  },
+  async withInput(sandbox) {
+    const command = await sandbox.commands.run('read line; echo got $line', { background: true, stdin: true })
+    await sandbox.commands.sendStdin(command.pid, 'words\n')
+    return { stdout: (await command.wait()).stdout }
+  },
+  async terminal(sandbox) {
+    let seen = ''
+    const pty = await sandbox.pty.create({ cols: 80, rows: 24, onData: (data) => (seen += Buffer.from(data)) })
+    await sandbox.pty.sendInput(pty.pid, Buffer.from('echo $((6*7)); exit\n'))
+    await pty.wait()
+    return { says: seen.includes('42') }
+  },
+  async files(sandbox) {
+    await sandbox.files.write('/tmp/js/a', 'h\u00e9')
+    const made = [await sandbox.files.makeDir('/tmp/js/d'), await sandbox.files.makeDir('/tmp/js/d')]
+    return {
+      text: await sandbox.files.read('/tmp/js/a'),
+      made,
+      listed: (await sandbox.files.list('/tmp/js')).map((one) => [one.name, one.type]).sort(),
+      missing: (await refused(() => sandbox.files.read('/no/such')))[0],
+      left: await sandbox.files.exists('/no/such'),
+    }
+  },
+  async watched(sandbox) {
+    await sandbox.files.makeDir('/tmp/js-watched')
+    let told
+    const came = new Promise((resolve) => (told = resolve))
+    const handle = await sandbox.files.watchDir('/tmp/js-watched', (event) => event.name === 'new' && told())
+    await sandbox.files.write('/tmp/js-watched/new', 'x')
+    await came
+    await handle.stop()
+    return { created: true }
+  },
+}
+
+const sandbox = await Sandbox.create('base', { timeoutMs: 300_000, metadata: { k: 'v' } })
+for (const [name, one] of Object.entries(cases)) {
+  let told
+  try {
+    told = { case: name, saw: await one(sandbox) }
+  } catch (error) {
+    told = { case: name, error: fails(error) }
+  }
+  console.log(JSON.stringify(told))
+}
+await sandbox.kill()

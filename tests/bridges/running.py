@@ -1,0 +1,70 @@
+"""A bridge as a program of its own, and published clients that call it, each with a Python of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.images import IMAGE
+from tests.support.stack import Product
+
+HERE: Final = Path(__file__).parent
+ENVIRONMENTS: Final = HERE.parent.parent / "build/bridges"
+SECRET: Final = "tests-of-bridges-alone"
+START_S: Final = 60
+
+
+@asynccontextmanager
+async def bridge(stack: Product, *options: str, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
+    """A bridge of a product; gives its address."""
+    command = [sys.executable, "-m", "rollbox_bridges.e2b", "--json", "--listen", listen, "--url", stack.url]
+    environ = {**os.environ, "ROLLBOX_BRIDGE_SECRET": SECRET}
+    process = await asyncio.create_subprocess_exec(
+        *command, "--image", IMAGE, *options, env=environ, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_S):
+            line = await process.stdout.readline()
+        yield json.loads(line)["url"]
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        assert await process.wait() == 0
+
+
+def python_of(name: str) -> Path:
+    """The Python of an environment of clients, which is made where there is none."""
+    python = ENVIRONMENTS / name / "bin/python"
+    if not python.is_file():
+        subprocess.run([HERE / "environment.sh", name], check=True)
+    return python
+
+
+def key_of(key: str) -> str:
+    """An owner's key in the form that clients take."""
+    return f"e2b_{key.encode().hex()}"
+
+
+async def cases(name: str, script: str, style: str, url: str, key: str) -> Mapping[str, Any]:
+    """Have a client do all its cases; what each saw, by name."""
+    environ = {"PATH": os.environ["PATH"], "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key_of(key)}
+    process = await asyncio.create_subprocess_exec(
+        python_of(name),
+        HERE / "clients" / script,
+        style,
+        env={**environ, "IMAGE": IMAGE},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()[-4000:]
+    told = [json.loads(line) for line in out.decode().splitlines()]
+    return {one["case"]: one.get("saw", one.get("error")) for one in told}

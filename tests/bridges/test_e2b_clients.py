@@ -1,0 +1,93 @@
+"""E2B's published clients over the bridge, unmodified: what each case sees is what it would see at E2B."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.bridges.running import bridge, cases
+from tests.support.stack import Product
+
+CLIENTS: Final = ("e2b-2.31.0", "e2b-2.63.0")
+STYLES: Final = ("async", "sync")
+WANTED: Final[dict[str, Any]] = {
+    "info": {
+        "template": "base",
+        "metadata": {"k": "v"},
+        "state": "running",
+        "lives": True,
+        "same": True,
+        "cpu": 2,
+        "running": True,
+    },
+    "pages": {"sizes": [2, 1], "ids": True, "killed": [True, True, True]},
+    "shortened": {"over": True},
+    "extended": {"lives": True},
+    "killed": {
+        "kills": [True, False],
+        "running": False,
+        "run": "SandboxNotRunningException",
+        "read": "SandboxNotRunningException",
+        "connect": "SandboxNotFoundException",
+        "slime": True,
+    },
+    "no_image": {"error": "SandboxException", "says": True},
+    "other_id": {"connect": "SandboxNotFoundException", "kill": False},
+    "missing": {"read": "FileNotFoundException", "list": "FileNotFoundException", "exists": False},
+    "connected": {"read": "x"},
+    "by_metadata": {"stdout": "here\n"},
+    "wrong_key": {"error": "AuthenticationException"},
+    "not_supported": {"says": True, "runs": True},
+    "ran": {"out": "out\n\u00e9", "err": "err\n", "code": 0, "error": ""},
+    "failed": {"code": 3, "out": "half\n", "error": "exit status 3"},
+    "settings": {"out": ["1-with", "/usr", "root"]},
+    "no_user": {"error": "AuthenticationException"},
+    "no_folder": {"error": "InvalidArgumentException"},
+    "timed_out": {"error": "TimeoutException", "over": True},
+    "big": {"size": 5_000_000, "only": True},
+    "streamed": {"seen": "1\n2\n3\n", "out": "1\n2\n3\n"},
+    "with_input": {"out": "got words\n"},
+    "signalled": {"listed": True, "killed": True, "again": False, "error": "CommandExitException"},
+    "attached": {"out": "got more\n", "pid": True},
+    "terminal": {"says": True, "size": True, "end": "nothing"},
+    "texts": {"path": "/tmp/a/b/text", "name": "text", "text": "h\u00e9", "bytes": [104, 195, 169]},
+    "binary": {"same": True},
+    "octets": {"same": True},
+    "many": {"paths": ["/tmp/many/0", "/tmp/many/1", "/tmp/many/2"], "read": ["0", "1", "2"]},
+    "empty": {"text": ""},
+    "directories": {
+        "made": [True, False],
+        "listed": [["e", "dir"], ["f", "file"], ["link", "file"]],
+        "deep": ["/tmp/d/e", "/tmp/d/f", "/tmp/d/link"],
+        "info": [5, 0o640, "-rw-r-----", "root", "root", "/tmp/d/f"],
+        "moved": "/tmp/d/g",
+        "left": False,
+    },
+    "watched": {"created": True},
+    "signed": {"good": "by address", "bad": "401"},
+    "ports": {"host": "hello from within", "header": "hello from within"},
+}
+# What older clients call otherwise.
+OTHERWISE: Final[dict[str, Any]] = {
+    "e2b-2.31.0": {"killed": {**WANTED["killed"], "run": "TimeoutException", "read": "TimeoutException"}}
+}
+
+
+@pytest.fixture(scope="module", params=[(client, style) for client in CLIENTS for style in STYLES], ids="-".join)
+def saw(stack: Product, request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What one client saw in all its cases."""
+    client, style = request.param
+
+    async def all_cases() -> Mapping[str, Any]:
+        async with bridge(stack) as url:
+            return {"client": client, **await cases(client, "e2b_cases.py", style, url, stack.api_key)}
+
+    return asyncio.run(all_cases())
+
+
+@pytest.mark.parametrize("case", WANTED)
+def test_a_published_client_sees_what_it_would_see_at_e2b(saw: Mapping[str, Any], case: str) -> None:
+    assert saw[case] == OTHERWISE.get(saw["client"], {}).get(case, WANTED[case])
