@@ -40,12 +40,26 @@ async def bridge(stack: Product, *options: str, listen: str = "127.0.0.1:0") -> 
         assert await process.wait() == 0
 
 
-def python_of(name: str) -> Path:
-    """The Python of an environment of clients, which is made where there is none."""
-    python = ENVIRONMENTS / name / "bin/python"
-    if not python.is_file():
+def environment_of(name: str) -> Path:
+    """The environment of one client, which is made where there is none, or for other versions."""
+    folder, wanted = ENVIRONMENTS / name, HERE / "requirements" / name
+    files = sorted(wanted.glob("*.json")) if wanted.is_dir() else [wanted.with_name(f"{name}.txt")]
+    mark, content = folder / "made-for", "".join(file.read_text() for file in files)
+    if not mark.is_file() or mark.read_text() != content:
         subprocess.run([HERE / "environment.sh", name], check=True)
-    return python
+        mark.write_text(content)
+    return folder
+
+
+def command_of(name: str, script: str, style: str) -> list[str]:
+    """The command that runs a script in an environment."""
+    folder, source = environment_of(name), HERE / "clients" / script
+    if source.suffix == ".py":
+        return [str(folder / "bin/python"), str(source), style]
+    # Modules of JavaScript are looked for from where the script is.
+    copy = folder / script
+    copy.write_text(source.read_text())
+    return ["node", str(copy)]
 
 
 def key_of(key: str) -> str:
@@ -57,9 +71,7 @@ async def cases(name: str, script: str, style: str, url: str, key: str) -> Mappi
     """Have a client do all its cases; what each saw, by name."""
     environ = {"PATH": os.environ["PATH"], "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key_of(key)}
     process = await asyncio.create_subprocess_exec(
-        python_of(name),
-        HERE / "clients" / script,
-        style,
+        *command_of(name, script, style),
         env={**environ, "IMAGE": IMAGE},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -68,3 +80,13 @@ async def cases(name: str, script: str, style: str, url: str, key: str) -> Mappi
     assert process.returncode == 0, err.decode()[-4000:]
     told = [json.loads(line) for line in out.decode().splitlines()]
     return {one["case"]: one.get("saw", one.get("error")) for one in told}
+
+
+def seen(stack: Product, name: str, script: str, style: str = "") -> Mapping[str, Any]:
+    """What a client saw in all its cases, over a bridge of its own."""
+
+    async def all_cases() -> Mapping[str, Any]:
+        async with bridge(stack) as url:
+            return await cases(name, script, style, url, stack.api_key)
+
+    return asyncio.run(all_cases())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
-from tests.bridges.running import bridge, cases
+from tests.bridges.running import seen
 from tests.support.stack import Product
 
 CLIENTS: Final = ("e2b-2.31.0", "e2b-2.63.0")
@@ -70,6 +69,23 @@ WANTED: Final[dict[str, Any]] = {
     "signed": {"good": "by address", "bad": "401"},
     "ports": {"host": "hello from within", "header": "hello from within"},
 }
+WANTED_IN_JAVASCRIPT: Final[dict[str, Any]] = {
+    "info": {"template": "base", "metadata": {"k": "v"}, "running": True},
+    "pages": {"sizes": [2, 1], "killed": [True, True, True]},
+    "killed": {"kills": [True, False], "running": False},
+    "ran": {"stdout": "out\n", "stderr": "err\n", "exitCode": 0},
+    "failed": {"typed": True, "code": 3},
+    "withInput": {"stdout": "got words\n"},
+    "terminal": {"says": True},
+    "files": {
+        "text": "h\u00e9",
+        "made": [True, False],
+        "listed": [["a", "file"], ["d", "dir"]],
+        "missing": "FileNotFoundError",
+        "left": False,
+    },
+    "watched": {"created": True},
+}
 # What older clients call otherwise.
 OTHERWISE: Final[dict[str, Any]] = {
     "e2b-2.31.0": {"killed": {**WANTED["killed"], "run": "TimeoutException", "read": "TimeoutException"}}
@@ -80,14 +96,20 @@ OTHERWISE: Final[dict[str, Any]] = {
 def saw(stack: Product, request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """What one client saw in all its cases."""
     client, style = request.param
-
-    async def all_cases() -> Mapping[str, Any]:
-        async with bridge(stack) as url:
-            return {"client": client, **await cases(client, "e2b_cases.py", style, url, stack.api_key)}
-
-    return asyncio.run(all_cases())
+    return {"client": client, **seen(stack, client, "e2b_cases.py", style)}
 
 
 @pytest.mark.parametrize("case", WANTED)
 def test_a_published_client_sees_what_it_would_see_at_e2b(saw: Mapping[str, Any], case: str) -> None:
     assert saw[case] == OTHERWISE.get(saw["client"], {}).get(case, WANTED[case])
+
+
+@pytest.fixture(scope="module")
+def saw_in_javascript(stack: Product) -> Mapping[str, Any]:
+    """What the client in JavaScript saw."""
+    return seen(stack, "npm", "e2b_cases.mjs")
+
+
+@pytest.mark.parametrize("case", WANTED_IN_JAVASCRIPT)
+def test_the_client_in_javascript_sees_the_same(saw_in_javascript: Mapping[str, Any], case: str) -> None:
+    assert saw_in_javascript[case] == WANTED_IN_JAVASCRIPT[case]
