@@ -40,6 +40,7 @@ WANTED: Final[dict[str, Any]] = {
     "by_metadata": {"stdout": "here\n"},
     "wrong_key": {"error": "AuthenticationException"},
     "not_supported": {"says": True, "runs": True},
+    "snapshots": {"text": "kept", "removed": [True, False]},
     "ran": {"out": "out\n\u00e9", "err": "err\n", "code": 0, "error": ""},
     "failed": {"code": 3, "out": "half\n", "error": "exit status 3"},
     "settings": {"out": ["1-with", "/usr", "root"]},
@@ -88,7 +89,10 @@ WANTED_IN_JAVASCRIPT: Final[dict[str, Any]] = {
 }
 # What older clients call otherwise.
 OTHERWISE: Final[dict[str, Any]] = {
-    "e2b-2.31.0": {"killed": {**WANTED["killed"], "run": "TimeoutException", "read": "TimeoutException"}}
+    "e2b-2.31.0": {
+        "killed": {**WANTED["killed"], "run": "TimeoutException", "read": "TimeoutException"},
+        "snapshots": {"says": True},
+    }
 }
 
 

@@ -150,6 +150,19 @@ async def not_supported(sandbox):
     return {"says": "not supported" in error[1], "runs": await of(sandbox.is_running())}
 
 
+async def snapshots(sandbox):
+    """Of files alone, which only newer clients can ask for."""
+    if "mode" not in inspect.signature(sandbox.create_snapshot).parameters:
+        return {"says": "mode='filesystem'" in (await refused(sandbox.create_snapshot))[1]}
+    await of(sandbox.files.write("/srv/kept", "kept"))
+    made_ = await of(sandbox.create_snapshot(mode="filesystem"))
+    again = await made(template=made_.snapshot_id)
+    text = await of(again.files.read("/srv/kept"))
+    await of(again.kill())
+    removed = [await of(Sandbox.delete_snapshot(made_.snapshot_id)) for _ in range(2)]
+    return {"text": text, "removed": removed}
+
+
 async def ran(sandbox):
     result = await of(sandbox.commands.run("echo out; echo err >&2; printf '\\303\\251'"))
     return {"out": result.stdout, "err": result.stderr, "code": result.exit_code, "error": result.error or ""}
@@ -365,6 +378,7 @@ async def ports(sandbox):
 
 CASES = (
     info, pages, killed, shortened, extended, connected, by_metadata, no_image, wrong_key, other_id, not_supported,
+    snapshots,
     ran, failed, settings, no_user, no_folder, timed_out, big, streamed, with_input, signalled, attached, terminal,
     texts, binary, octets, many, empty, missing, directories, watched, signed, ports,
 )  # fmt: skip

@@ -98,7 +98,6 @@ async def test_a_kill_is_told_once(fake: FakeGateway, e2b: Speaker) -> None:
         ("POST", "/v2/sandboxes/sb-1/fork"),
         ("GET", "/sandboxes/sb-1/logs"),
         ("GET", "/sandboxes/metrics"),
-        ("POST", "/sandboxes/sb-1/snapshots"),
         ("POST", "/v3/templates"),
         ("GET", "/volumes"),
     ],
@@ -128,6 +127,33 @@ async def test_a_failed_create_says_whether_to_try_again(
     answer = await e2b.control("POST", "/v2/sandboxes", {"templateID": "base"})
     assert (answer.status, answer.json["error_code"]) == (status, code)
     assert answer.headers["Should-Retry"] == ("true" if status == 429 else "false")
+
+
+async def test_a_snapshot_of_files_is_an_image_and_a_template(fake: FakeGateway, e2b: Speaker) -> None:
+    name = (await e2b.create())["sandboxID"]
+    with_memory = await e2b.control("POST", f"/sandboxes/{name}/snapshots", {})
+    assert (with_memory.status, "mode='filesystem'" in with_memory.json["message"]) == (501, True)
+    taken = (await e2b.control("POST", f"/sandboxes/{name}/snapshots", {"memory": False})).json
+    named = (await e2b.control("POST", f"/sandboxes/{name}/snapshots", {"memory": False, "name": "mine:1"})).json
+    assert named["names"] == ["mine:1"]
+    await e2b.create(templateID=taken["snapshotID"])
+    assert fake.bodies[-1]["image"] == taken["snapshotID"]
+    assert (await e2b.control("GET", "/snapshots")).status == 200
+    fake.images.kept.append("team/mine:1")
+    assert [(await e2b.control("DELETE", "/templates/team%2Fmine%3A1")).status for _ in range(2)] == [204, 404]
+    assert fake.images.removed == ["team/mine:1"] * 2
+
+
+async def test_ports_that_a_client_wants_for_itself_stay_so(fake: FakeGateway, e2b: Speaker) -> None:
+    mine = await e2b.create(network={"allowPublicTraffic": False}, metadata={"k": "v"})
+    assert fake.bodies[-1]["labels"]["e2b/ports"] == "private"
+    assert (await e2b.control("GET", f"/sandboxes/{mine['sandboxID']}")).json["metadata"] == {"k": "v"}
+    async with bridging(fake) as again:
+        await again.control("POST", f"/v2/sandboxes/{mine['sandboxID']}/connect", {})
+        url = f"{again.url}/"
+        headers = {"E2b-Sandbox-Id": mine["sandboxID"], "E2b-Sandbox-Port": "8000"}
+        async with again.http.get(url, headers=headers) as answer:
+            assert answer.status == 401
 
 
 async def test_a_missing_image_does_not_exist(e2b: Speaker) -> None:

@@ -27,7 +27,7 @@ from rollbox import (
     SandboxRecord,
     errors,
 )
-from rollbox_bridges.e2b import cells, commands, creating, entries, network, places, pools, records, words
+from rollbox_bridges.e2b import cells, commands, creating, entries, network, places, pools, ports, records, words
 from rollbox_bridges.e2b.credentials import Credentials, signature
 from rollbox_bridges.e2b.processes import ended
 from rollbox_bridges.e2b.settings import Settings
@@ -161,6 +161,17 @@ def test_what_is_no_port_is_refused(port: str) -> None:
         places.place_of({"E2b-Sandbox-Id": "../x", "E2b-Sandbox-Port": "80"}, "any", None)
 
 
+@pytest.mark.parametrize("path", ["/../exec", "/a/%2e%2E/b", "/a/.", "/..\\x", "http://elsewhere/", "*", "/%2E%2e"])
+def test_a_path_that_could_leave_its_port_is_refused(path: str) -> None:
+    with pytest.raises(words.Refusal):
+        ports.checked(path)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/..b/c...?x=/../y", "/a%20b", "//a"])
+def test_a_path_within_its_port_is_left_as_it_is(path: str) -> None:
+    assert ports.checked(path) == path
+
+
 def test_a_create_is_read_with_its_image_from_template_settings_or_metadata() -> None:
     base = creating.wish_of({"templateID": "base", "timeout": 60, "envVars": {"A": "1"}}, SETTINGS)
     assert (base.image, base.named, base.ttl_s, base.env) == ("python:1", False, 60.0, {"A": "1"})
@@ -184,7 +195,7 @@ def test_a_create_is_read_with_its_image_from_template_settings_or_metadata() ->
         ({"metadata": {"": "x"}}, 400),
         ({"metadata": {"k": "\n"}}, 400),
         ({"metadata": {"k": 1}}, 400),
-        ({"metadata": {str(n): "" for n in range(64)}}, 400),
+        ({"metadata": {str(n): "" for n in range(63)}}, 400),
         ({"envVars": []}, 400),
         ({"templateID": 7}, 400),
         ({"network": {"egressProxy": {"host": "x"}}}, 501),

@@ -110,13 +110,18 @@ class Answers:
         """Send one; waits while the caller does not read."""
         await self._write(framing.enveloped(codec.encoded(self._shape.codec, message)))
 
-    async def end(self, error: ConnectError | None = None) -> None:
-        """Send the end; with an error, that."""
-        await self._write(framing.enveloped(end_of_stream(error), framing.END_OF_STREAM))
-        await self.response.write_eof()
+    async def end(self, error: ConnectError | None = None, *, last: Message | None = None) -> None:
+        """Send the end; with an error, that; with a last message, after it."""
+        head = b"" if last is None else framing.enveloped(codec.encoded(self._shape.codec, last))
+        async with self._turn:
+            await self._prepare()
+            await self.response.write_eof(head + framing.enveloped(end_of_stream(error), framing.END_OF_STREAM))
 
     async def _write(self, data: bytes) -> None:
         async with self._turn:
-            if not self.response.prepared:
-                await self.response.prepare(self._request)
+            await self._prepare()
             await self.response.write(data)
+
+    async def _prepare(self) -> None:
+        if not self.response.prepared:
+            await self.response.prepare(self._request)

@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from aiohttp import web
 
 from rollbox_bridges.e2b.server import Bridge
@@ -26,7 +27,8 @@ _LEAST_SECRET = 16
 def main(words: list[str] | None = None) -> None:
     """Serve until a signal comes."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    asyncio.run(_serve(_parser().parse_args(words)))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(_parser().parse_args(words)))
 
 
 def _parser() -> argparse.ArgumentParser:

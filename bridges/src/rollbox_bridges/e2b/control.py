@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from rollbox import Client, CreateOptions, EgressPolicy, Sandbox, SandboxError, SandboxRecord, errors
-from rollbox_bridges.e2b import jsonbody, records
+from rollbox_bridges.e2b import jsonbody, records, snapshots
 from rollbox_bridges.e2b.creating import Wish, seconds, wish_of
 from rollbox_bridges.e2b.credentials import Credentials
 from rollbox_bridges.e2b.network import policy_of
@@ -19,6 +19,7 @@ from rollbox_bridges.e2b.sessions import Owners
 from rollbox_bridges.e2b.settings import Settings
 from rollbox_bridges.e2b.words import Refusal, as_refusal, ended, meaning, unsupported
 
+_VERSIONS: Final = frozenset({"v1", "v2", "v3"})
 _MOST_START_S: Final = 600.0
 # What E2B has and rollbox has not, by the last or the first part of the path, and what to do instead.
 _MISSING: Final = {
@@ -26,7 +27,6 @@ _MISSING: Final = {
     "fork": ("forking a sandbox", "Create several of the same template."),
     "logs": ("the log of a sandbox", "Its commands have their own output."),
     "metrics": ("metrics of a sandbox", "`rollbox top` and the SDK's `sandbox.usage()` tell what it uses."),
-    "snapshots": ("a snapshot with memory", "`rollbox commit` makes an image of a sandbox's files: a template here."),
     "templates": ("building a template", "Any image is a template by its name; `rollbox image build` makes images."),
     "secrets": ("a store of secrets", "Give them as variables of the sandbox."),
     "volumes": ("a volume", "Write files, or mount data sets in a pool's template."),
@@ -58,6 +58,8 @@ class Control:
             ("POST", "sandboxes", "*", "timeout"): self._timeout,
             ("POST", "sandboxes", "*", "refreshes"): self._refresh,
             ("PUT", "sandboxes", "*", "network"): self._network,
+            ("POST", "sandboxes", "*", "snapshots"): self._snapshot,
+            ("GET", "snapshots"): self._snapshots,
         }
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -66,15 +68,19 @@ class Control:
         Raises:
             Refusal: it is refused.
         """
-        parts = [one for one in request.path.strip("/").split("/") if one not in {"v2", "v3"}]
+        parts = request.path.strip("/").split("/")
+        parts = parts[1:] if parts[0] in _VERSIONS else parts
         if parts == ["health"]:
             return web.Response(status=204)
         key = self._key(request)
         sandbox_id = parts[1] if len(parts) > 1 and parts[0] == "sandboxes" and parts[1] not in _MISSING else ""
-        serve = self._routes.get((request.method, *(["*" if one is sandbox_id else one for one in parts])))
-        if serve is None:
-            raise _unknown(request, parts)
         try:
+            if request.method == "DELETE" and parts[0] == "templates":
+                # The name of an image has slashes of its own.
+                return await snapshots.remove(await self._owners.client(key), "/".join(parts[1:]))
+            serve = self._routes.get((request.method, *(["*" if one is sandbox_id else one for one in parts])))
+            if serve is None:
+                raise _unknown(request, parts)
             return await serve(request, key, sandbox_id)
         except SandboxError as error:
             raise as_refusal(error, sandbox_id) from error
@@ -93,8 +99,7 @@ class Control:
             "idempotency_key": None if given is None else f"e2b-{given}",
         }
         sandbox = await self._made(client, wish, options)
-        public = wish.public_ports and self._settings.public_ports
-        await self._owners.keep(sandbox, key, public_ports=public)
+        await self._owners.keep(sandbox, key)
         return web.json_response(self._opened(request, sandbox.record, key), status=201)
 
     async def _made(self, client: Client, wish: Wish, options: CreateOptions) -> Sandbox:
@@ -152,13 +157,13 @@ class Control:
         await self._running(key, sandbox_id)
         if "timeout" in body:
             await self._set_time(key, sandbox_id, seconds("timeout", body["timeout"]), shorten=False)
-        session = await self._owners.session(sandbox_id, key, public_ports=self._settings.public_ports)
+        session = await self._owners.session(sandbox_id, key)
         return web.json_response(self._opened(request, session.sandbox.record, key))
 
     async def _set_time(self, key: str, sandbox_id: str, left_s: float, *, shorten: bool) -> None:
         """Have a sandbox end in so many seconds; the platform extends lives, and the bridge itself shortens them."""
         await self._running(key, sandbox_id)
-        session = await self._owners.session(sandbox_id, key, public_ports=self._settings.public_ports)
+        session = await self._owners.session(sandbox_id, key)
         record = await session.sandbox.extend(max(1.0, left_s))
         loop = asyncio.get_running_loop()
         pending = self._endings.get(sandbox_id)
@@ -191,6 +196,12 @@ class Control:
         session = await self._owners.session(sandbox_id, key)
         await session.sandbox.egress(policy or self._settings.egress or EgressPolicy(mode="open"))
         return web.Response(status=204)
+
+    async def _snapshot(self, request: web.Request, key: str, sandbox_id: str) -> web.StreamResponse:
+        return await snapshots.take(request, (await self._owners.session(sandbox_id, key)).sandbox)
+
+    async def _snapshots(self, _: web.Request, key: str, __: str) -> web.StreamResponse:
+        return await snapshots.list_(await self._owners.client(key))
 
     async def _running(self, key: str, sandbox_id: str) -> SandboxRecord:
         record = await (await self._owners.client(key)).get(sandbox_id)

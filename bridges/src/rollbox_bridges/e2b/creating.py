@@ -14,9 +14,13 @@ from rollbox_bridges.e2b.words import Refusal, unsupported
 
 TEMPLATE_LABEL: Final = "e2b/template"
 """The label with the template that a client has asked for."""
+PORTS_LABEL: Final = "e2b/ports"
+"""The label of sandboxes whose client wants their ports for itself."""
+OWN: Final = "e2b/"
+"""How the bridge's own labels begin."""
 _DEFAULTS: Final = frozenset({"base", "code-interpreter-v1"})
 _DEFAULT_TIMEOUT_S: Final = 15
-_MOST_METADATA: Final = 63
+_MOST_METADATA: Final = 62
 _KEY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 # What clients send in every create, with the values that ask for nothing.
@@ -60,7 +64,8 @@ class Wish:
     @property
     def labels(self) -> dict[str, str]:
         """The labels of the sandbox."""
-        return {**self.metadata, TEMPLATE_LABEL: self.template}
+        ports = {} if self.public_ports else {PORTS_LABEL: "private"}
+        return {**self.metadata, TEMPLATE_LABEL: self.template, **ports}
 
 
 def wish_of(body: Any, settings: Settings) -> Wish:  # noqa: ANN401 - JSON
@@ -125,7 +130,7 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
     if len(metadata) > _MOST_METADATA:
         raise Refusal(400, f"{len(metadata)} entries of metadata are more than {_MOST_METADATA}")
     for key, value in metadata.items():
-        if not _KEY.fullmatch(key) or key == TEMPLATE_LABEL:
-            raise Refusal(400, f"the key {key[:128]!r} of metadata is not 1 to 128 of A-Za-z0-9._/-")
+        if not _KEY.fullmatch(key) or key.startswith(OWN):
+            raise Refusal(400, f"the key {key[:128]!r} of metadata is not 1 to 128 of A-Za-z0-9._/-, or begins {OWN}")
         if not _VALUE.fullmatch(value):
             raise Refusal(400, f"the value of metadata {key!r} is over 256 characters, or has control characters")

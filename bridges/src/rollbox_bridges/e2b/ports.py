@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
+from yarl import URL
 
 from rollbox_bridges.e2b.sessions import Session
+from rollbox_bridges.e2b.words import Refusal
 
 # Of the connection, not of the message; and what is the bridge's own.
 _HOP: Final = frozenset(
@@ -32,6 +35,18 @@ _SOCKET: Final = "sec-websocket-"
 _MOST_MESSAGE_BYTES: Final = 2**24
 
 
+def checked(path: str) -> str:
+    """Return the path of a request, as it was sent.
+
+    Raises:
+        Refusal: it could lead out of the port's own address, where the credential of the sandbox goes with it.
+    """
+    segments = unquote(path.partition("?")[0]).replace("\\", "/").split("/")
+    if not path.startswith("/") or {".", ".."} & set(segments):
+        raise Refusal(400, "the path of the request has segments of dots, or is none")
+    return path
+
+
 class Ports:
     """Passes requests on; has one pool of connections."""
 
@@ -42,12 +57,15 @@ class Ports:
         """Pass one request on, and its answer back.
 
         Raises:
+            Refusal: its path could lead elsewhere.
             SandboxError: of the sandbox.
             aiohttp.ClientError: the gateway did not answer.
         """
+        path = checked(request.raw_path)
         exposed = await session.sandbox.ports.expose(port)
-        url = exposed.url.rstrip("/") + request.raw_path
-        headers = CIMultiDict({**_passed(request.headers), **exposed.headers})
+        url = URL(exposed.url.rstrip("/") + path, encoded=True)
+        headers = _passed(request.headers)
+        headers.update(exposed.headers)
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return await self._socket(request, url, headers)
         body = request.content if request.body_exists else None
@@ -61,7 +79,7 @@ class Ports:
             await response.write_eof()
             return response
 
-    async def _socket(self, request: web.Request, url: str, headers: CIMultiDict[str]) -> web.WebSocketResponse:
+    async def _socket(self, request: web.Request, url: URL, headers: CIMultiDict[str]) -> web.WebSocketResponse:
         protocols = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if one.strip()]
         plain = CIMultiDict((name, value) for name, value in headers.items() if not name.lower().startswith(_SOCKET))
         async with self._session().ws_connect(

@@ -135,8 +135,11 @@ class _Telling(NamedTuple):
     answers: serving.Answers
     kind: str
 
-    async def __call__(self, **event: Any) -> None:  # noqa: ANN401 - a field of the message
-        await self.answers.send(_M[self.kind](event=_M["ProcessEvent"](**event)))
+    def event(self, **event: Any) -> Any:  # noqa: ANN401 - a field of the message, and the message
+        return _M[self.kind](event=_M["ProcessEvent"](**event))
+
+    async def __call__(self, **event: Any) -> None:  # noqa: ANN401
+        await self.answers.send(self.event(**event))
 
 
 async def _streamed(
@@ -174,8 +177,7 @@ async def _finish(tell: _Telling, result: ExecResult) -> None:
     if result.end == "deadline":
         await tell.answers.end(ConnectError("deadline_exceeded", "the command has reached its timeout, and was killed"))
         return
-    await tell(end=_M["Ended"](**ended(result)))
-    await tell.answers.end()
+    await tell.answers.end(last=tell.event(end=_M["Ended"](**ended(result))))
 
 
 def ended(result: ExecResult) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from rollbox import SandboxRecord
-from rollbox_bridges.e2b.creating import TEMPLATE_LABEL
+from rollbox_bridges.e2b.creating import OWN, TEMPLATE_LABEL
 from rollbox_bridges.e2b.settings import ENVD_VERSION
 from rollbox_bridges.e2b.words import Refusal
 
@@ -70,7 +70,7 @@ def template_of(record: SandboxRecord) -> str:
 
 def metadata_of(labels: Mapping[str, str]) -> dict[str, str]:
     """The metadata in labels: all but the bridge's own."""
-    return {key: value for key, value in labels.items() if key != TEMPLATE_LABEL}
+    return {key: value for key, value in labels.items() if not key.startswith(OWN)}
 
 
 def wanted(query: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from rollbox_bridges.connect import codec, serving
 from rollbox_bridges.connect.codes import ConnectError
 from rollbox_bridges.e2b import files, filesystem, interpreters, processes
 from rollbox_bridges.e2b.control import Control
+from rollbox_bridges.e2b.creating import PORTS_LABEL
 from rollbox_bridges.e2b.credentials import Credentials
 from rollbox_bridges.e2b.places import Place, place_of
 from rollbox_bridges.e2b.ports import Ports
@@ -113,11 +114,15 @@ class Bridge:
         key = self._key(request, place)
         known = self._owners.known(place.sandbox_id)
         if key is not None:
-            return await self._owners.session(place.sandbox_id, key, public_ports=self._settings.public_ports)
+            return await self._owners.session(place.sandbox_id, key)
         open_to_all = place.port not in {ENVD_PORT, INTERPRETER_PORT}
-        if known is not None and (known.public_ports if open_to_all else self._signed(request, place, known)):
+        if known is not None and (self._open_to_all(known) if open_to_all else self._signed(request, place, known)):
             return known
         raise Refusal(401, f"there is no credential for sandbox {place.sandbox_id} in the request, or a wrong one")
+
+    def _open_to_all(self, session: Session) -> bool:
+        """Whether the ports of a sandbox need no credential: by its create, and by the settings."""
+        return self._settings.public_ports and PORTS_LABEL not in session.sandbox.labels
 
     def _key(self, request: web.Request, place: Place) -> str | None:
         """The owner's key in the credentials of a request."""

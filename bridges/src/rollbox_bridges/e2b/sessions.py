@@ -21,16 +21,14 @@ class Session:
 
     Attributes:
         sandbox, key: it, and its owner's key.
-        public_ports: whether its ports are for everybody.
         commands: its commands.
         names: of its users.
         watchers, contexts: what its clients have begun here.
     """
 
-    def __init__(self, sandbox: Sandbox, key: str, *, public_ports: bool) -> None:
+    def __init__(self, sandbox: Sandbox, key: str) -> None:
         self.sandbox = sandbox
         self.key = key
-        self.public_ports = public_ports
         self.commands = Commands(sandbox)
         self.names = Names(sandbox.files)
         self.watchers = Watchers()
@@ -66,7 +64,7 @@ class Owners:
             await oldest.aclose()
         return client
 
-    async def session(self, sandbox_id: str, key: str, *, public_ports: bool = False) -> Session:
+    async def session(self, sandbox_id: str, key: str) -> Session:
         """The session of a sandbox.
 
         Raises:
@@ -75,14 +73,14 @@ class Owners:
         kept = self.known(sandbox_id)
         if kept is not None and kept.key == key:
             return kept
-        return await self.keep(await (await self.client(key)).connect(sandbox_id), key, public_ports=public_ports)
+        return await self.keep(await (await self.client(key)).connect(sandbox_id), key)
 
-    async def keep(self, sandbox: Sandbox, key: str, *, public_ports: bool) -> Session:
+    async def keep(self, sandbox: Sandbox, key: str) -> Session:
         """Make the session of a sandbox that was opened; another call may have been sooner."""
         kept = self.known(sandbox.id)
         if kept is not None and kept.key == key:
             return kept
-        made = self._sessions[sandbox.id] = Session(sandbox, key, public_ports=public_ports)
+        made = self._sessions[sandbox.id] = Session(sandbox, key)
         if len(self._sessions) > _MOST_SESSIONS:
             _, oldest = self._sessions.popitem(last=False)
             await oldest.aclose()
