@@ -9,7 +9,8 @@ from controlplane.errors import Problem
 
 LISTS: Final = 5
 LIST_AGAIN_S: Final = 0.2
-_REMOVED: Final = "image not known"
+# Of the image, or of a part of it, by when in its list Podman comes to miss it.
+_REMOVED: Final = ("image not known", "locating item named")
 
 
 async def listed(client: EngineClient) -> Sequence[Mapping[str, Any]]:
@@ -19,7 +20,7 @@ async def listed(client: EngineClient) -> Sequence[Mapping[str, Any]]:
             return await client.call("GET", "images/json") or ()
         except Problem as problem:
             # Podman fails as a whole where an image is removed while it lists them.
-            if _REMOVED not in problem.detail:
+            if not any(words in problem.detail for words in _REMOVED):
                 raise
             await asyncio.sleep(LIST_AGAIN_S)
     return await client.call("GET", "images/json") or ()
