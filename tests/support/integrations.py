@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ def environment(host: str, python: str = sys.executable) -> Path:
 
     Args:
         host: by which its list of packages is named.
-        python: the interpreter, or the version of one that this machine has.
+        python: the interpreter.
 
     Raises:
         subprocess.CalledProcessError: its packages cannot be installed.
@@ -60,6 +61,23 @@ def environment(host: str, python: str = sys.executable) -> Path:
     )
     made.write_text(wanted.read_text())
     return inside
+
+
+def interpreter(version: str) -> str:
+    """Return a Python of this version, like "3.12", of this machine.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        return sys.executable
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    on_path = shutil.which(f"python{version}")
+    places = [*kept.glob(f"{version}.*/bin/python{version}"), *([Path(on_path)] if on_path else [])]
+    for place in places:
+        if subprocess.run([place, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(place)
+    raise RuntimeError(f"there is no Python {version} on PATH or in {kept}")
 
 
 def suite(python: Path, folder: str, environ: dict[str, str], record: Path) -> Suite:
