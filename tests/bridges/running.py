@@ -67,12 +67,17 @@ def key_of(key: str) -> str:
     return f"e2b_{key.encode().hex()}"
 
 
+def environment(url: str, key: str) -> dict[str, str]:
+    """What tells a client where it is."""
+    told = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key_of(key), "IMAGE": IMAGE}
+    return {"PATH": os.environ["PATH"], **told}
+
+
 async def cases(name: str, script: str, style: str, url: str, key: str) -> Mapping[str, Any]:
     """Have a client do all its cases; what each saw, by name."""
-    environ = {"PATH": os.environ["PATH"], "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key_of(key)}
     process = await asyncio.create_subprocess_exec(
         *command_of(name, script, style),
-        env={**environ, "IMAGE": IMAGE},
+        env=environment(url, key),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
