@@ -27,6 +27,12 @@ MADE = {"aux": {"ID": f"sha256:{ID}"}}
 FAILED = {"error": 'building at STEP "RUN false": exit status 1'}
 
 
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine has."""
+    monkeypatch.setattr(module, "free_bytes", lambda _: 8 << 30)
+
+
 class Engine:
     """Answers each build with the next of its ends."""
 
@@ -128,7 +134,7 @@ async def test_a_builder_that_lost_a_step_to_another_build_begins_once_more(tmp_
 async def test_a_disk_without_room_ends_a_build_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = iter([8 << 30, 8 << 30, 1 << 30])
+    free = iter([1 << 30, 8 << 30, 8 << 30, 1 << 30])
     monkeypatch.setattr(module, "free_bytes", lambda _: next(free))
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
     engine = Engine()
@@ -165,6 +171,18 @@ async def test_what_an_ended_control_plane_has_left_is_removed_once(tmp_path: Pa
     await after.sweep()
     await after.sweep()
     assert [*(tmp_path / "builds").iterdir()] == []
+
+
+async def test_where_room_is_short_steps_without_an_image_go_first(tmp_path: Path) -> None:
+    engine = Left()
+    leftovers = Leftovers(cast("Any", engine), cast("Any", SimpleNamespace(installation="i", state_dir=tmp_path)))
+    await leftovers.begin("b1", NOON_S)
+    await leftovers.make_room()
+    assert engine.asked == 0
+    leftovers.end("b1", is_clean=True)
+    await leftovers.make_room()
+    assert {"old-step", "step-1"} & engine.there == set()
+    assert "named" in engine.there
 
 
 @pytest.mark.parametrize(("ends", "code"), [((GONE, GONE, MADE), "internal"), ((FAILED, MADE), "build_failed")])

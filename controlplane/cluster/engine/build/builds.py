@@ -122,8 +122,8 @@ class Builds:
             raise Problem("unsupported", detail, option="egress")
         await asyncio.to_thread(contexts.check, context)
         await self._look()
-        self._check_room()
         await self.sweep()
+        await self._make_room()
         output = Output()
         made = is_clean = False
         build_id = random.token_hex(8)
@@ -299,6 +299,13 @@ class Builds:
             except Problem:
                 is_clean = False
         return is_clean
+
+    async def _make_room(self) -> None:
+        try:
+            self._check_room()
+        except Problem:
+            await self._leftovers.make_room()
+            self._check_room()
 
     def _check_room(self) -> None:
         for folder in (self._root, "/tmp"):  # noqa: S108 - where the engine unpacks contexts

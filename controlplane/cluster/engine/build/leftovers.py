@@ -105,11 +105,19 @@ class Leftovers:
             for one in begun:
                 (self._folder / one.build_id).unlink(missing_ok=True)
 
+    async def make_room(self) -> None:
+        """Removes what earlier builds have left for later ones: steps without an image. Beside a build: nothing."""
+        if self._alone.locked():
+            return
+        async with self._alone:
+            if not self._running:
+                await self._remove_steps(await self._steps())
+
     async def _removed(self, begun: Sequence[_Begun]) -> bool:
         """Whether there was something."""
         there = await self._remove_holders()
         if begun:
-            steps = await self._list("images/json", {"label": [f"{LABEL_STEPS}={self._host.installation}"]})
+            steps = await self._steps()
             there |= await self._remove_working(begun, {str(one["Id"]).removeprefix("sha256:") for one in steps})
             since_s = min(one.begun_s for one in begun)
             there |= await self._remove_steps([one for one in steps if int(one.get("Created") or 0) >= since_s])
@@ -127,6 +135,9 @@ class Leftovers:
 
     def _begun(self) -> list[_Begun]:
         return [_read(file) for file in sorted(self._folder.glob("*"))]
+
+    async def _steps(self) -> Sequence[Mapping[str, Any]]:
+        return await self._list("images/json", {"label": [f"{LABEL_STEPS}={self._host.installation}"]})
 
     async def _remove_holders(self) -> bool:
         labels = [f"{LABEL_INSTALLATION}={self._host.installation}", holder.LABEL_BUILD]
