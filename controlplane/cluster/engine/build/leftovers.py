@@ -18,6 +18,7 @@ import structlog
 from controlplane.cluster.engine.build import files, holder
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.containers import LABEL_INSTALLATION, Host
+from controlplane.cluster.engine.listing import listed
 from controlplane.errors import Problem
 
 LABEL_STEPS: Final = "rollbox.steps"
@@ -137,11 +138,13 @@ class Leftovers:
         return [_read(file) for file in sorted(self._folder.glob("*"))]
 
     async def _steps(self) -> Sequence[Mapping[str, Any]]:
-        return await self._list("images/json", {"label": [f"{LABEL_STEPS}={self._host.installation}"]})
+        label = f"{LABEL_STEPS}={self._host.installation}"
+        return await listed(self._client, {"all": True, "filters": json.dumps({"label": [label]})})
 
     async def _remove_holders(self) -> bool:
         labels = [f"{LABEL_INSTALLATION}={self._host.installation}", holder.LABEL_BUILD]
-        told = await self._list("containers/json", {"label": labels})
+        query = {"all": True, "filters": json.dumps({"label": labels})}
+        told = await self._client.call("GET", "containers/json", query) or ()
         return any([await self.remove_container(str(one["Id"])) for one in told])
 
     async def _remove_working(self, begun: Sequence[_Begun], steps: Collection[str]) -> bool:
@@ -161,9 +164,6 @@ class Leftovers:
         nameless = [one for one in steps if not _is_named(one)]
         nameless.sort(key=lambda one: int(one["Created"]), reverse=True)
         return any([await self.remove_image(str(one["Id"])) for one in nameless])
-
-    async def _list(self, path: str, filters: dict[str, list[str]]) -> list[dict[str, Any]]:
-        return list(await self._client.call("GET", path, {"all": True, "filters": json.dumps(filters)}) or ())
 
     async def _delete(self, path: str, query: dict[str, str | int | bool]) -> bool:
         try:

@@ -23,8 +23,8 @@ class Engine:
     def __init__(self, *answers: Sequence[Any] | str) -> None:
         self.left = list(answers)
 
-    async def call(self, method: str, path: str) -> Any:
-        assert (method, path) == ("GET", "images/json")
+    async def call(self, method: str, path: str, query: Any) -> Any:
+        assert (method, path, query) == ("GET", "images/json", None)
         answer = self.left.pop(0)
         if isinstance(answer, str):
             raise Problem("internal", answer)
