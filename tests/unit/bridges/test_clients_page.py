@@ -1,0 +1,43 @@
+"""The page's table of clients says what the tests run: versions and numbers of cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.bridges import test_e2b_clients as e2b
+from tests.bridges import test_interpreter_clients as interpreter
+from tests.bridges.running import HERE
+
+PAGE = (Path(__file__).parents[3] / "docs/guide/bridges.md").read_text()
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
+
+
+def row(client: str) -> list[str]:
+    """The first row of a client: its name, versions, what ran."""
+    return next(cells for cells in ROWS if cells[0] == client)
+
+
+def test_the_python_clients_are_those_of_the_tests() -> None:
+    _, versions, ran = row("`e2b`, Python, async and sync")[:3]
+    assert [f"e2b-{one}" for one in versions.split(", ")] == [*e2b.CLIENTS]
+    assert ran.startswith(f"{len(e2b.WANTED)} cases each")
+
+
+def test_the_client_in_javascript_is_that_of_the_tests() -> None:
+    _, version, ran = row("`e2b`, JavaScript")[:3]
+    assert json.loads((HERE / "requirements/npm/package.json").read_text())["dependencies"] == {"e2b": version}
+    assert ran.startswith(f"{len(e2b.WANTED_IN_JAVASCRIPT)} cases")
+
+
+def test_the_interpreters_clients_are_those_of_the_tests() -> None:
+    _, versions, ran = row("`e2b-code-interpreter`, Python, async and sync")[:3]
+    assert [f"e2b-code-interpreter-{one}" for one in versions.split(", ")] == [*interpreter.CLIENTS]
+    assert ran.startswith(f"{len(interpreter.WANTED)} cases each")
+
+
+def test_each_environment_is_pinned_with_digests() -> None:
+    for name in (*e2b.CLIENTS, *interpreter.CLIENTS):
+        pinned = (HERE / f"requirements/{name}.txt").read_text()
+        assert f"{name[::-1].replace('-', '==', 1)[::-1]} \\" in pinned
+        assert "--hash=sha256:" in pinned
