@@ -146,6 +146,19 @@ async def test_a_deadline_is_the_callers_and_the_commands(fake: FakeGateway, e2b
         assert answer.events[-1]["error"]["code"] == "invalid_argument"
 
 
+async def test_a_call_that_takes_too_long_is_told_its_deadline(fake: FakeGateway, e2b: Speaker, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    await e2b.create()
+    pid = await left(e2b, command("cat", stdin=True))
+    short = {"Connect-Timeout-Ms": "50"}
+    attached = await e2b.stream(CONNECT, {"process": {"pid": pid}}, **short)
+    watched = await e2b.stream("filesystem.Filesystem/WatchDir", {"path": "/d"}, **short)
+    for answer in (attached, watched):
+        assert answer.events[-1]["error"]["code"] == "deadline_exceeded"
+    killed = await e2b.call("process.Process/SendSignal", {"process": {"pid": pid}, "signal": 9})
+    assert killed.status == 200
+
+
 async def test_bash_is_sh_where_there_is_none(fake: FakeGateway, e2b: Speaker) -> None:
     await e2b.create()
     fake.fail("spawn", Fault("invalid_argument", details={"reason": "command_not_found"}))

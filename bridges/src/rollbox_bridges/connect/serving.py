@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -31,6 +32,21 @@ def timeout_s(request: web.Request) -> float | None:
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
         raise ConnectError("invalid_argument", f"{_TIMEOUT} {text[:30]!r} is not a number of at most {_DIGITS} digits")
     return int(text) / 1000 or None
+
+
+@asynccontextmanager
+async def within(request: web.Request) -> AsyncIterator[None]:
+    """Bound what is awaited by the time that the caller gives the call.
+
+    Raises:
+        ConnectError: the time is over, or the header that says it is malformed.
+    """
+    limit_s = timeout_s(request)
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as error:
+        raise ConnectError("deadline_exceeded", f"the call was not over within its {limit_s} s") from error
 
 
 async def asked(request: web.Request, kind: type[_M], *, streams: bool) -> tuple[codec.Shape, _M]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -41,7 +42,8 @@ async def start(request: web.Request, session: Session) -> web.StreamResponse:
         timeout_s=serving.timeout_s(request),
     )
     answers = serving.Answers(request, shape)
-    return await _streamed(request, session, process, process.pid or 0, _Telling(answers, "StartResponse"))
+    # Its time is the command's, which the platform ends.
+    return await _streamed(request, session, process, _Telling(answers, "StartResponse"), nullcontext())
 
 
 async def connect(request: web.Request, session: Session) -> web.StreamResponse:
@@ -50,7 +52,8 @@ async def connect(request: web.Request, session: Session) -> web.StreamResponse:
     summary = await _selected(session, asked.process)
     process = await session.commands.attach(summary)
     answers = serving.Answers(request, shape)
-    return await _streamed(request, session, process, summary.pid, _Telling(answers, "ConnectResponse"))
+    telling = _Telling(answers, "ConnectResponse", summary.pid)
+    return await _streamed(request, session, process, telling, serving.within(request))
 
 
 async def list_(request: web.Request, session: Session) -> web.StreamResponse:
@@ -134,6 +137,7 @@ class _Telling(NamedTuple):
 
     answers: serving.Answers
     kind: str
+    pid: int = 0
 
     def event(self, **event: Any) -> Any:  # noqa: ANN401 - a field of the message, and the message
         return _M[self.kind](event=_M["ProcessEvent"](**event))
@@ -143,12 +147,13 @@ class _Telling(NamedTuple):
 
 
 async def _streamed(
-    request: web.Request, session: Session, process: Process, pid: int, tell: _Telling
+    request: web.Request, session: Session, process: Process, tell: _Telling, limit: AbstractAsyncContextManager[None]
 ) -> web.StreamResponse:
     """Stream a command to its end. A caller that goes away leaves it running, as at E2B."""
+    pid = process.pid or tell.pid
     try:
         await tell(start=_M["Started"](pid=pid))
-        async with keeping_alive(request, lambda: tell(keepalive=_M["KeepAlive"]())):
+        async with keeping_alive(request, lambda: tell(keepalive=_M["KeepAlive"]())), limit:
             await _relay(process, tell)
         await _finish(tell, await process.wait())
         await session.commands.forget(process)

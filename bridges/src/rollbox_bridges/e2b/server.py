@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import aiohttp
@@ -157,7 +158,8 @@ async def _alive(session: Session) -> None:
 async def _called(request: web.Request, session: Session, serve: Any, streams: bool) -> web.StreamResponse:  # noqa: ANN401
     """Serve a call; an error before any answer is told as the kind of call wants it."""
     try:
-        answered: web.StreamResponse = await serve(request, session)
+        async with nullcontext() if streams else serving.within(request):
+            answered: web.StreamResponse = await serve(request, session)
     except SandboxError as error:
         if gone(error, session.sandbox.id) is not None:
             raise

@@ -34,6 +34,7 @@ async def watch_dir(request: web.Request, session: Session) -> web.StreamRespons
     try:
         async with (
             keeping_alive(request, alive),
+            serving.within(request),
             aclosing(files.watch(top, recursive=asked.recursive, user=user)) as changes,
         ):
             async for change in changes:
