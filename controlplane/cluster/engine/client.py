@@ -1,5 +1,6 @@
 """A client of the Docker Engine API that raises every failure as a ``Problem``."""
 
+import asyncio
 import io
 import json
 import re
@@ -20,6 +21,11 @@ MAX_EVENT_BYTES: Final = 1 << 20
 # Errors of Podman and Docker for an image whose USER is not in its /etc/passwd; the image is at fault, not the
 # platform.
 _NO_USER: Final = re.compile(r"unable to find (user|group) |no matching entries in (passwd|group) file")
+
+# Podman fails a list of images, and what is asked about one, where it comes upon another that is just being removed.
+REMOVED: Final = ("image not known", "locating item named")
+IMAGE_READS: Final = 5
+READ_AGAIN_S: Final = 0.2
 
 # The host name is not used, since the connection is a Unix socket, but a request needs one.
 _HOST: Final = URL("http://engine")
@@ -80,6 +86,8 @@ class EngineClient:
     async def call(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """Makes a call; returns the decoded JSON answer, or None for an empty one.
 
+        What is asked about one image is asked again where another is just being removed; of all, see `listing`.
+
         Args:
             method: of HTTP.
             path: below the engine's API version, without a slash in front.
@@ -89,6 +97,17 @@ class EngineClient:
         Raises:
             Problem: ``Missing`` for 404; unsupported, capacity_unavailable, upstream_timeout, internal.
         """
+        one_image = method == "GET" and path.startswith("images/") and path != "images/json"
+        for _ in range(IMAGE_READS - 1 if one_image else 0):
+            try:
+                return await self._called(method, path, query, body)
+            except Problem as problem:
+                if isinstance(problem, Missing) or not any(words in problem.detail for words in REMOVED):
+                    raise
+                await asyncio.sleep(READ_AGAIN_S)
+        return await self._called(method, path, query, body)
+
+    async def _called(self, method: str, path: str, query: Query | None, body: object) -> Any:  # noqa: ANN401 - JSON
         with self._typed(path):
             async with self._request(method, path, query, json=body) as response:
                 answer = await response.read()

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controlplane.cluster.engine.client import EngineClient
+from controlplane.cluster.engine.client import REMOVED, EngineClient
 from controlplane.errors import Problem
 
 # A prune that removes hundreds takes seconds.
 LISTS: Final = 10
 LIST_AGAIN_S: Final = 0.2
 MOST_PAUSE_S: Final = 1.0
-# Of the image, or of a part of it, by when in its list Podman comes to miss it.
-_REMOVED: Final = ("image not known", "locating item named")
 
 
 async def listed(
@@ -32,7 +30,7 @@ async def listed(
             return await client.call("GET", "images/json", query) or ()
         except Problem as problem:
             # Podman fails as a whole where an image is removed while it lists them.
-            if not any(words in problem.detail for words in _REMOVED):
+            if not any(words in problem.detail for words in REMOVED):
                 raise
             await asyncio.sleep(min(number * LIST_AGAIN_S, MOST_PAUSE_S))
     return await client.call("GET", "images/json", query) or ()
