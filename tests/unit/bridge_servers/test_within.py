@@ -254,6 +254,23 @@ async def test_an_upload_that_is_none_is_refused(
     assert (await e2b.within("GET", "/files?path=/a")).status == 404
 
 
+@pytest.mark.parametrize("data", [b"", b"no boundary", b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n"])
+async def test_a_form_that_is_none_is_refused(e2b: Speaker, data: bytes) -> None:
+    await e2b.create()
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = await e2b.within("POST", "/files?path=/a", data=data, **kind)
+    assert (answer.status, answer.json["code"]) == (400, 400)
+    packed = await e2b.within("POST", "/files?path=/a", data=data, **kind, **{"Content-Encoding": "gzip"})
+    assert packed.status == 415
+
+
+async def test_a_failure_of_the_bridge_itself_is_told(e2b: Speaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await e2b.create()
+    monkeypatch.setattr("rollbox_bridges.e2b.files.download", None)
+    answer = await e2b.within("GET", "/files?path=/a")
+    assert (answer.status, answer.json["error_code"]) == (500, "internal")
+
+
 async def test_a_download_that_breaks_is_not_taken_for_whole(fake: FakeGateway, e2b: Speaker, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 100_000)
     await e2b.create()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiohttp import BodyPartReader, web
 
-from rollbox import FileInfo, SandboxError
+from rollbox import FileInfo
 from rollbox_bridges.e2b.credentials import signature
 from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.words import Refusal
@@ -23,33 +23,34 @@ _MOST_PARTS: Final = 1000
 
 
 async def download(request: web.Request, session: Session) -> web.StreamResponse:
-    """Send a file. An error in the middle cuts the connection, so that half a file is not taken for a whole one."""
+    """Send a file."""
     path, user = _path(request), _user(request)
     response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
     async with aclosing(session.sandbox.files.open_read(path, user=user)) as parts:
         # The head is sent once there is something to send: an error before has a status of its own.
         first = await anext(parts, b"")
         await response.prepare(request)
-        try:
-            await response.write(first) if first else None
-            async for part in parts:
-                await response.write(part)
-        except SandboxError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise
+        if first:
+            await response.write(first)
+        async for part in parts:
+            await response.write(part)
     await response.write_eof()
     return response
 
 
 async def upload(request: web.Request, session: Session) -> web.StreamResponse:
     """Write files."""
-    kind = request.content_type
-    if kind == "multipart/form-data":
-        written = await _parts(request, session)
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if request.content_type == "multipart/form-data":
+        if encoding != "identity":
+            raise Refusal(415, f"a form in content encoding {encoding!r} is not taken: send it as it is")
+        try:
+            written = await _parts(request, session)
+        except ValueError as error:
+            raise Refusal(400, f"the form is malformed: {error}") from error
     else:
         path = _path(request)
-        data = _plain(request.content.iter_chunked(_CHUNK_BYTES), request.headers.get("Content-Encoding", "identity"))
+        data = _plain(request.content.iter_chunked(_CHUNK_BYTES), encoding)
         written = [await session.sandbox.files.write(path, data, user=_user(request))]
     return web.json_response([_told(one) for one in written])
 

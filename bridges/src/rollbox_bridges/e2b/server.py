@@ -64,16 +64,14 @@ class Bridge:
             if place is None:
                 return await self._control.serve(request)
             return await self._within(request, place)
-        except Refusal as refusal:
-            return web.json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
-        except Gone as end:
-            return web.Response(body=end.body(), status=502, content_type="application/json")
-        except (ConnectionResetError, aiohttp.ClientError) as error:
-            _log.info("a request to %s broke: %r", request.path, error)
-            raise
-        except SandboxError as error:
-            told = as_refusal(error)
-            return web.json_response(told.body(), status=told.status, headers=told.headers)
+        except Exception as error:
+            if request.writer.output_size == 0:
+                return _told(error)
+            # Half an answer is cut, so that nobody takes it for a whole one.
+            _log.info("the answer to %s %s was cut: %r", request.method, request.path[:200], error)
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=500)
 
     async def _within(self, request: web.Request, place: Place) -> web.StreamResponse:
         """Serve a request to a port of a sandbox; an ended sandbox is told in one way, whatever was asked."""
@@ -146,6 +144,20 @@ class Bridge:
         await self._control.aclose()
         await self._ports.aclose()
         await self._owners.aclose()
+
+
+def _told(error: Exception) -> web.Response:
+    """The answer that tells an error."""
+    if isinstance(error, Gone):
+        return web.Response(body=error.body(), status=502, content_type="application/json")
+    if isinstance(error, SandboxError):
+        error = as_refusal(error)
+    if isinstance(error, aiohttp.ClientError):
+        error = Refusal(502, f"the platform did not answer: {error!r}", "stream_interrupted")
+    if not isinstance(error, Refusal):
+        _log.error("a request failed", exc_info=error)
+        error = Refusal(500, f"the bridge has failed: {error!r}", "internal")
+    return web.json_response(error.body(), status=error.status, headers=error.headers)
 
 
 async def _alive(session: Session) -> None:
