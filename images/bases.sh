@@ -23,7 +23,7 @@ base_of() {
 # The tag is a digest of the package list and of how the base is built, so a change of either gives another base.
 fallback_name() {
   local list
-  list=$(echo "$suite"; declare -f debian_tarball; cat "$(folder_of "$1")/packages.txt" 2>/dev/null || true)
+  list=$(echo "$suite"; declare -f debian_tarball; cat "$(folder_of "$1")/packages.txt" 2>/dev/null || true; [ "$1" != builder ] || cat tests/cluster/toolchain/buildkit/go.mod)
   echo "localhost/rollbox/base-$1:$(sha256sum <<<"$list" | cut -c1-12)"
 }
 
@@ -37,6 +37,8 @@ make_base() {
       coredns_tarball "$tarball.part.tar"
     elif [ "$1" = scheduler ]; then
       scheduler_tarball "$tarball.part.tar"
+    elif [ "$1" = builder ]; then
+      builder_tarball "$tarball.part.tar"
     else
       debian_tarball "$1" "$tarball.part.tar" >"$tarball.log" 2>&1 || fail "making a base for $1 failed: $(tail -n 20 "$tarball.log")"
     fi
@@ -71,4 +73,12 @@ scheduler_tarball() {
   folder=$(tests/cluster/toolchain/build.sh kubernetes | sed -n 's/^kubernetes //p')
   tar --create --file "$1" --owner 0 --group 0 --directory "$folder/bin" \
     --transform 's,^kubernetes$,usr/local/bin/kube-scheduler,' kubernetes
+}
+
+# Debian has runc, and no BuildKit.
+builder_tarball() {
+  local folder
+  folder=$(tests/cluster/toolchain/build.sh buildkit | sed -n 's/^buildkit //p')
+  debian_tarball builder "$1" >"$1.log" 2>&1 || fail "making a base for builder failed: $(tail -n 20 "$1.log")"
+  tar --append --file "$1" --owner 0 --group 0 --directory "$folder/bin" --transform 's,^,usr/bin/,' buildkitd buildctl
 }

@@ -38,6 +38,10 @@ context_mirror() {
   setup/go.sh rollbox-collector "$1"
 }
 
+context_builder() {
+  setup/go.sh rollbox-builder "$1"
+}
+
 context_scheduler() { :; }
 context_dns() { :; }
 context_distribution() { :; }

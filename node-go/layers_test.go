@@ -12,7 +12,7 @@ import (
 
 // Packages of internal, from the bottom: each uses only those of lines above its own.
 var layers = [][]string{
-	{"accounts", "avoid", "broken", "convert", "distribution", "files", "layer", "mtls", "process", "record", "telemetry", "usage", "wire"},
+	{"accounts", "avoid", "broken", "builder", "convert", "distribution", "files", "layer", "mtls", "process", "record", "telemetry", "usage", "wire"},
 	{"gate", "installed", "limits", "problem", "runsc"},
 	{"containerd"},
 	{"pods"},

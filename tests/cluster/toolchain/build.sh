@@ -87,6 +87,9 @@ cilium() {
 
 helm() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
+# Only where it is named: for the image that builds images.
+buildkit() { "${build[@]}" -ldflags "-s -w -X github.com/moby/buildkit/version.Version=$(version github.com/moby/buildkit)" -o "$1/bin/" tool; }
+
 # Simulated nodes. Only where it is named: no test of the real node needs it.
 kwok() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
@@ -125,8 +128,8 @@ make_one() {
 main() {
   mkdir -p "$cache"
   local name folder
-  # Helm alone serves the tests of the chart, which need no cluster, and kwok needs nothing beside it.
-  [ "${components[*]}" = helm ] || [ "${components[*]}" = kwok ] || ../../../setup/packages.sh "${packages[@]}"
+  # Helm alone serves the tests of the chart, which need no cluster; kwok and BuildKit need nothing beside them.
+  [ "${components[*]}" = helm ] || [ "${components[*]}" = kwok ] || [ "${components[*]}" = buildkit ] || ../../../setup/packages.sh "${packages[@]}"
   for name in "${components[@]}"; do
     exec 9> "$cache/$name.lock"
     flock 9

@@ -1,0 +1,176 @@
+package builder
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Line is one of the answer to a build; the last one has either an image, or why there is none.
+type Line struct {
+	Text   string            `json:"text,omitempty"`
+	Image  *ocispec.Manifest `json:"image,omitempty"`
+	Reason string            `json:"reason,omitempty"`
+	Why    string            `json:"why,omitempty"`
+}
+
+// Server takes what a build reads, builds, and gives what it has made. One build at a time.
+type Server struct {
+	settings Settings
+	client   []string
+	building sync.Mutex
+	// When the last request ended (Unix ns), and how many are under way.
+	last  atomic.Int64
+	under atomic.Int64
+}
+
+// NewServer returns a server; client is the command of BuildKit's client, with its address.
+func NewServer(settings Settings, client []string) *Server {
+	server := &Server{settings: settings, client: client}
+	server.last.Store(time.Now().UnixNano())
+	return server
+}
+
+// Idle returns whether nobody has asked for anything for so long that nobody will.
+func (s *Server) Idle() bool {
+	return s.under.Load() == 0 && time.Since(time.Unix(0, s.last.Load())) > s.settings.Idle
+}
+
+// Handler returns what answers requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("PUT /blobs/{digest}", s.take)
+	mux.HandleFunc("GET /blobs/{digest}", s.give)
+	mux.HandleFunc("POST /build", s.build)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.settings.Token)) != 1 {
+			http.Error(w, "not the token of this builder", http.StatusUnauthorized)
+			return
+		}
+		s.under.Add(1)
+		defer func() {
+			s.last.Store(time.Now().UnixNano())
+			s.under.Add(-1)
+		}()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) bases() layout { return layout(filepath.Join(s.settings.State, "rollbox", "bases")) }
+func (s *Server) made() layout  { return layout(filepath.Join(s.settings.State, "rollbox", "made")) }
+
+func (s *Server) take(w http.ResponseWriter, r *http.Request) {
+	digest := r.PathValue("digest")
+	if !digestForm.MatchString(digest) {
+		http.Error(w, "no digest", http.StatusBadRequest)
+		return
+	}
+	if err := s.bases().put(digest, r.Body); err != nil {
+		status := http.StatusBadRequest
+		if full(err) {
+			status = http.StatusInsufficientStorage
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (s *Server) give(w http.ResponseWriter, r *http.Request) {
+	digest := r.PathValue("digest")
+	if !digestForm.MatchString(digest) {
+		http.Error(w, "no digest", http.StatusBadRequest)
+		return
+	}
+	http.ServeFile(w, r, s.made().path(digest))
+}
+
+func (s *Server) build(w http.ResponseWriter, r *http.Request) {
+	if !s.building.TryLock() {
+		http.Error(w, "it builds already", http.StatusConflict)
+		return
+	}
+	defer s.building.Unlock()
+	answer, flush := json.NewEncoder(w), http.NewResponseController(w)
+	told := func(line Line) {
+		if answer.Encode(line) == nil {
+			_ = flush.Flush()
+		}
+	}
+	image, err := s.built(r.Context(), r.Header.Get("Rollbox-Mark"), r.Body, func(text string) { told(Line{Text: text}) })
+	var because *failure
+	switch {
+	case err == nil:
+		told(Line{Image: &image})
+	case errors.As(err, &because):
+		told(Line{Reason: because.reason, Why: because.why})
+	case full(err):
+		told(Line{Reason: byRoom, Why: err.Error()})
+	default:
+		told(Line{Reason: byBuilder, Why: err.Error()})
+	}
+}
+
+// built reads an archive of a build's files, with those that are no context in the folder `mark`, and builds.
+func (s *Server) built(ctx context.Context, mark string, archive io.Reader, tell func(string)) (ocispec.Manifest, error) {
+	var none ocispec.Manifest
+	folder, err := os.MkdirTemp(filepath.Join(s.settings.State, "rollbox"), "build-")
+	if err != nil {
+		return none, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	at := places{filepath.Join(folder, "context"), filepath.Join(folder, "beside"), string(s.bases()), string(s.made())}
+	if err := unpacked(archive, mark, at); err != nil {
+		return none, err
+	}
+	var wish Wish
+	if err := read(filepath.Join(at.beside, "wish.json"), &wish); err != nil {
+		return none, fmt.Errorf("the wish of the build: %w", err)
+	}
+	if err := os.RemoveAll(at.out); err != nil {
+		return none, err
+	}
+	over := func() bool { return over(s.settings.State, s.settings.MostBytes) }
+	if err := solve(ctx, s.client, wish.words(at), over, tell); err != nil {
+		return none, err
+	}
+	return s.made().made()
+}
+
+func unpacked(archive io.Reader, mark string, at places) error {
+	if mark == "" {
+		return errors.New("the request has no mark")
+	}
+	var roots []*os.Root
+	for _, folder := range []string{at.beside, at.context, filepath.Join(at.bases, "blobs", "sha256")} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		root, err := os.OpenRoot(folder)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = root.Close() }()
+		roots = append(roots, root)
+	}
+	if err := unpack(archive, mark, roots[0], roots[1]); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, archive); err != nil {
+		return err
+	}
+	// The caller has applied the context's own list of what is left out; without this one BuildKit would once more.
+	return os.WriteFile(filepath.Join(at.beside, "Dockerfile.dockerignore"), []byte("#\n"), 0o600)
+}
