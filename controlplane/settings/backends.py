@@ -32,7 +32,6 @@ KUBERNETES_ONLY: Final = (
     "AGENT_SANDBOX",
     "DATASET_FOLDERS",
     "IMAGE_VOLUMES",
-    "SCRATCH_CLASS",
     "REGISTRY",
     "MIRROR",
     "MIRROR_NAME",
@@ -149,7 +148,6 @@ class KubernetesSettings:
         networks: direct ones that sandboxes may have.
         dataset_folders: beginnings of folders of nodes that data sets may name.
         image_volumes: whether nodes mount images as volumes.
-        scratch_class: the StorageClass of scratch, whose volumes many nodes write; empty: there is no scratch.
     """
 
     namespace: str
@@ -176,7 +174,6 @@ class KubernetesSettings:
     networks: DirectNetworks = NO_NETWORKS
     dataset_folders: Sequence[str] = ()
     image_volumes: bool = False
-    scratch_class: str = ""
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -214,7 +211,6 @@ class KubernetesSettings:
             networks=_networks(read),
             dataset_folders=read("DATASET_FOLDERS", rules.folders, ""),
             image_volumes=read("IMAGE_VOLUMES", rules.one_of("true", "false"), "false") == "true",
-            scratch_class=read("SCRATCH_CLASS", str.strip, ""),
         )
 
 

@@ -12,18 +12,7 @@ from rollbox import Client, Dataset, Sandbox, SandboxError, SandboxGroup, Scratc
 from rollbox.dataset import Mounts
 from rollbox.errors import Conflict, DatasetUnavailable, InvalidArgument, NotFound, PermissionDenied, Unsupported
 from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
-from tests.support.datasets import (
-    CONTENT,
-    FOLDER,
-    MINI,
-    THEIRS,
-    Files,
-    claim,
-    on_cluster,
-    on_engine,
-    scratch_volumes,
-    written,
-)
+from tests.support.datasets import CONTENT, FOLDER, MINI, THEIRS, Files, claim, on_cluster, on_engine, written
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, apply, kubectl, own_cluster
 from tests.support.product import Kept, keeping
@@ -34,7 +23,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.skipif(
     ON_CLUSTER and not own_cluster(), reason="whether nodes have such files is not known of another cluster"
 )
-engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a scratch of a cluster is what its class makes of it; see below")
+engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a cluster refuses a scratch: test_a_cluster_has_no_scratch")
 cluster_only = pytest.mark.skipif(not ON_CLUSTER, reason="of a cluster's objects")
 DATA: dict[str, Dataset | Scratch] = {"/data": Dataset(MINI)}
 SMALL = "16Mi"
@@ -373,26 +362,9 @@ async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Instal
 
 
 @cluster_only
-async def test_a_scratch_is_a_claim_of_its_group_and_goes_with_it(client: Client, stack: Installed) -> None:
-    mounts = {"/cache": Scratch("group", size=SMALL)}
-
-    async def group() -> SandboxGroup[Sandbox]:
-        return await SandboxGroup.create(IMAGE, n=2, memory="256Mi", mounts=mounts, client=client)
-
-    async def claims() -> list[str]:
-        told = await kubectl("get", "pvc", "-n", stack.sandboxes, "-o", "name")
-        return [one for one in told.split() if "rollbox-scratch-" in one]
-
-    async def gone() -> bool:
-        return await claims() == []
-
-    async with scratch_volumes(2):
-        async with await group() as here, await group() as there:
-            await here[0].exec("echo 42 > /cache/answer", user="nobody", check=True)
-            assert await here[1].files.read("/cache/answer") == b"42\n"
-            assert not await there[0].files.exists("/cache/answer")
-            assert len(await claims()) == 2
-        await until(gone)
+async def test_a_cluster_has_no_scratch(client: Client) -> None:
+    with pytest.raises(Unsupported, match="an engine only"):
+        await client.create(IMAGE, mounts={"/cache": Scratch("cache")})
 
 
 @cluster_only

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.support.installed import Installed, apply, kubectl
-from tests.support.release import DATASETS, SCRATCH_CLASS
+from tests.support.release import DATASETS
 from tests.support.stack import Product, start, stop_process
 
 # Its name, that of one that is another owner's, and on a cluster that of the same as a folder of the node.
@@ -109,27 +109,6 @@ def claim(name: str, folder: Path, mode: str = "ReadOnlyMany") -> tuple[dict[str
     }
     asked = {**spec, "resources": {"requests": {"storage": "1Gi"}}}
     return volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
-
-
-@asynccontextmanager
-async def scratch_volumes(count: int) -> AsyncIterator[None]:
-    """Volumes of the class of scratch on a cluster whose node is this machine, where any user may write."""
-    DATASETS.mkdir(mode=0o755, parents=True, exist_ok=True)
-    folders = [Path(tempfile.mkdtemp(prefix="scratch-", dir=DATASETS)) for _ in range(count)]
-    made = []
-    for folder in folders:
-        folder.chmod(0o1777)
-        volume, _ = claim(f"test-{folder.name}".replace("_", "-").lower(), folder, "ReadWriteMany")
-        volume["spec"]["storageClassName"] = SCRATCH_CLASS
-        made.append(volume)
-    await apply(*made)
-    try:
-        yield
-    finally:
-        names = [one["metadata"]["name"] for one in made]
-        await kubectl("delete", "pv", *names, "--ignore-not-found", "--wait=false")
-        for folder in folders:
-            shutil.rmtree(folder)
 
 
 def _dataset(name: str, **spec: Any) -> dict[str, Any]:

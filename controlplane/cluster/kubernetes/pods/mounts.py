@@ -1,4 +1,4 @@
-"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes; and scratch."""
+"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,6 @@ from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS
-from controlplane.cluster.kubernetes.pods import scratch
 from controlplane.cluster.protocol import Bound, DatasetAt
 from controlplane.errors import Problem
 from controlplane.model.dataset import DatasetSpec
@@ -31,18 +30,16 @@ Json = dict[str, Any]
 
 def volumes(bound: Sequence[Bound]) -> list[Json]:
     """The volumes of a pod; pure."""
-    datasets = [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
-    return [*datasets, *scratch.volumes(bound)]
+    return [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
 
 
 def volume_mounts(bound: Sequence[Bound]) -> list[Json]:
     """Where the target sees them; pure."""
-    datasets: list[Json] = [
+    return [
         # What else is mounted in a folder would stay writable under a runtime that shares the node's kernel.
         {"name": _name(number), "mountPath": one.path, "readOnly": True, "recursiveReadOnly": "IfPossible"}
         for number, one in _datasets(bound)
     ]
-    return [*datasets, *scratch.volume_mounts(bound)]
 
 
 def annotations(bound: Sequence[Bound]) -> dict[str, str]:
@@ -126,12 +123,10 @@ class MountOptions:
     Attributes:
         folders: beginnings of folders of nodes that data sets may name.
         images: whether nodes mount images as volumes.
-        scratch_class: the StorageClass of scratch; empty: there is none.
     """
 
     folders: Sequence[str] = ()
     images: bool = False
-    scratch_class: str = ""
 
 
 class PodMounts:
@@ -141,7 +136,6 @@ class PodMounts:
         client: of the API server.
         namespace: the sandboxes'; claims are looked for there.
         options: what may be mounted.
-        scratches: the claims of scratch.
         clock: for how long an answer holds.
     """
 
@@ -151,9 +145,7 @@ class PodMounts:
         namespace: str,
         options: MountOptions,
         clock: Clock,
-        scratches: scratch.Scratches,
     ) -> None:
-        self.scratches = scratches
         self._client = client
         self._namespace = namespace
         self._folders = options.folders
@@ -162,8 +154,10 @@ class PodMounts:
         self._known: dict[str, tuple[int, str]] = {}
 
     async def check_scratch(self, key: str, size_bytes: int) -> None:
-        """See ``Mounts.check_scratch``. Cost: one call to the API server."""
-        await self.scratches.check(key, size_bytes)
+        """See ``Mounts.check_scratch``: pods of several nodes share no folder."""
+        del key, size_bytes
+        detail = "a scratch is to be had on an engine only: the pods of a cluster share no folder"
+        raise Problem("unsupported", detail, option="mounts")
 
     def check_dataset(self, dataset: DatasetSpec) -> None:
         """See ``Mounts.check_dataset``."""
