@@ -68,6 +68,9 @@ def test_the_prompt_keeps_variables_and_ctrl_c_interrupts_a_cell(apart: FakeGate
         one.send_signal(2)
         until(b">>> ")
         until(b"7\r\n>>> ", b"f()\n")
+        until(b"gone\r\n>>> ", b"import os; os._exit(4)\n")
+        until(b"8\r\n>>> ", b"4 + 4\n")
+        assert b"gone" not in seen, "said once"
         # At the prompt, where Ctrl-D is a key.
         os.write(ours, b"\x04")
         assert one.wait(LIMIT_S) == 0

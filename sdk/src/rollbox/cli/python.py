@@ -61,10 +61,12 @@ def _prompt(interpreter: Interpreter, timeout: float | None) -> None:
         import readline  # noqa: F401
 
     output.message(f"Python {interpreter.version} in the sandbox; Ctrl-D ends")
+    told = False
     while (code := _typed()) is not None:
         try:
-            _run(interpreter, code, timeout)
+            told = _run(interpreter, code, timeout, told=told).variables_lost
         except KeyboardInterrupt:
+            told = False
             output.message("interrupted")
 
 
@@ -94,7 +96,8 @@ def whole(code: str) -> bool:
         return True
 
 
-def _run(interpreter: Interpreter, code: str, timeout: float | None) -> Cell:
+def _run(interpreter: Interpreter, code: str, timeout: float | None, *, told: bool = False) -> Cell:
+    """Run one cell; `told`: the cell before has said that the variables are gone."""
     from rollbox.interpreter.cell import Cell, CellOutput
 
     harmless = {"stdout": Harmless(), "stderr": Harmless()}
@@ -106,7 +109,7 @@ def _run(interpreter: Interpreter, code: str, timeout: float | None) -> Cell:
                 cell = event
             else:
                 _write("stdout", Harmless(), _shown(event))
-    _tell(cell)
+    _tell(cell, told=told)
     return cell
 
 
@@ -121,8 +124,8 @@ def _shown(result: CellResult) -> bytes:
     return " ".join([result.text or "", *others]).strip().encode() + b"\n"
 
 
-def _tell(cell: Cell) -> None:
-    if cell.restarted:
+def _tell(cell: Cell, *, told: bool) -> None:
+    if cell.restarted and not told:
         output.message("the interpreter before has ended: the variables are gone")
     if cell.error is not None:
         _write("stderr", Harmless(), (cell.error.traceback or f"{cell.error.name}: {cell.error.value}\n").encode())
