@@ -236,10 +236,8 @@ class SignalRequest(_message.Message):
     def __init__(self, exec_id: _Optional[str] = ..., signal: _Optional[int] = ..., tree: _Optional[bool] = ..., command_id: _Optional[str] = ..., spared: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SignalSent(_message.Message):
-    __slots__ = ("abandoned",)
-    ABANDONED_FIELD_NUMBER: _ClassVar[int]
-    abandoned: bool
-    def __init__(self, abandoned: _Optional[bool] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ResizeRequest(_message.Message):
     __slots__ = ("exec_id", "terminal")

@@ -101,7 +101,7 @@ class EngineCluster(OneMachine):
         self._live = LiveSandboxes()
         self._pulling: dict[str, Pulling] = {}
         self.node_images = images
-        self.commits = Commits(client, place)
+        self.commits = Commits(client, place, clock)
         self.mounts = EngineMounts(client, host.installation, folders, machine.memory_bytes)
         self.builds = Builds(client, images, host, machine)
 

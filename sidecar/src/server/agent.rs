@@ -286,16 +286,15 @@ impl Service {
         }
         let process = self.running(&exec_id).await?;
         if !command_id.is_empty() {
-            return self.shared.context.link.abandon(process.id, signal, command_id, spared).await;
-        }
-        if tree || !process.press(signal) {
+            self.shared.context.link.abandon(process.id, signal, command_id, spared).await?;
+        } else if tree || !process.press(signal) {
             self.shared
                 .context
                 .link
                 .send(&Order::Signal { id: process.id, signal, tree }, Vec::new())
                 .await?;
         }
-        Ok(SignalSent { abandoned: false })
+        Ok(SignalSent {})
     }
 
     async fn resize_terminal(&self, request: ResizeRequest) -> Result<Resized, Problem> {

@@ -13,7 +13,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use wire::agent::SignalSent;
 use wire::{Code, Problem};
 
 use super::frame::{Abandon, HEADER_BYTES, MAX_FRAME_BYTES, Order, Report, frame_length};
@@ -146,11 +145,11 @@ impl Link {
         signal: u32,
         command_id: String,
         spared: Vec<u32>,
-    ) -> Result<SignalSent, Problem> {
+    ) -> Result<(), Problem> {
         let mut subscription = self.subscribe();
         let order = Abandon { id: subscription.id, shell, signal, command_id, spared };
         self.send(&Order::Abandon(order), Vec::new()).await?;
-        subscription.reports.recv().await.map(|_| SignalSent { abandoned: true }).ok_or_else(lost)
+        subscription.reports.recv().await.map(drop).ok_or_else(lost)
     }
 
     /// Kills every process of the sandbox; returns how many are still there after some seconds.

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import structlog
 
+from controlplane.clock import Clock
 from controlplane.cluster.engine.client import EngineClient, Missing
 from controlplane.cluster.engine.commit.archive import Archive, archive
 from controlplane.cluster.engine.commit.changes import Changes, Inspection, changes_of
@@ -58,10 +59,12 @@ class Commits:
     Args:
         client: of the engine.
         place: see ``Commits.place``.
+        clock: tells when an image was made.
     """
 
-    def __init__(self, client: EngineClient, place: str) -> None:
+    def __init__(self, client: EngineClient, place: str, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self.place = place
         self.kept = KeptImages(client)
         self._under_way: set[str] = set()
@@ -181,7 +184,7 @@ class Commits:
     async def _load(
         self, base: Inspection, layer: dict[str, Any], file: BinaryIO, target: str, *, squashed: int
     ) -> None:
-        created = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        created = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().replace("+00:00", "Z")
         kept = kept_name(target, layer["size_bytes"])
         made = archive(base, layer["digest"], layer["size_bytes"], name=kept, created=created, squashed=squashed)
         layer["image"] = made.digest

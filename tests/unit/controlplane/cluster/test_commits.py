@@ -4,7 +4,7 @@ import asyncio
 import errno
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from controlplane.cluster.engine.commit import Commits, layer, room
 from controlplane.cluster.engine.commit import commits as program
 from controlplane.cluster.engine.commit.commits import GO_ON_AGAIN_S
 from controlplane.errors import Problem
+from tests.support.virtual_time import VirtualClock
 
 NAME = "localhost/rollbox/commits/alice/repo:v1"
 
@@ -25,6 +26,7 @@ class Engine(EngineClient):
     Attributes:
         paused: whether it stands still.
         loaded: how many images were.
+        head: what the archive of the last began with.
         refuses: how many further calls to let it go on fail.
         gone: whether it is not there any more.
     """
@@ -33,6 +35,7 @@ class Engine(EngineClient):
         self._upper = upper
         self.paused = False
         self.loaded = 0
+        self.head = b""
         self.refuses = 0
         self.gone = False
 
@@ -48,7 +51,8 @@ class Engine(EngineClient):
         folders = {"UpperDir": str(self._upper), "LowerDir": str(self._upper)}
         return {"Image": "base", "State": state, "GraphDriver": {"Data": folders}}
 
-    async def load(self, _: Any) -> None:
+    async def load(self, archive: AsyncIterable[bytes]) -> None:
+        self.head = await anext(aiter(archive))
         self.loaded += 1
 
     async def _pause(self, verb: str) -> None:
@@ -83,7 +87,7 @@ async def test_a_machine_that_has_run_out_of_something_has_no_capacity(
     def scarce(*_: Any, **__: Any) -> Callable[[], None]:
         raise OSError(number, "there is none")
 
-    commits = Commits(engine, "localhost/c")
+    commits = Commits(engine, "localhost/c", VirtualClock())
     with monkeypatch.context() as patch:
         patch.setattr(*place, scarce)
         with pytest.raises(Problem, match="there is none") as caught:
@@ -94,9 +98,16 @@ async def test_a_machine_that_has_run_out_of_something_has_no_capacity(
     assert (engine.paused, engine.loaded) == (False, 1)
 
 
+async def test_an_image_is_as_old_as_the_clock_says(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_answer", written)
+    await asyncio.sleep(3600)
+    await commit(Commits(engine, "localhost/c", VirtualClock()))
+    assert b'"created":"2027-01-15T09:00:00Z"' in engine.head.replace(b'": "', b'":"')
+
+
 async def test_a_sandbox_that_is_not_let_go_on_is_let_so_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_answer", written)
-    commits, engine.refuses = Commits(engine, "localhost/c"), 12
+    commits, engine.refuses = Commits(engine, "localhost/c", VirtualClock()), 12
     await commit(commits)
     assert engine.paused
     with pytest.raises(Problem) as caught:
@@ -112,7 +123,7 @@ async def test_nothing_is_tried_again_for_one_that_is_gone_or_when_all_ends(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     monkeypatch.setattr(program, "_answer", written)
-    commits, engine.refuses = Commits(engine, "localhost/c"), 1 << 20
+    commits, engine.refuses = Commits(engine, "localhost/c", VirtualClock()), 1 << 20
     await commit(commits)
     assert len(asyncio.all_tasks()) == 2
     if gone:
@@ -128,7 +139,7 @@ async def test_a_commit_leaves_room_to_sandboxes(engine: Engine, monkeypatch: py
     # A layer of this sandbox has some KiB; on one disk three copies of it come to be.
     for free, refused in ((room.KEEP_FREE_BYTES, True), (room.KEEP_FREE_BYTES + 300, True), (1 << 40, False)):
         monkeypatch.setattr(room, "free_bytes", lambda _, free=free: free)
-        commits = Commits(engine, "localhost/c")
+        commits = Commits(engine, "localhost/c", VirtualClock())
         if not refused:
             await commit(commits)
             continue

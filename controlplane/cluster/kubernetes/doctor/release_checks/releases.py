@@ -48,11 +48,13 @@ async def check(
     """
     if not deployments:
         return []
-    both = await asyncio.gather(_tried("clocks", _one(clocks.check(client, clock))), _all(client, deployments, reach))
+    both = await asyncio.gather(
+        _tried("clocks", _one(clocks.check(client, clock))), _all(client, clock, deployments, reach)
+    )
     return [*both[0], *both[1]]
 
 
-async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str) -> list[CheckResult]:
+async def _all(client: KubernetesClient, clock: Clock, deployments: Sequence[Any], reach: str) -> list[CheckResult]:
     found: list[CheckResult] = []
     for one in deployments:
         release, account = Release.of(one), str(one["spec"]["template"]["spec"].get("serviceAccountName") or "default")
@@ -60,7 +62,7 @@ async def _all(client: KubernetesClient, deployments: Sequence[Any], reach: str)
         found += await _tried(f"parts of {name}", _parts(client, release))
         found += await _tried(f"rights of {name}", _one(rights.check(client, release, account)))
         found += await _tried(f"image pull secrets of {name}", pull_secrets.check(client, release))
-        found += await _tried(f"DNS of {name}", _names(client, release))
+        found += await _tried(f"DNS of {name}", _names(client, clock, release))
         found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))
         found += await _tried(f"programs of {name}", _programs(client, release))
@@ -91,7 +93,7 @@ async def _parts(client: KubernetesClient, release: Release) -> list[CheckResult
     ]
 
 
-async def _names(client: KubernetesClient, release: Release) -> list[CheckResult]:
+async def _names(client: KubernetesClient, clock: Clock, release: Release) -> list[CheckResult]:
     query = {"labelSelector": selector(release.name)}
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{release.sandboxes}/endpointslices"
     # Slices first: a pod that comes between has a name that says nothing yet, which is no fault.
@@ -99,7 +101,8 @@ async def _names(client: KubernetesClient, release: Release) -> list[CheckResult
     pods = (await client.list(f"/api/v1/namespaces/{release.sandboxes}/pods", query)).items
     services = {"labelSelector": f"{LABEL_INSTALLATION}={release.name}"}
     named = bool((await client.list(f"/api/v1/namespaces/{release.sandboxes}/services", services)).items)
-    return [names.agree(release.name, served, pods, since=names.settled(datetime.now(UTC)) if named else "")]
+    since = names.settled(datetime.fromtimestamp(clock.now_ms() / 1000, UTC)) if named else ""
+    return [names.agree(release.name, served, pods, since=since)]
 
 
 async def _answers(client: KubernetesClient, release: Release) -> list[CheckResult]:

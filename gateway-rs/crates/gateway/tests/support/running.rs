@@ -154,7 +154,7 @@ impl Processes {
     pub fn signal(&self, request: &agent::SignalRequest) -> Result<agent::SignalSent, Status> {
         let process = self.find(&request.exec_id)?;
         process.state.send_modify(|state| state.signal = request.signal);
-        Ok(agent::SignalSent { abandoned: request.command_id == "known" })
+        Ok(agent::SignalSent {})
     }
 
     /// A size of 7 columns takes 50 ms.
