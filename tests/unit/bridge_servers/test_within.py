@@ -242,7 +242,7 @@ async def test_files_go_up_and_down(e2b: Speaker, tmp_path: Path) -> None:
         ("", b"x", "identity", 400),
         ("?path=/a", b"x", "br", 415),
         ("?path=/a", b"no gzip", "gzip", 400),
-        ("?path=/a", gzip.compress(b"half")[:-4], "gzip", 400),
+        ("?path=/a", gzip.compress(b"half", mtime=0)[:-4], "gzip", 400),
     ],
 )
 async def test_an_upload_that_is_none_is_refused(
