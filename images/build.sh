@@ -15,7 +15,7 @@ version=$(sed -n 's/^appVersion: "\(.*\)"/\1/p' helm/Chart.yaml)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rollbox
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/cargo/$(rustc --version | tr ' ()' '---')}
 work=build/images
-names=(gateway egress packages controlplane sidecar mirror node installer scheduler dns redis distribution python swe)
+names=(gateway egress packages controlplane sidecar mirror node installer scheduler dns redis distribution builder python swe)
 
 if [ -S /var/run/docker.sock ] || [ -n "${DOCKER_HOST:-}" ]; then
   engine=docker
@@ -151,7 +151,7 @@ main() {
 write_values() {
   local name
   printf 'images:\n  registry: %s\n' "$registry"
-  for name in gateway egress packages controlplane sidecar mirror node installer scheduler dns redis distribution; do
+  for name in gateway egress packages controlplane sidecar mirror node installer scheduler dns redis distribution builder; do
     [ ! -e "$work/$name.image" ] || printf '  %s: %s\n' "$name" "$(cat "$work/$name.image")"
   done
   [ ! -e "$work/python.image" ] || printf '  runtime: %s\n' "$(cat "$work/python.image")"

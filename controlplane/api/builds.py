@@ -115,6 +115,7 @@ class BuildLine(BaseModel):
 )
 async def build(request: Request, service: Service, owner: Owner) -> StreamingResponse:
     """What was built before is not built again. A caller that leaves ends the build, and nothing of it is left."""
+    service.builds.check()
     async with _coming:
         wish, context = await _read(request)
     secrets = {name: _secret(name, value) for name, value in wish.secrets.items()}
@@ -149,7 +150,11 @@ async def _read(request: Request) -> tuple[BuildRequest, BinaryIO | None]:
         raise invalid(error.errors()) from error
     except ValueError as error:
         raise Problem("invalid_argument", f"the first line is no JSON: {error}") from error
-    file = tempfile.TemporaryFile(dir=SPOOL)  # noqa: SIM115 - the caller closes it
+    try:
+        file = tempfile.TemporaryFile(dir=SPOOL)  # noqa: SIM115 - the caller closes it
+    except OSError as error:
+        detail = f"{SPOOL} takes no context of a build: {error.strerror}"
+        raise Problem("capacity_unavailable", detail) from error
     try:
         digest, length = await _spooled(file, rest, chunks)
         if length and digest != wish.context:

@@ -187,7 +187,7 @@ TABLE: dict[Code, Entry] = {
         retry="never",
         mask_sample=False,
         title="No image was built from this Dockerfile.",
-        hint="What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with.",
+        hint="What the builder has said before says which step has failed, and why. Steps have no network; on an engine `egress=` (`--egress`) gives them one. What they install comes with the context, or with the image that the Dockerfile begins with.",
     ),
     "quota_exceeded": Entry(
         http=429,
@@ -545,6 +545,8 @@ HINT_OF_REASON: dict[str, str] = {
     "watches": "Watch fewer directories, or end other watches: the limit is that of the whole kernel.",
     "commit_too_large": "Remove what need not be in the image; more is allowed by `max_bytes=` (`--max-bytes`), where the sandbox can be read in time.",
     "build_too_slow": "Give it longer by `timeout=` (`--timeout`), where the step that it was at was getting on.",
+    "build_disk_full": "Remove in each step what it has made and nobody needs, begin with a smaller image, or have an operator give builds more (`builds.limits.diskMebibytes` in the chart's values).",
+    "build_out_of_memory": "Let the steps do less at once, as fewer jobs of a compiler, or have an operator give builds more (`builds.limits.memoryMebibytes` in the chart's values).",
     "image_too_large": "Remove what need not be in the image in the step that makes it; more is allowed by `max_bytes=` (`--max-bytes`).",
     "context_too_large": "Leave out what the Dockerfile does not need by a .dockerignore in the folder, for example .git, data sets and results.",
     "not_empty": "Remove what is in it first; `files.remove(path, recursive=True)` (`rollbox rm -r`) removes all of it.",

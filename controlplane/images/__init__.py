@@ -25,6 +25,7 @@ from controlplane.images.manifest import (
     ACCEPTED,
     MAX_LAYERS,
     MAX_MANIFEST_BYTES,
+    OWN_BYTES,
     Entry,
     checked_config,
     checked_manifest,
@@ -32,6 +33,7 @@ from controlplane.images.manifest import (
     entries_for,
     is_index,
     layers_of,
+    own_bytes,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
 from controlplane.images.private import CONVERTED, FORMS, Form, PrivateRegistry
@@ -51,6 +53,7 @@ __all__ = [
     "MAX_MANIFEST_BYTES",
     "MOST_FIRST",
     "MOST_FIRST_BYTES",
+    "OWN_BYTES",
     "Budget",
     "Challenge",
     "Checkpoint",
@@ -95,6 +98,7 @@ __all__ = [
     "names_a_file",
     "names_registry",
     "offers",
+    "own_bytes",
     "own_reference",
     "parse",
     "plan_recorded",

@@ -4,7 +4,7 @@
 parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
-from controlplane.settings.backends import EngineSettings, KubernetesSettings, NodeAgentSettings
+from controlplane.settings.backends import BuildSettings, EngineSettings, KubernetesSettings, NodeAgentSettings
 from controlplane.settings.images import CommitSettings, ImageSettings, PushSettings, RegistrySettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
@@ -16,6 +16,7 @@ __all__ = [
     "EXIT_CONFIG",
     "MAX_SOCKET_PATH_BYTES",
     "PREFIX",
+    "BuildSettings",
     "CommitSettings",
     "EngineSettings",
     "ImageSettings",

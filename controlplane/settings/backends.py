@@ -53,6 +53,11 @@ KUBERNETES_ONLY: Final = (
     "NODE_AGENTS_NAME",
     "NODE_AGENTS_TLS",
     "NODE_IMAGES",
+    "BUILDER_IMAGE",
+    "BUILDER_CPU_MILLICORES",
+    "BUILDER_MEMORY_BYTES",
+    "BUILDER_DISK_BYTES",
+    "BUILDER_STATE",
     "DIRECT_NETWORKS_FILE",
     *SCALING,
 )
@@ -89,6 +94,42 @@ class NodeAgentSettings:
             name=read("NODE_AGENTS_NAME", rules.word),
             tls=read("NODE_AGENTS_TLS", rules.certificates),
             images=read("NODE_IMAGES", StoreLimit.parse, "0"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """How images are built from Dockerfiles.
+
+    Attributes:
+        image: of the builder.
+        cpu_millicores, memory_bytes: the most that a build takes.
+        disk_bytes: the most that its files take, with the images that it reads.
+        in_memory: they are in the pod's memory, and not on its node's disk.
+    """
+
+    image: str
+    cpu_millicores: int
+    memory_bytes: int
+    disk_bytes: int
+    in_memory: bool = False
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: none are built."""
+        if not read.has("BUILDER_IMAGE"):
+            rule = "it is about builds, and BUILDER_IMAGE does not name the builder"
+            read.refuse(("BUILDER_CPU_MILLICORES", "BUILDER_MEMORY_BYTES", "BUILDER_DISK_BYTES", "BUILDER_STATE"), rule)
+            return None
+        if not read.has("REGISTRY_COMMITS"):
+            rule = "it needs REGISTRY_COMMITS, where images are put"
+            read.refuse(("BUILDER_IMAGE",), rule)
+        return cls(
+            image=read("BUILDER_IMAGE", rules.word),
+            cpu_millicores=read("BUILDER_CPU_MILLICORES", rules.count(100, 1_000_000), "2000"),
+            memory_bytes=read("BUILDER_MEMORY_BYTES", rules.count(256 << 20, 1 << 40), str(4 << 30)),
+            disk_bytes=read("BUILDER_DISK_BYTES", rules.count(256 << 20, 1 << 44), str(16 << 30)),
+            in_memory=read("BUILDER_STATE", rules.one_of("disk", "memory"), "disk") == "memory",
         )
 
 
@@ -148,6 +189,7 @@ class KubernetesSettings:
         networks: direct ones that sandboxes may have.
         dataset_folders: beginnings of folders of nodes that data sets may name.
         image_volumes: whether nodes mount images as volumes.
+        builds: None = no images are built from Dockerfiles.
     """
 
     namespace: str
@@ -174,6 +216,7 @@ class KubernetesSettings:
     networks: DirectNetworks = NO_NETWORKS
     dataset_folders: Sequence[str] = ()
     image_volumes: bool = False
+    builds: BuildSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -211,6 +254,7 @@ class KubernetesSettings:
             networks=_networks(read),
             dataset_folders=read("DATASET_FOLDERS", rules.folders, ""),
             image_volumes=read("IMAGE_VOLUMES", rules.one_of("true", "false"), "false") == "true",
+            builds=BuildSettings.read(read),
         )
 
 

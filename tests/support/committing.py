@@ -19,12 +19,13 @@ from tests.support.stack import free_port
 
 
 @asynccontextmanager
-async def committing(release: str, folder: Path) -> AsyncIterator[Installed]:
+async def committing(release: str, folder: Path, *more: str) -> AsyncIterator[Installed]:
     """The release while the block runs; images of the cluster's registry pass through its own one.
 
     Args:
         release: its name, also that of its runtime class, so that it runs without another release as well.
         folder: for the settings of a registry.
+        more: of the chart's values.
     """
     address = await node_address()
     pull, push, commits, other = (free_port(address) for _ in range(4))
@@ -42,6 +43,7 @@ async def committing(release: str, folder: Path) -> AsyncIterator[Installed]:
         f"nodeAgent.containerd.root={CLUSTER / 'containerd'}",
         f"nodeAgent.runsc.root={RUN / 'runsc/k8s.io'}",
         f"sandboxes.images.rewrites[0]={REGISTRY}/* -> {address}:{other}/{REGISTRY.partition('/')[2]}/*",
+        *more,
     )
     with upstream(folder, address, other, account=False):
         async with installed(release, *chosen) as made:

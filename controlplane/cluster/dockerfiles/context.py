@@ -4,6 +4,7 @@ import io
 import posixpath
 import tarfile
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from controlplane.errors import Problem
@@ -48,12 +49,17 @@ def check(file: BinaryIO) -> None:
             raise _refused(name, f"it is a link out of the context, to {link[:200]!r}")
 
 
-def beside(files: Mapping[str, bytes]) -> bytes:
-    """The beginning of an archive, which goes on with that of a context."""
+def beside(files: Mapping[str, bytes], modes: Mapping[str, int] = MappingProxyType({})) -> bytes:
+    """The beginning of an archive, which goes on with that of a context.
+
+    Args:
+        files: contents by name.
+        modes: of those that others than their owner may read.
+    """
     made = io.BytesIO()
     for name, content in files.items():
         entry = tarfile.TarInfo(name)
-        entry.size, entry.mode = len(content), 0o600
+        entry.size, entry.mode = len(content), modes.get(name, 0o600)
         made.write(entry.tobuf(tarfile.PAX_FORMAT) + content + b"\0" * (-len(content) % tarfile.BLOCKSIZE))
     return made.getvalue()
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, Self
 
 from controlplane.cluster.dockerfiles import environment
 from controlplane.cluster.dockerfiles import flags as reading
@@ -30,7 +30,7 @@ _NEVER_TRIGGERS: Final = frozenset({"ONBUILD", "FROM", "MAINTAINER"})
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the engine says of an image.
+    """What an image says to those that are built on it.
 
     Attributes:
         values: its variables.
@@ -41,6 +41,13 @@ class Base:
     values: Mapping[str, str]
     shell: Sequence[str] = ()
     triggers: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, Any]) -> Self:
+        """From the configuration of an image."""
+        config = configuration.get("config") or {}
+        values = dict(str(one).partition("=")[::2] for one in config.get("Env") or ())
+        return cls(values, config.get("Shell") or (), config.get("OnBuild") or ())
 
 
 class Judge:

@@ -17,6 +17,8 @@ from controlplane.cluster.drains import NodeDrains
 from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient, NotAskedError
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.api_server.watch import Reflector
+from controlplane.cluster.kubernetes.builds import PodBuilds
+from controlplane.cluster.kubernetes.builds.pods import BuildPods
 from controlplane.cluster.kubernetes.marks import (
     ANNOTATION_DATASETS,
     ANNOTATION_RECORD,
@@ -65,7 +67,7 @@ from controlplane.cluster.protocol import (
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry
 from controlplane.model import SandboxSpec
-from controlplane.settings import CommitSettings, KubernetesSettings, PushSettings, RegistrySettings
+from controlplane.settings import BuildSettings, CommitSettings, KubernetesSettings, PushSettings, RegistrySettings
 
 # A stop makes two calls, of which ``removal`` limits the concurrency, and then only waits for a kubelet.
 MAX_STOPS: Final = 4096
@@ -100,6 +102,7 @@ class KubernetesCluster:
         cordon_drains: bool = False,
         may_come: Sequence[Node] = (),
         mountable: MountOptions = MountOptions(),  # noqa: B008 - it cannot change
+        builds: BuildSettings | None = None,
         clock: Clock,
     ) -> None:
         self._client = client
@@ -146,6 +149,16 @@ class KubernetesCluster:
             )
         if parts is not None and commits is not None:
             self.commits = NodeCommits(client, parts.agents, *commits, pods=self._path, node_of=node_of, clock=clock)
+        if self.commits is not None and commits is not None and builds is not None:
+            registry, push, place = commits
+            self.builds = PodBuilds(
+                BuildPods(client, defaults, builds, clock),
+                registry,
+                place,
+                place.authority_file or push.authority_file,
+                architectures=self.architectures,
+                clock=clock,
+            )
         self._what = what if self.commits is None else replace(what, commits=self.commits.place)
 
     @classmethod
@@ -210,9 +223,12 @@ class KubernetesCluster:
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
                 mountable=MountOptions(settings.dataset_folders, settings.image_volumes),
+                builds=settings.builds,
                 clock=clock,
             )
             async with cluster._watching():
+                if cluster.builds is not None:
+                    await cluster.builds.sweep()
                 yield cluster
 
     def describe(self) -> Description:

@@ -64,6 +64,16 @@ class PinnedBuild:
 class Builds(Protocol):
     """Makes images from Dockerfiles, which go where commits go (``Commits.place``) and are kept as these are."""
 
+    @property
+    def reads_copies(self) -> bool:
+        """Whether the names of ``pin`` are those of copies in the private registry, by their digests."""
+        ...
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether steps can have the network of a sandbox."""
+        ...
+
     def plan(self, owner: str, wish: BuildWish) -> BuildPlan:
         """Reads a Dockerfile. Cost: no call.
 
@@ -104,7 +114,7 @@ class Builds(Protocol):
             context: the archive.
             secrets: contents by the ids that mounts of the Dockerfile name; they are in no layer.
             max_bytes: the most that the layers may have that its base has not.
-            network: the id of a sandbox whose network its steps have; empty: they have none.
+            network: the id of a sandbox whose network its steps have, with ``has_networks``; empty: none.
 
         Raises:
             Problem: build_failed: a step has failed; payload_too_large; capacity_unavailable: no room for it.
@@ -114,5 +124,6 @@ class Builds(Protocol):
 
 def without_builds(what: str) -> Problem:
     """The refusal of what takes a builder, where there is none; ``what`` is not possible."""
-    detail = f"{what}: images are built from Dockerfiles on an engine alone (`rollbox up`), and pushed from there"
-    return Problem("unsupported", detail, value="an engine")
+    needs = "builds.enabled, nodeAgent.enabled and registry.enabled in the chart's values"
+    detail = f"{what}: images are built from Dockerfiles on an engine (`rollbox up`), and on Kubernetes with {needs}"
+    return Problem("unsupported", detail, value="builds.enabled")

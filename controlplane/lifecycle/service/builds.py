@@ -13,7 +13,7 @@ from controlplane.egress import PolicyOrPreset
 from controlplane.errors import Problem
 from controlplane.images import folder, parse
 from controlplane.lifecycle.housekeeping.committed import CommittedImages
-from controlplane.lifecycle.images.ownership import Names, Ownership
+from controlplane.lifecycle.images import Ownership, Pin
 from controlplane.lifecycle.service.turns import Turns
 
 # Of all owners: builds share a machine with rollouts.
@@ -71,6 +71,18 @@ class Networks(Protocol):
         ...
 
 
+class Images(Protocol):
+    """The part of ``lifecycle.images.Images`` that is used."""
+
+    def pulled(self, name: str) -> str:
+        """See ``Images.pulled``."""
+        ...
+
+    async def named(self, owner: str, name: str) -> Pin:
+        """See ``Images.named``."""
+        ...
+
+
 class ImageBuilds:
     """Builds images for owners.
 
@@ -79,7 +91,7 @@ class ImageBuilds:
         commits: where images are kept.
         committed: knows how many bytes of them an owner may have.
         ownership: says which images an owner may have.
-        names: rewrites names of images.
+        images: finds what an owner's names of images mean.
         networks: makes sandboxes whose network the steps of a build have.
     """
 
@@ -89,7 +101,7 @@ class ImageBuilds:
         commits: Commits | None,
         committed: CommittedImages,
         ownership: Ownership,
-        names: Names,
+        images: Images,
         *,
         networks: Networks,
     ) -> None:
@@ -98,9 +110,13 @@ class ImageBuilds:
         self._commits = commits
         self._committed = committed
         self._ownership = ownership
-        self._names = names
+        self._images = images
         self._turns = Turns(MOST_AT_ONCE)
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def check(self) -> None:
+        """Raises Problem unsupported where this installation builds no images."""
+        self._there()
 
     def build(
         self, owner: str, wish: BuildWish, context: BinaryIO | None, secrets: Mapping[str, bytes], limits: BuildLimits
@@ -131,16 +147,14 @@ class ImageBuilds:
     ) -> AsyncGenerator[BuildProgress, None]:
         builds, commits = self._there()
         plan = builds.plan(owner, wish)
-        if limits.egress is not None and not plan.images:
-            detail = (
-                "egress takes a Dockerfile that begins with an image: a sandbox of it is how its steps reach anything"
-            )
-            raise Problem("unsupported", detail, option="egress")
+        if limits.egress is not None:
+            _check_egress(builds, plan)
         for name in plan.images:
             self._ownership.check(owner, _checked(name))
         # The answer begins before images are pulled.
         yield BuildProgress("building")
-        pinned = await builds.pin(plan, {name: self._names.pulled(name) for name in plan.images})
+        names = {name: await self._source(builds, owner, name) for name in plan.images}
+        pinned = await builds.pin(plan, names)
         target = f"{commits.place}/{folder(owner)}/{BUILDS}:{pinned.tag}"
         lock = self._alone.setdefault(target, asyncio.Lock())
         async with lock:
@@ -164,6 +178,10 @@ class ImageBuilds:
                             yield progress
             finally:
                 self._turns.leave(owner)
+
+    async def _source(self, builds: Builds, owner: str, name: str) -> str:
+        """The name by which a build reads an image that its owner may have."""
+        return (await self._images.named(owner, name)).name if builds.reads_copies else self._images.pulled(name)
 
     @asynccontextmanager
     async def _network(self, owner: str, plan: BuildPlan, limits: BuildLimits) -> AsyncIterator[str]:
@@ -233,6 +251,15 @@ async def _each(told: AsyncGenerator[T, None], quiet_s: float) -> AsyncGenerator
             coming.cancel()
             await asyncio.wait([coming])
         await told.aclose()
+
+
+def _check_egress(builds: Builds, plan: BuildPlan) -> None:
+    if not builds.has_networks:
+        detail = "egress: steps of a build have no network on Kubernetes; what they install comes with the context"
+        raise Problem("unsupported", detail, option="egress")
+    if not plan.images:
+        detail = "egress takes a Dockerfile that begins with an image: a sandbox of it is how its steps reach anything"
+        raise Problem("unsupported", detail, option="egress")
 
 
 def _checked(name: str) -> str:

@@ -103,6 +103,13 @@
 {{- if not (include "rollbox.ownRegistry" .) }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_COMMITS_CA, value: /etc/rollbox/mirror/ca.crt}
 {{- end }}
+{{- if include "rollbox.builds" . }}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_IMAGE, value: {{ include "rollbox.image" (list . "builder") }}}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_CPU_MILLICORES, value: {{ .Values.builds.limits.cpuMillicores | int64 | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_MEMORY_BYTES, value: {{ mul 1048576 .Values.builds.limits.memoryMebibytes | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_DISK_BYTES, value: {{ mul 1048576 .Values.builds.limits.diskMebibytes | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_STATE, value: {{ .Values.builds.state | quote }}}
+{{- end }}
 {{- end }}
 {{- if or (include "rollbox.ownRegistry" .) .Values.registry.external.ownAuthority }}
 - {name: ROLLBOX_CONTROLPLANE_REGISTRY_CA, value: /etc/rollbox/registry/ca.crt}
@@ -148,6 +155,9 @@
 {{- if include "rollbox.commits" . }}
 - {name: commits, mountPath: /etc/rollbox/commits, readOnly: true}
 {{- end }}
+{{- if include "rollbox.builds" . }}
+- {name: contexts, mountPath: /var/tmp}
+{{- end }}
 {{- include "rollbox.scalingMounts" . }}
 {{- include "rollbox.egressMounts" . }}
 {{- include "rollbox.directMounts" . }}
@@ -165,6 +175,9 @@
 {{- end }}
 {{- if include "rollbox.commits" . }}
 - {name: commits, secret: {secretName: {{ include "rollbox.name" (list . "registry") }}-commits, defaultMode: 0440}}
+{{- end }}
+{{- if include "rollbox.builds" . }}
+- {name: contexts, emptyDir: {sizeLimit: 16Gi}}
 {{- end }}
 {{- include "rollbox.scalingVolumes" . }}
 {{- include "rollbox.egressVolumes" . }}

@@ -8,6 +8,14 @@
 {{- if and (include "rollbox.nodeAgents" .) (include "rollbox.registry" .) (dig "runsc" "root" "" .Values.nodeAgent) }}true{{ end }}
 {{- end }}
 
+{{- /* Not empty where images are built from Dockerfiles: `--reuse-values` of an older release has no such values. */}}
+{{- define "rollbox.builds" -}}
+{{- if dig "enabled" false (.Values.builds | default dict) }}
+{{- if not (include "rollbox.commits" .) }}{{ fail "builds.enabled needs nodeAgent.enabled and registry.enabled: what is built is kept where images of sandboxes are" }}{{ end }}
+{{- true }}
+{{- end }}
+{{- end }}
+
 {{- /* The runtime handlers of sandboxes, that of most of them first. */}}
 {{- define "rollbox.nodeHandlers" -}}
 {{- $handlers := list .Values.runtimeClass.handler }}

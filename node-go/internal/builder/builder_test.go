@@ -98,11 +98,11 @@ func TestNothingIsWrittenOutsideOfAContext(t *testing.T) {
 }
 
 func TestTheWordsOfABuild(t *testing.T) {
-	wish := Wish{"last", map[string]string{"B": "2", "A": "1 x"}, map[string]string{"rollbox/0": "sha256:0"}, map[string]string{"id": "secret-0"}}
+	wish := Wish{"last", map[string]string{"B": "2", "A": "1 x"}, map[string]string{"rollbox/0": "sha256:0"}, map[string]string{"id": "secret-0"}, true}
 	words := strings.Join(wish.words(places{"/c", "/b", "/in", "/out"}), "\n")
 	for _, wanted := range []string{
 		"force-network-mode=none", "target=last", "build-arg:A=1 x\n--opt\nbuild-arg:B=2",
-		"context:rollbox/0=oci-layout://bases@sha256:0", "id=id,src=/b/secret-0", "context=/c", "dest=/out",
+		"context:rollbox/0=oci-layout://bases@sha256:0", "id=id,src=/b/secret-0", "files=/b/files\n--opt\ncontext:rollbox/files=local:files", "context=/c", "dest=/out",
 	} {
 		if !strings.Contains(words, wanted) {
 			t.Errorf("%q is not among %q", wanted, words)

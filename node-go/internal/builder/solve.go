@@ -35,6 +35,8 @@ type Wish struct {
 	Bases map[string]string `json:"bases"`
 	// Secrets are names of files beside the Dockerfile, by id.
 	Secrets map[string]string `json:"secrets"`
+	// Files: there is a folder of files beside the Dockerfile, which it knows by a name too.
+	Files bool `json:"files"`
 }
 
 // places are where a build's files are.
@@ -57,6 +59,9 @@ func (w Wish) words(at places) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Bases)) {
 		words = append(words, "--opt", "context:"+name+"=oci-layout://bases@"+w.Bases[name])
+	}
+	if w.Files {
+		words = append(words, "--local", "files="+filepath.Join(at.beside, "files"), "--opt", "context:rollbox/files=local:files")
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.Secrets)) {
 		words = append(words, "--secret", "id="+id+",src="+filepath.Join(at.beside, w.Secrets[id]))

@@ -183,13 +183,13 @@ class Unsupported(SandboxError):
 
 
 class BuildFailed(SandboxError):
-    """No image was built from this Dockerfile. What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with."""
+    """No image was built from this Dockerfile. What the builder has said before says which step has failed, and why. Steps have no network; on an engine `egress=` (`--egress`) gives them one. What they install comes with the context, or with the image that the Dockerfile begins with."""
 
     code = "build_failed"
     fault = "caller"
     retry = "never"
     mask_sample = False
-    hint = "What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with."
+    hint = "What the builder has said before says which step has failed, and why. Steps have no network; on an engine `egress=` (`--egress`) gives them one. What they install comes with the context, or with the image that the Dockerfile begins with."
 
 
 class QuotaExceeded(SandboxError):

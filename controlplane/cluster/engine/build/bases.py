@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controlplane.cluster.dockerfiles.judge import Base
 from controlplane.errors import Problem
 
 
@@ -35,13 +34,6 @@ def read(root: str, driver: str, image_id: str) -> Mapping[str, Any]:
         raise _unread(image_id, "it has another hash")
     told: Mapping[str, Any] = json.loads(content)
     return told
-
-
-def base(configuration: Mapping[str, Any]) -> Base:
-    """Its variables, shell and triggers. Pure."""
-    config = configuration.get("config") or {}
-    values = dict(str(one).partition("=")[::2] for one in config.get("Env") or ())
-    return Base(values, config.get("Shell") or (), config.get("OnBuild") or ())
 
 
 def _unread(image_id: str, why: str) -> Problem:

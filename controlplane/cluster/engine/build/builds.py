@@ -83,6 +83,16 @@ class Builds:
         self._root = self._driver = ""  # where the engine has its images, and how
         self._leftovers = Leftovers(client, host)
 
+    @property
+    def reads_copies(self) -> bool:
+        """See ``Builds.reads_copies``: an engine has images of its own."""
+        return False
+
+    @property
+    def has_networks(self) -> bool:
+        """See ``Builds.has_networks``."""
+        return True
+
     def plan(self, owner: str, wish: BuildWish) -> Plan:
         """See ``Builds.plan``."""
         if self._machine.is_docker:
@@ -162,7 +172,7 @@ class Builds:
 
     async def _told(self, image_id: str) -> Base:
         await self._look()
-        return bases.base(await asyncio.to_thread(bases.read, self._root, self._driver, image_id))
+        return Base.of(await asyncio.to_thread(bases.read, self._root, self._driver, image_id))
 
     async def _look(self) -> None:
         if not self._root:

@@ -18,7 +18,7 @@ from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.cluster.kubernetes.node_agents.registry_session import RegistrySession
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
-from controlplane.images import Checkpoint, PrivateRegistry, parse
+from controlplane.images import Checkpoint, PrivateRegistry, own_bytes, parse
 from controlplane.settings import PushSettings
 
 # Of images, and of tags of checkpoints: with ten layers each, 30 MiB.
@@ -31,7 +31,7 @@ class _Content:
     """What a digest stands for.
 
     Attributes:
-        layers: the image's own one is the last one.
+        layers: the last one is the image's own, and in one that was built others too.
     """
 
     layers: tuple[str, ...]
@@ -161,7 +161,7 @@ async def _content(asked: RegistryApi, repository: str, digest: str) -> _Content
     created = datetime.fromisoformat(str(config.get("created") or "1970-01-01T00:00:00Z"))
     # Images share most of their layers.
     layers = tuple(sys.intern(str(one["digest"])) for one in manifest["layers"])
-    return _Content(layers, int(manifest["layers"][-1]["size"]), int(created.timestamp() * 1000))
+    return _Content(layers, own_bytes(manifest), int(created.timestamp() * 1000))
 
 
 def _below(one: _Found, by_layer: Mapping[str, Sequence[str]]) -> Sequence[str]:

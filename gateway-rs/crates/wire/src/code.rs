@@ -711,7 +711,7 @@ impl Code {
             }
             Self::Unsupported => "",
             Self::BuildFailed => {
-                "What the builder has said before says which step has failed, and why. Steps have no network unless `egress=` (`--egress`) gives them one: what they install comes with the context, or with the image that the Dockerfile begins with."
+                "What the builder has said before says which step has failed, and why. Steps have no network; on an engine `egress=` (`--egress`) gives them one. What they install comes with the context, or with the image that the Dockerfile begins with."
             }
             Self::QuotaExceeded => "",
             Self::RateLimited => "Send the request again later.",
@@ -825,6 +825,12 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         }
         "build_too_slow" => {
             "Give it longer by `timeout=` (`--timeout`), where the step that it was at was getting on."
+        }
+        "build_disk_full" => {
+            "Remove in each step what it has made and nobody needs, begin with a smaller image, or have an operator give builds more (`builds.limits.diskMebibytes` in the chart's values)."
+        }
+        "build_out_of_memory" => {
+            "Let the steps do less at once, as fewer jobs of a compiler, or have an operator give builds more (`builds.limits.memoryMebibytes` in the chart's values)."
         }
         "image_too_large" => {
             "Remove what need not be in the image in the step that makes it; more is allowed by `max_bytes=` (`--max-bytes`)."

@@ -382,10 +382,8 @@ def test_what_an_image_says_is_read_by_its_hash(tmp_path: Path) -> None:
             bases.read(str(tmp_path), "overlay", image_id)
         assert refused.value.code == "unsupported"
     file.write_bytes(content)
-    assert bases.base(bases.read(str(tmp_path), "overlay", image_id)) == Base(
-        {"A": "b=c"}, ["/bin/bash", "-c"], ["RUN x"]
-    )
-    assert bases.base({}) == Base({})
+    assert Base.of(bases.read(str(tmp_path), "overlay", image_id)) == Base({"A": "b=c"}, ["/bin/bash", "-c"], ["RUN x"])
+    assert Base.of({}) == Base({})
 
 
 def test_a_step_without_network_is_known() -> None:

@@ -14,7 +14,7 @@ import pytest
 from controlplane.cluster import BuildPlan, BuildWish, Built, Commits, PinnedBuild
 from controlplane.errors import Problem
 from controlplane.lifecycle.housekeeping.committed import CommittedImages
-from controlplane.lifecycle.images import Ownership
+from controlplane.lifecycle.images import Ownership, Pin
 from controlplane.lifecycle.service import builds as module
 from controlplane.lifecycle.service.builds import BuildLimits, BuildProgress, ImageBuilds
 from tests.support.fake_commits import FakeCommits
@@ -32,6 +32,7 @@ class Cluster:
         self.script = script
         self.there: dict[str, str] = {}
         self.networks: list[str] = []
+        self.reads_copies, self.has_networks = False, True
         self.ran = Counter[str]()
 
     def plan(self, owner: str, wish: BuildWish) -> BuildPlan:
@@ -73,6 +74,11 @@ class Networks:
 class Names:
     def pulled(self, name: str) -> str:
         return name
+
+    async def named(self, owner: str, name: str) -> Pin:
+        if name.startswith("forbidden"):
+            raise Problem("image_not_found", name)
+        return Pin(f"copy-of-{name}-for-{owner}", "sha256:0")
 
 
 def service(cluster: Cluster) -> ImageBuilds:
@@ -167,10 +173,25 @@ async def test_images_of_others_and_a_network_without_an_image_are_refused() -> 
     assert cluster.networks == ["sandbox of a with packages"]
 
 
+async def test_where_builds_read_copies_an_owner_gets_those_of_its_own_images_alone() -> None:
+    cluster = Cluster(quick)
+    cluster.reads_copies, cluster.has_networks = True, False
+    made = service(cluster)
+    assert "copy-of-a-for-me" in (await built(made))[-1].image
+    for wish, limits, code in (
+        (BuildWish("FROM forbidden", {}, "", ""), LIMITS, "image_not_found"),
+        (WISH, BuildLimits(60_000, 100, "packages"), "unsupported"),
+    ):
+        with pytest.raises(Problem) as refused:
+            await built(made, wish=wish, limits=limits)
+        assert refused.value.code == code
+    assert cluster.ran["begun"] == 1
+
+
 async def test_a_cluster_that_builds_nothing_says_so() -> None:
     made = ImageBuilds(
         None, FakeCommits(), cast("Any", Committed()), Ownership("", Names()), Names(), networks=cast("Any", Networks())
     )
-    with pytest.raises(Problem, match="on an engine alone") as refused:
+    with pytest.raises(Problem, match="builds.enabled") as refused:
         await built(made)
     assert refused.value.code == "unsupported"

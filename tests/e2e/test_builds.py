@@ -1,0 +1,170 @@
+"""Builds on a real cluster: those of the product, and what a pod in which BuildKit runs may do."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from uuid import uuid4
+
+import pytest
+
+from rollbox import Client
+from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, PermissionDenied, Unsupported
+from tests.product.test_builds import (
+    Context,
+    context,
+)
+from tests.support.command_line import rollbox
+from tests.support.committing import committing
+from tests.support.images import IMAGE
+from tests.support.installed import Installed, objects, own_cluster
+from tests.support.waiting import until
+
+__all__ = [
+    "context",
+]
+pytestmark = [
+    pytest.mark.images,
+    pytest.mark.disrupts,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not own_cluster(), reason="a given cluster's nodes are not told of another registry by a test"),
+]
+RELEASE = "rollbox-builds"
+LIMITS = {"cpuMillicores": 2000, "memoryMebibytes": 1024, "diskMebibytes": 1536}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """A release that builds images."""
+    # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
+    more = (
+        "builds.enabled=true",
+        "builds.state=memory",
+        *(f"builds.limits.{name}={value}" for name, value in LIMITS.items()),
+    )
+    with asyncio.Runner() as runner:
+        installing = committing(RELEASE, tmp_path_factory.mktemp("upstream"), *more)
+        made = runner.run(installing.__aenter__())
+        try:
+            yield made
+        finally:
+            runner.run(installing.__aexit__(None, None, None))
+
+
+@pytest.fixture
+async def stranger(stack: Installed) -> AsyncIterator[Client]:
+    async with Client(stack.url, stack.strangers_key) as client:
+        yield client
+
+
+async def builders(stack: Installed) -> list[str]:
+    """The pods of builds."""
+    found = await objects("pods", "-n", stack.sandboxes, "-l", "rollbox.dev/build")
+    return [one["metadata"]["name"] for one in found]
+
+
+async def none_left(stack: Installed) -> bool:
+    return await builders(stack) == []
+
+
+async def test_a_dockerfile_becomes_an_image_that_runs(context: Context, stack: Installed) -> None:
+    secret = f"secret-{uuid4().hex}"
+    context.write(
+        "FROM $BASE AS first\nWORKDIR /made\nCOPY a .\nRUN cat a a > twice\n"
+        "FROM $BASE\nENV WHAT=built\nWORKDIR /app\nCOPY --from=first /made/twice .\n"
+        "RUN --mount=type=secret,id=token sha256sum < /run/secrets/token | cut -c 1-64 > sum",
+        a="one",
+    )
+    image = await context.build(secrets={"token": secret})
+    async with await context.client.create(image) as sandbox:
+        seen = (await sandbox.exec("pwd; echo $WHAT; cat twice; echo; cat sum", check=True)).stdout.split()
+        assert seen == ["/app", "built", "oneone", hashlib.sha256(secret.encode()).hexdigest()]
+        look = f"grep -rl {secret} / --exclude-dir=proc --exclude-dir=sys; ls -A /run/secrets"
+        assert (await sandbox.exec(look, timeout=60)).stdout.strip() == ""
+    assert (await context.build(secrets={"token": "another"})).cached
+    await until(lambda: none_left(stack))
+
+
+async def test_the_command_line_builds(context: Context, stack: Installed) -> None:
+    context.write("FROM $BASE\nRUN echo built > /x")
+    status, out, err = await rollbox(stack, "image", "build", str(context.folder))
+    assert status == 0, err
+    assert "RUN echo built > /x" in err
+    async with await context.client.create(out.decode().strip()) as sandbox:
+        assert (await sandbox.exec("cat /x")).stdout == "built\n"
+
+
+async def test_what_another_owner_has_built_is_no_base(context: Context, stranger: Client) -> None:
+    context.write("FROM $BASE\nRUN echo mine > /x")
+    mine = await context.build()
+    with pytest.raises(PermissionDenied):
+        await stranger.create(mine)
+    for line in (f"FROM {mine}", f"FROM {IMAGE}\nCOPY --from={mine} /x /x"):
+        context.put("Dockerfile", f"{line}\n")
+        with pytest.raises(PermissionDenied):
+            await stranger.build(context.folder)
+    # Neither is a copy in the registry, whose name nobody may say.
+    place = mine.partition("/commits/")[0]
+    context.write(f"FROM {place}/mirror/x@sha256:{'0' * 64}")
+    with pytest.raises((ImageNotFound, PermissionDenied)):
+        await context.build()
+    context.write(f"FROM {mine}\nRUN echo more >> /x")
+    assert await context.seen("cat /x") == "mine\nmore\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("RUN exit 7", "exit code: 7"),
+        ("RUN mount -t tmpfs none /mnt", "mount"),
+        ("RUN mknod /d b 8 0 && head -c 1 /d", "mknod"),
+        ("RUN python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'", "python3"),
+        # The program that the control plane speaks with is not reached from a step either.
+        ("RUN python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 7070), 5)'", "python3"),
+        ("RUN python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'", "python3"),
+        ("COPY nosuch /x", "nosuch"),
+        ("RUN python3 -c 'x = bytearray(3 << 30); x[::4096] = bytes(len(x[::4096]))'", "no image was built"),
+        ("RUN head -c 3000000000 /dev/urandom > /x", "no image was built"),
+    ],
+)
+async def test_a_step_that_fails_says_which(context: Context, stack: Installed, lines: str, said: str) -> None:
+    context.write(f"FROM $BASE\n{lines}")
+    with pytest.raises(BuildFailed) as failed:
+        await context.build()
+    assert said in failed.value.detail
+    await until(lambda: none_left(stack))
+
+
+async def test_one_that_never_ends_ends_in_its_time(context: Context, client: Client, stack: Installed) -> None:
+    context.write("FROM $BASE\nRUN while :; do sleep 1; done")
+    with pytest.raises(BuildFailed, match="not done in its time"):
+        await client.build(context.folder, timeout=20)
+    await until(lambda: none_left(stack))
+
+
+async def test_nothing_is_left_of_a_build_whose_caller_has_gone(
+    context: Context, client: Client, stack: Installed
+) -> None:
+    context.write("FROM $BASE\nRUN echo begun; while :; do sleep 1; done")
+    said = ""
+    async with aclosing(aiter(client.build(context.folder))) as told:
+        async for progress in told:
+            said += progress.text
+            if "] RUN" in said:
+                assert len(await builders(stack)) == 1
+                break
+    await until(lambda: none_left(stack))
+
+
+async def test_what_the_pods_cannot_do_is_refused(context: Context, client: Client) -> None:
+    context.write("FROM $BASE\nRUN true")
+    with pytest.raises(Unsupported, match="no network"):
+        await client.build(context.folder, egress="packages")
+    context.write("FROM $BASE\nRUN --security=insecure true")
+    with pytest.raises(Unsupported):
+        await context.build()
+    context.write("FROM scratch\nENV A=1")
+    with pytest.raises((BuildFailed, InvalidArgument), match="no file at all"):
+        await context.build()
