@@ -185,7 +185,9 @@ async def test_where_room_is_short_steps_without_an_image_go_first(tmp_path: Pat
     assert "named" in engine.there
 
 
-@pytest.mark.parametrize(("ends", "code"), [((GONE, GONE, MADE), "internal"), ((FAILED, MADE), "build_failed")])
+@pytest.mark.parametrize(
+    ("ends", "code"), [((*[GONE] * module.TRIES, MADE), "internal"), ((FAILED, MADE), "build_failed")]
+)
 async def test_other_ends_are_told(ends: tuple[dict[str, Any], ...], code: str, tmp_path: Path) -> None:
     engine = Engine(*ends)
     with pytest.raises(Problem) as caught:

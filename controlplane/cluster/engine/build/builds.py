@@ -34,8 +34,9 @@ LOOK_EVERY_S: Final = 2.0
 # For the builder to notice that a build is over, and to remove its own containers.
 LEAVE_S: Final = 15.0
 CHUNK_BYTES: Final = 1 << 20
-# The builder looks for steps of earlier builds, and fails if the last build that had one removes it at that moment.
-TRIES: Final = 2
+# The builder looks for steps of earlier builds, and fails if the last build that had one removes it at that moment. Of
+# builds that end together each may do so.
+TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
