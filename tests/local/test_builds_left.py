@@ -15,7 +15,7 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import SandboxError
-from tests.support.containers import engine
+from tests.support.containers import engine, list_images
 from tests.support.images import IMAGE
 from tests.support.product import containers_of_state
 from tests.support.stack import Stack, start, stop_process
@@ -33,8 +33,8 @@ def folder() -> Iterator[Path]:
 async def images(state: Path) -> list[str]:
     """Of steps of builds, and of their files."""
     label = await installation(state)
-    steps = await engine("images", "--all", "--quiet", "--no-trunc", "--filter", f"label=rollbox.steps={label}")
-    named = await engine("images", "--format", "{{.Repository}}")
+    steps = await list_images("--all", "--quiet", "--no-trunc", "--filter", f"label=rollbox.steps={label}")
+    named = await list_images("--format", "{{.Repository}}")
     return [*steps.split(), *(one for one in named.split() if f"rollbox-files-{label}" in one)]
 
 

@@ -29,7 +29,7 @@ from rollbox.errors import (
 )
 from tests.support.command_line import rollbox
 from tests.support.commits import ON_CLUSTER
-from tests.support.containers import engine
+from tests.support.containers import engine, list_images
 from tests.support.dockerfile_rows import dockerfile, tries
 from tests.support.images import IMAGE
 from tests.support.product import containers_of_state
@@ -162,15 +162,8 @@ async def test_documents_and_mounts_of_stages_come_from_where_they_say(context: 
 
 async def files_of_builds() -> set[str]:
     """The images that builds have for what is inline."""
-    while True:
-        try:
-            named = await engine("images", "--all", "--format", "{{.Repository}}")
-        except RuntimeError as error:
-            # Podman lists none where another test removes one meanwhile.
-            if "not known" not in str(error):
-                raise
-            continue
-        return {one for one in named.split() if "rollbox-files" in one}
+    named = await list_images("--all", "--format", "{{.Repository}}")
+    return {one for one in named.split() if "rollbox-files" in one}
 
 
 @on_engine

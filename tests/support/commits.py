@@ -13,7 +13,7 @@ import pytest
 
 from rollbox import Client, CommittedImage, Sandbox
 from rollbox.errors import InvalidArgument, Unsupported
-from tests.support.containers import engine
+from tests.support.containers import engine, list_images
 from tests.support.product import Kept, keeping
 from tests.support.stack import Product
 from tests.support.waiting import until
@@ -90,7 +90,7 @@ async def commit(sandbox: Sandbox, name: str, **options: Any) -> CommittedImage:
 async def removed(name: str) -> bool:
     """Whether all images of a repository are gone; containers that are being removed keep theirs for a moment."""
     try:
-        lines = (await engine("images", "--format", "{{.Repository}} {{.ID}}")).splitlines()
+        lines = (await list_images("--format", "{{.Repository}} {{.ID}}")).splitlines()
     except RuntimeError:
         # Podman cannot list while another test removes an image.
         return False

@@ -32,6 +32,21 @@ async def engine(*arguments: str) -> str:
     return out.decode()
 
 
+async def list_images(*arguments: str) -> str:
+    """What ``images`` answers; asked again where Podman lists none since another test removes one meanwhile.
+
+    Raises:
+        RuntimeError: it failed for another reason, or a hundred times.
+    """
+    for _ in range(99):
+        try:
+            return await engine("images", *arguments)
+        except RuntimeError as error:
+            if "not known" not in str(error):
+                raise
+    return await engine("images", *arguments)
+
+
 # What Podman and Docker say of an image that a container has.
 _IN_USE = ("in use", "using image", "using its referenced image", "being used by")
 
