@@ -6,8 +6,8 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -49,6 +49,16 @@ def credentials(state: Path) -> tuple[str, str]:
     return told["url"], told["api_key"]
 
 
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Stack]:
+    up = await start(folder)
+    try:
+        yield up
+    finally:
+        if up.process.returncode is None:
+            await stop_process(up.process)
+
+
 async def begun(up: Stack, context: Path) -> asyncio.Task[None]:
     """A build that has made two steps and is in its third, which has no end."""
     looping = asyncio.Event()
@@ -69,28 +79,28 @@ async def test_a_build_of_a_control_plane_that_was_killed_leaves_nothing(folder:
     mark = uuid4().hex
     text = f"FROM {IMAGE}\nCOPY <<EOF /mark\n{mark}\nEOF\nRUN echo {mark} > /x\nRUN while :; do sleep 1; done\n"
     (tmp_path / "Dockerfile").write_text(text)
-    up = await start(folder)
-    before = set(await images(folder))
-    reading = await begun(up, tmp_path)
-    up.process.kill()
-    await up.process.communicate()
+    async with running(folder) as up:
+        before = set(await images(folder))
+        reading = await begun(up, tmp_path)
+        up.process.kill()
+        await up.process.communicate()
     reading.cancel()
     await asyncio.wait([reading])
     assert [one for one in await containers_of_state(folder) if one.startswith("rollbox-build-")]
     assert list((folder / "builds").iterdir())
 
-    up = await start(folder)
+    async with running(folder) as up:
 
-    async def clean() -> bool:
-        # Each look makes and removes a sandbox, behind which it is swept again.
-        left = [one for one in await containers_of_state(folder) if one.startswith("rollbox-build-")]
-        return not left and set(await images(folder)) <= before and not list((folder / "builds").iterdir())
+        async def clean() -> bool:
+            # Each look makes and removes a sandbox, behind which it is swept again.
+            left = [one for one in await containers_of_state(folder) if one.startswith("rollbox-build-")]
+            return not left and set(await images(folder)) <= before and not list((folder / "builds").iterdir())
 
-    await until(clean)
-    # It builds as ever.
-    (tmp_path / "Dockerfile").write_text(text.replace("while :; do sleep 1; done", "true"))
-    async with Client(up.url, up.api_key) as client:
-        built = await client.build(tmp_path)
-        assert not list((folder / "builds").iterdir())
-        await client.remove_image(built)
-    assert await stop_process(up.process) == 0
+        await until(clean)
+        # It builds as ever.
+        (tmp_path / "Dockerfile").write_text(text.replace("while :; do sleep 1; done", "true"))
+        async with Client(up.url, up.api_key) as client:
+            built = await client.build(tmp_path)
+            assert not list((folder / "builds").iterdir())
+            await client.remove_image(built)
+        assert await stop_process(up.process) == 0
