@@ -72,7 +72,7 @@ async def test_what_is_added_from_an_address_comes_by_the_policy(context: Contex
     async with await client.create(image) as sandbox:
         seen = await sandbox.exec("cat /x /y/hello; stat -c '%u %a' /x /y/hello")
         assert seen.stdout == "hello from outside\n" * 2 + "0 600\n0 644\n"
-    # It is there, and whoever may reach nothing has it too.
+    # It is there, also for a sandbox that may reach nothing.
     assert (await context.build()).cached
     assert await networks(client) == []
     for address, said in (

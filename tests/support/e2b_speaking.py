@@ -98,7 +98,7 @@ class Speaker:
 
 @asynccontextmanager
 async def bridging(fake: FakeGateway, **settings: Any) -> AsyncIterator[Speaker]:
-    """A bridge of a gateway, and who speaks to it."""
+    """A bridge of a gateway, and a client of that bridge."""
     bridge = Bridge(Settings(**{"url": fake.url, "secret": SECRET, "default_image": "python:1", **settings}))
     runner = bridge.runner()
     await runner.setup()

@@ -1,4 +1,4 @@
-"""What a build may make and say, whoever builds, and when two builds are of the same. Pure."""
+"""What a build may make and say, for every builder, and when two builds are of the same. Pure."""
 
 import hashlib
 import json

@@ -12,7 +12,7 @@ import pytest
 from harbor.environments.base import HealthcheckError, SandboxBuildFailedError
 from harbor.models.trial.error_policy import policy_for
 
-from on_harbor.trials import IMAGE, started
+from on_harbor.trials import IMAGE, NO_IMAGE, started
 from rollbox import Client
 from rollbox_integrations.harbor import RollboxEnvironment
 
@@ -61,7 +61,7 @@ async def test_a_sandbox_that_somebody_deletes_is_tried_again(
 
 async def test_an_image_that_is_not_there_is_no_sandbox(client: Client, tmp_path: Path) -> None:
     with pytest.raises(SandboxBuildFailedError, match=r"image_not_found \(caller; mask the sample\): "):
-        async with started(tmp_path, {"docker_image": "localhost/rollbox/no-such-image:1"}):
+        async with started(tmp_path, {"docker_image": NO_IMAGE}):
             pass
 
 

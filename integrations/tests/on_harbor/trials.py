@@ -15,6 +15,8 @@ from harbor.models.trial.paths import TrialPaths
 from rollbox_integrations.harbor import RollboxEnvironment
 
 IMAGE = os.environ["ROLLBOX_TEST_IMAGE"]
+# Where the registry of the others is, so that it is one that answers.
+NO_IMAGE = IMAGE.rpartition("/")[0] + "/no-such-image:1"
 PATH = "rollbox_integrations.harbor:RollboxEnvironment"
 LABELS = {"rollbox.host": "harbor"}
 OFFLINE = NetworkPolicy(network_mode="no-network")

@@ -12,6 +12,8 @@ from inspect_ai.util import SandboxEnvironment
 from rollbox_integrations.inspect import RollboxConfig, RollboxSandboxEnvironment
 
 IMAGE = os.environ["ROLLBOX_TEST_IMAGE"]
+# Where the registry of the others is, so that it is one that answers.
+NO_IMAGE = IMAGE.rpartition("/")[0] + "/no-such-image:1"
 LABELS = {"rollbox.host": "inspect"}
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from inspect_ai.util import SandboxUnavailableError
 
-from on_inspect.samples import IMAGE, made, sample
+from on_inspect.samples import IMAGE, NO_IMAGE, made, sample
 from rollbox import Client
 from rollbox.errors import InvalidArgument
 from rollbox_integrations.inspect import RollboxConfig, RollboxSandboxEnvironment
@@ -57,7 +57,7 @@ async def test_a_sandbox_that_somebody_deletes_is_unavailable(client: Client) ->
 
 
 async def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:
-    config = RollboxConfig(image="localhost/rollbox/no-such-image:1")
+    config = RollboxConfig(image=NO_IMAGE)
     with pytest.raises(SandboxUnavailableError, match=r"image_not_found \(caller; mask the sample\): "):
         await made(config)
 

@@ -23,6 +23,8 @@ from rollbox.sync import Client, Sandbox
 from rollbox_integrations.mini_swe_agent import RollboxEnvironment, SandboxUnavailable
 
 IMAGE = os.environ["ROLLBOX_TEST_IMAGE"]
+# Where the registry of the others is, so that it is one that answers.
+NO_IMAGE = IMAGE.rpartition("/")[0] + "/no-such-image:1"
 PATH = "rollbox_integrations.mini_swe_agent.RollboxEnvironment"
 TRAINER = """
 import asyncio, sys
@@ -121,7 +123,7 @@ def test_a_sandbox_that_somebody_deletes_ends_the_run_and_is_in_the_trajectory(
 
 def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:
     with pytest.raises(SandboxUnavailable, match=r"image_not_found \(caller; mask the sample\): "):
-        made(image="localhost/rollbox/no-such-image:1")
+        made(image=NO_IMAGE)
 
 
 def test_a_quota_that_is_used_up_is_no_sandbox(box: RollboxEnvironment, client: Client) -> None:

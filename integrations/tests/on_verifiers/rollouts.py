@@ -12,6 +12,8 @@ from verifiers.v1.runtimes import Runtime, RuntimeConfig, provision_runtime
 from rollbox_integrations.verifiers import RollboxBackend
 
 IMAGE = os.environ["ROLLBOX_TEST_IMAGE"]
+# Where the registry of the others is, so that it is one that answers.
+NO_IMAGE = IMAGE.rpartition("/")[0] + "/no-such-image:1"
 PATH = "rollbox_integrations.verifiers.RollboxBackend"
 LABELS = {"rollbox.host": "verifiers"}
 

@@ -11,7 +11,7 @@ import pytest
 from verifiers.v1.errors import SandboxError, stop_condition
 from verifiers.v1.runtimes import Runtime
 
-from on_verifiers.rollouts import IMAGE, backend, runtime
+from on_verifiers.rollouts import IMAGE, NO_IMAGE, backend, runtime
 from rollbox import Client
 
 TRAINER = """
@@ -63,7 +63,7 @@ async def test_a_sandbox_that_somebody_deletes_is_a_sandbox_error(box: Runtime, 
 
 async def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:
     with pytest.raises(SandboxError, match=r"image_not_found \(caller; mask the sample\): "):
-        async with runtime(image="localhost/rollbox/no-such-image:1"):
+        async with runtime(image=NO_IMAGE):
             pass
 
 

@@ -129,7 +129,9 @@ async def by_metadata(sandbox):
 
 
 async def no_image(sandbox):
-    error = await refused(lambda: Sandbox.create(template="localhost/no/such:image", timeout=60))
+    # Where the registry of the others is, so that it is one that answers.
+    none = os.environ["IMAGE"].rpartition("/")[0] + "/no-such-image:1"
+    error = await refused(lambda: Sandbox.create(template=none, timeout=60))
     return {"error": error[0], "says": "does not exist" in error[1]}
 
 

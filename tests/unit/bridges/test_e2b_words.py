@@ -55,7 +55,7 @@ def error(code: str, detail: str = "it is so") -> errors.SandboxError:
     return errors.BY_CODE[code](detail)
 
 
-# Of sandboxes that never ran, whose end is told to who asks for them.
+# Of sandboxes that never ran, whose end is told to each caller that asks.
 NEVER_RAN = {
     "capacity_unavailable",
     "dataset_unavailable",

@@ -23,7 +23,7 @@ class Credentials:
     """Seals keys, and opens what it has sealed.
 
     Args:
-        secret: at least 16 bytes; who has it can read the keys in credentials.
+        secret: at least 16 bytes; with it the keys in credentials can be read.
     """
 
     def __init__(self, secret: bytes) -> None:

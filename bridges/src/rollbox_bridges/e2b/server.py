@@ -132,7 +132,7 @@ class Bridge:
         return key
 
     def _signed(self, request: web.Request, place: Place, session: Session) -> bool:
-        """Whether the address of a file is signed, by who has the sandbox's credential."""
+        """Whether the address of a file is signed with the sandbox's credential."""
         query = request.query
         if place.port != ENVD_PORT or request.path != "/files" or "signature" not in query:
             return False

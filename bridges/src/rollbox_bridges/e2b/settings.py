@@ -30,7 +30,7 @@ class Settings:
         image_key: the key of metadata that names the image, for clients that have no other place for it.
         keys: a client's key -> an owner's key of rollbox; empty: they are the same.
         egress: the network policy of sandboxes whose client allows the Internet; None: the installation's default.
-        public_ports: whether ports of a sandbox are open to who knows its id, as at E2B, or need its credential.
+        public_ports: whether ports of a sandbox are open to everybody with its id, as at E2B, or need its credential.
     """
 
     url: str | None = None

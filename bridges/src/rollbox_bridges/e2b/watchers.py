@@ -25,7 +25,7 @@ class Watcher:
         files: of the sandbox.
         top: the directory.
         recursive: whether what is below its directories counts.
-        user: who watches.
+        user: in the sandbox, whose rights the watch has.
     """
 
     def __init__(self, files: Files, top: str, *, recursive: bool, user: str | None) -> None:

@@ -1,6 +1,6 @@
 """What errors of rollbox are called in E2B's protocol. Pure.
 
-A sandbox that has ended is told in three ways, by whom is asked: 404 by the control plane, 502 with a body that says
+A sandbox that has ended has three answers: 404 of the control plane, 502 with a body that says
 "was not found" in place of any answer from within, and "STOPPED state" for clients that look for that before they try
 again. The code of rollbox, whose fault it is, and whether to mask the sample stand in every message.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rollbox import End, SandboxError
 from rollbox_bridges.connect.codes import ConnectError
 
-# The sandbox is gone, whoever ended it. `rollbox.errors` has them; a test compares this with the contract.
+# The sandbox is gone, for whatever reason. `rollbox.errors` has them; a test compares this with the contract.
 ENDED: Final = frozenset(
     {
         "sandbox_not_found",

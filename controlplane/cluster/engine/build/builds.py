@@ -14,6 +14,7 @@ from controlplane.cluster.dockerfiles import context as contexts
 from controlplane.cluster.dockerfiles.bounds import check_layers, check_size, tag
 from controlplane.cluster.dockerfiles.judge import Base
 from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
+from controlplane.cluster.dockerfiles.sources import File
 from controlplane.cluster.dockerfiles.stages import FILES
 from controlplane.cluster.engine.build import bases, fetching, files, holder
 from controlplane.cluster.engine.build.leftovers import LABEL_STEPS, Leftovers
@@ -191,7 +192,7 @@ class Builds:
         try:
             async with fetching.session(inside.pid, holder.RELAY) as outside:
 
-                async def fetch(file: files.File, to: BinaryIO) -> int:
+                async def fetch(file: File, to: BinaryIO) -> int:
                     nonlocal left_bytes
                     length = await fetching.fetch(outside, file, to, left_bytes)
                     left_bytes -= length

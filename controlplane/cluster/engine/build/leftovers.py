@@ -1,4 +1,4 @@
-"""What a control plane that has ended in the middle of a build leaves, and who removes it: the next one.
+"""What a control plane that has ended in the middle of a build leaves, which the next one removes.
 
 Each build has a file in the state folder for as long as it runs, which says when it began. The images of its steps have
 a label of the installation, so that no image of anybody else is taken for one.
@@ -76,7 +76,7 @@ class Leftovers:
             self._running.add(build_id)
 
     def goes_on(self, build_id: str) -> None:
-        """It runs still; whoever finds its file knows until when."""
+        """It runs still; its file says until when."""
         (self._folder / build_id).touch()
 
     def end(self, build_id: str, *, is_clean: bool) -> None:
@@ -143,8 +143,8 @@ class Leftovers:
 
     async def _remove_holders(self) -> bool:
         labels = [f"{LABEL_INSTALLATION}={self._host.installation}", holder.LABEL_BUILD]
-        query = {"all": True, "filters": json.dumps({"label": labels})}
-        told = await self._client.call("GET", "containers/json", query) or ()
+        filters = json.dumps({"label": labels})
+        told = await self._client.call("GET", "containers/json", {"all": True, "filters": filters}) or ()
         return any([await self.remove_container(str(one["Id"])) for one in told])
 
     async def _remove_working(self, begun: Sequence[_Begun], steps: Collection[str]) -> bool:
