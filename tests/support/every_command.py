@@ -18,7 +18,7 @@ from tests.support.gateway_fake import API_KEY, FakeGateway, serving_apart
 # ID is a sandbox, FOLDER a folder of this machine. What would wait for ever is refused.
 CALLS: Final = {
     "up": "--nope",
-    "bridge": "--nope",
+    "bridge e2b": "--nope",
     "create": "python",
     "exec": "ID -- echo hello",
     "processes": "ID",

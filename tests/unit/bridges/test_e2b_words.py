@@ -27,6 +27,7 @@ from rollbox import (
     SandboxRecord,
     errors,
 )
+from rollbox_bridges import faults
 from rollbox_bridges.e2b import cells, commands, creating, entries, network, places, pools, ports, records, words
 from rollbox_bridges.e2b.credentials import Credentials, signature
 from rollbox_bridges.e2b.processes import ended
@@ -74,8 +75,8 @@ NEVER_RAN = {
 
 def test_a_code_that_ends_a_running_sandbox_is_told_as_its_end() -> None:
     of_ends = {one["code"] for one in ENDS.values()}
-    assert of_ends - NEVER_RAN - words.ENDED == set()
-    assert words.ENDED - of_ends == {"sandbox_not_found"}
+    assert of_ends - NEVER_RAN - faults.ENDED == set()
+    assert faults.ENDED - of_ends == {"sandbox_not_found"}
 
 
 @pytest.mark.parametrize("code", sorted(CODES))

@@ -95,6 +95,7 @@ def test_a_narrow_terminal_has_no_line_of_several_words_that_it_would_break(ever
     # A program for a shell is no text, and a path of this test's is longer than a terminal.
     for name in every.ran[kind].keys() - {"completion", "doctor"}:
         for line in re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", "\n".join(every.ran[kind][name][1:])).splitlines():
-            if len(line) > TERMINALS[kind] and len(line.split()) > 1:
+            # The parser's own hint is one line, however long the name of the command.
+            if len(line) > TERMINALS[kind] and len(line.split()) > 1 and not line.startswith("Try '"):
                 long.append((name, line))
     assert long == []

@@ -17,7 +17,8 @@ from rollbox_bridges.e2b.network import policy_of
 from rollbox_bridges.e2b.pools import options_of
 from rollbox_bridges.e2b.sessions import Owners
 from rollbox_bridges.e2b.settings import Settings
-from rollbox_bridges.e2b.words import Refusal, as_refusal, ended, meaning, unsupported
+from rollbox_bridges.e2b.words import Refusal, as_refusal, ended, unsupported
+from rollbox_bridges.faults import meaning
 
 _VERSIONS: Final = frozenset({"v1", "v2", "v3"})
 _MOST_START_S: Final = 600.0

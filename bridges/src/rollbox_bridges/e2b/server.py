@@ -21,7 +21,8 @@ from rollbox_bridges.e2b.places import Place, place_of
 from rollbox_bridges.e2b.ports import Ports
 from rollbox_bridges.e2b.sessions import Owners, Session
 from rollbox_bridges.e2b.settings import ENVD_PORT, INTERPRETER_PORT, Settings
-from rollbox_bridges.e2b.words import Gone, Refusal, as_connect, as_refusal, ended, gone, meaning
+from rollbox_bridges.e2b.words import Gone, Refusal, as_connect, as_refusal, ended, gone
+from rollbox_bridges.faults import meaning
 
 _log = logging.getLogger("rollbox_bridges")
 _SHUTDOWN_S: Final = 1.0

@@ -6,14 +6,14 @@ from collections import OrderedDict
 from typing import Final
 
 from rollbox import Client, Sandbox
+from rollbox_bridges.clients import Clients
 from rollbox_bridges.e2b.commands import Commands
 from rollbox_bridges.e2b.contexts import Contexts
 from rollbox_bridges.e2b.users import Names
 from rollbox_bridges.e2b.watchers import Watchers
 
-# What was used least recently goes beyond these; a call that needs it again opens it again.
+# What was used least recently goes beyond this; a call that needs it again opens it again.
 _MOST_SESSIONS: Final = 20_000
-_MOST_CLIENTS: Final = 1_000
 
 
 class Session:
@@ -49,20 +49,12 @@ class Owners:
     """
 
     def __init__(self, url: str | None) -> None:
-        self._url = url
-        self._clients: OrderedDict[str, Client] = OrderedDict()
+        self._clients = Clients(url, self._drop_all)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     async def client(self, key: str) -> Client:
         """The client of an owner's key; nothing is sent."""
-        client = self._clients.pop(key, None) or Client(self._url, key)
-        self._clients[key] = client
-        if len(self._clients) > _MOST_CLIENTS:
-            old, oldest = self._clients.popitem(last=False)
-            for name in [name for name, one in self._sessions.items() if one.key == old]:
-                await self.drop(name)
-            await oldest.aclose()
-        return client
+        return await self._clients.client(key)
 
     async def session(self, sandbox_id: str, key: str) -> Session:
         """The session of a sandbox.
@@ -102,6 +94,8 @@ class Owners:
         """Close everything; sandboxes go on."""
         for name in [*self._sessions]:
             await self.drop(name)
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        await self._clients.aclose()
+
+    async def _drop_all(self, key: str) -> None:
+        for name in [name for name, one in self._sessions.items() if one.key == key]:
+            await self.drop(name)

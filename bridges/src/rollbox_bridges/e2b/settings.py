@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rollbox_bridges.keys import owner_key
+
 ENVD_VERSION: Final = "0.6.1"
 """What clients take as the version of E2B's own program in a sandbox, by which they choose features."""
 _HEXADECIMAL: Final = re.compile(r"e2b_((?:[0-9a-fA-F]{2})+)")
@@ -48,8 +50,5 @@ class Settings:
 
         Some clients take only keys of the form `e2b_` and hexadecimal digits: so a key may be written in those.
         """
-        if self.keys:
-            return self.keys.get(client_key)
-        found = _HEXADECIMAL.fullmatch(client_key)
-        key = client_key if found is None else bytes.fromhex(found[1]).decode("latin-1")
-        return key if key and all("!" <= letter <= "~" for letter in key) else None
+        found = None if self.keys else _HEXADECIMAL.fullmatch(client_key)
+        return owner_key(client_key if found is None else bytes.fromhex(found[1]).decode("latin-1"), self.keys)

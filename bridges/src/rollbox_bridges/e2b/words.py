@@ -10,27 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from rollbox import End, SandboxError
+from rollbox import SandboxError
 from rollbox_bridges.connect.codes import ConnectError
-
-# The sandbox is gone, for whatever reason. `rollbox.errors` has them; a test compares this with the contract.
-ENDED: Final = frozenset(
-    {
-        "sandbox_not_found",
-        "sandbox_forgotten",
-        "deleted",
-        "create_abandoned",
-        "lease_expired",
-        "ttl_expired",
-        "idle_expired",
-        "oom_killed",
-        "disk_full",
-        "sandbox_lost",
-        "sandbox_evicted",
-        "node_lost",
-        "stopped_by_operator",
-    }
-)
+from rollbox_bridges.faults import ENDED, sentence
 
 
 class _Said(NamedTuple):
@@ -113,16 +95,6 @@ class Gone(Exception):
 def unsupported(what: str, instead: str = "") -> Refusal:
     """Refuse what rollbox has not."""
     return Refusal(501, f"{what} is not supported by rollbox's bridge. {instead}".strip(), "unsupported")
-
-
-def sentence(error: SandboxError) -> str:
-    """Detail and hint of an error, with its code, its fault and whether it masks the sample."""
-    return f"{error} [{error.code}, fault: {error.fault}, mask_sample: {str(error.mask_sample).lower()}]"
-
-
-def meaning(end: End) -> str:
-    """The end of a sandbox on record, likewise."""
-    return f"{end.detail} [{end.cause}, fault: {end.fault}, mask_sample: {str(end.mask_sample).lower()}]"
 
 
 def ended(sandbox_id: str, said: str) -> str:

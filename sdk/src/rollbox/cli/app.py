@@ -21,7 +21,7 @@ from rollbox.cli.values import taken_as_they_are
 # imported; help imports them all.
 _COMMANDS = {
     "up": "up:up",
-    "bridge": "bridge:bridge",
+    "bridge": "bridge:app",
     "create": "sandboxes:create",
     "exec": "exec:exec_",
     "python": "python:python",

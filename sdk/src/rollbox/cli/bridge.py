@@ -1,32 +1,36 @@
-"""`rollbox bridge e2b`: a server of another platform's protocol, for its published clients."""
+"""`rollbox bridge`: servers of other platforms' protocols, for their published clients; a command for each protocol."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NoReturn, TypeAlias
 
 import typer
 
 from rollbox.cli import output
 from rollbox.errors import Unsupported
 
+app = typer.Typer(help="Serve another platform's protocol for its published clients.", no_args_is_help=True)
+
 _MODULE = "rollbox_bridges"
+_Value: TypeAlias = str | int | float | bool | Sequence[str] | None
+
+Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the bridge; port 0: any.")]
+Url = Annotated[str | None, typer.Option(help="Address of the gateway; else that of the other commands.")]
+Keys = Annotated[
+    str | None, typer.Option(metavar="FILE", help="TOML: a client's key = the owner's key. Else they are the same.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class Protocol(StrEnum):
-    """Whose clients are served."""
-
-    E2B = "e2b"
-
-
-def bridge(
-    protocol: Annotated[Protocol, typer.Argument(metavar="NAME", help="Whose clients are served: e2b.")],
+@app.command()
+def e2b(
     *,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the bridge; port 0: any.")] = None,
-    url: Annotated[str | None, typer.Option(help="Address of the gateway; else that of the other commands.")] = None,
+    listen: Listen = None,
+    url: Url = None,
     domain: Annotated[
         str | None, typer.Option(help="Ports of sandboxes are {port}-{id} below it; else below localhost.")
     ] = None,
@@ -35,9 +39,7 @@ def bridge(
         list[str] | None, typer.Option(metavar="NAME=IMAGE", help="A template; may be repeated.")
     ] = None,
     image_key: Annotated[str | None, typer.Option(help="The key of metadata that names the image.")] = None,
-    keys: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TOML: a client's key = the owner's key. Else they are the same.")
-    ] = None,
+    keys: Keys = None,
     egress: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Network of sandboxes whose client allows the Internet.")
     ] = None,
@@ -48,16 +50,30 @@ def bridge(
         str | None,
         typer.Option(metavar="FILE", help="Seals credentials; else $ROLLBOX_BRIDGE_SECRET, else they end with it."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Serve another platform's protocol for its published clients, until Ctrl-C; prints what to export for them."""
+    """Serve E2B's protocol until Ctrl-C; prints what to export for its clients."""
+    given: dict[str, _Value] = {"--listen": listen, "--url": url, "--domain": domain, "--image": image}
+    given |= {"--template": template, "--image-key": image_key, "--keys": keys, "--egress": egress}
+    _serve("e2b", {**given, "--private-ports": private_ports, "--secret-file": secret_file, "--json": json})
+
+
+def _serve(protocol: str, given: Mapping[str, _Value]) -> NoReturn:
+    """Become the bridge of a protocol, as `rollbox up` becomes its program."""
     if importlib.util.find_spec(_MODULE) is None:
         detail = f"`rollbox bridge` needs the Python package {_MODULE}, which is not installed beside this one"
-        output.fail(Unsupported(detail, hint="Install rollbox-bridges, or run it in a checkout."), as_json=json)
-    given = {"--listen": listen, "--url": url, "--domain": domain, "--image": image, "--image-key": image_key}
-    given |= {"--keys": keys, "--egress": egress, "--secret-file": secret_file}
-    options = [part for name, value in given.items() if value is not None for part in (name, value)]
-    options += [part for one in template or () for part in ("--template", one)]
-    flags = [name for name, wanted in (("--private-ports", private_ports), ("--json", json)) if wanted]
-    # Replaces this process, as `rollbox up` does.
-    os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.{protocol.value}", *options, *flags])  # noqa: S606
+        hint = "Install rollbox-bridges, or run it in a checkout."
+        output.fail(Unsupported(detail, hint=hint), as_json=bool(given.get("--json")))
+    words = [word for name, value in given.items() for word in _words(name, value)]
+    os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.{protocol}", *words])  # noqa: S606
+
+
+def _words(name: str, value: _Value) -> list[str]:
+    """An option as words of a command line; none where it is not given."""
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [name]
+    if isinstance(value, str | int | float):
+        return [name, str(value)]
+    return [word for one in value for word in (name, one)]

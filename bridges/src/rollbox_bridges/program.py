@@ -1,0 +1,114 @@
+"""A bridge as a program: the options that all bridges have, their files of keys and secrets, and its life."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+from aiohttp import web
+
+SECRET: Final = "ROLLBOX_BRIDGE_SECRET"  # noqa: S105 - a name
+"""The variable with the secret that seals credentials."""
+_LEAST_SECRET: Final = 16
+
+
+def parser_of(protocol: str, whose: str, listen: str) -> argparse.ArgumentParser:
+    """Make a parser with the options of every bridge: listen, url, keys, json.
+
+    Args:
+        protocol: the name of the bridge on the command line.
+        whose: whose protocol it is, for the help.
+        listen: where it listens unless it is told.
+    """
+    parser = argparse.ArgumentParser(prog=f"rollbox bridge {protocol}", description=f"Serve {whose} over rollbox.")
+    add = parser.add_argument
+    add("--listen", default=listen, metavar="HOST:PORT", help="Address of the bridge; port 0: any.")
+    add("--url", help="Address of the gateway; else as the SDK finds it.")
+    add("--keys", type=Path, metavar="FILE", help="TOML: a client's key = the owner's key. Else they are the same.")
+    add("--json", action="store_true", help="Print JSON.")
+    return parser
+
+
+def pairs_of(option: str, given: list[str]) -> dict[str, str]:
+    """Read values of the form NAME=VALUE.
+
+    Raises:
+        SystemExit: one is not of that form, or a name is given twice.
+    """
+    pairs = dict(one.split("=", 1) for one in given if "=" in one)
+    if len(pairs) != len(given):
+        raise SystemExit(f"{option} is NAME=VALUE, each name once")
+    return pairs
+
+
+def keys_of(file: Path | None) -> dict[str, str]:
+    """Read a file of keys; none is no keys.
+
+    Raises:
+        SystemExit: it has other lines.
+    """
+    if file is None:
+        return {}
+    keys: dict[str, Any] = tomllib.loads(file.read_text())
+    if not keys or not all(isinstance(one, str) and one for one in keys.values()):
+        raise SystemExit(f'{file} has no lines of the form "client\'s key" = "owner\'s key"')
+    return keys
+
+
+def secret_of(file: Path | None) -> bytes:
+    """Read the secret from a file, else from the variable `SECRET`; where there is neither it is made for this process.
+
+    Raises:
+        SystemExit: it is too short.
+    """
+    text = os.environ.get(SECRET, "").encode() if file is None else file.read_bytes().strip()
+    if not text and file is None:
+        return secrets.token_bytes(32)
+    if len(text) < _LEAST_SECRET:
+        raise SystemExit(f"the secret has {len(text)} bytes, fewer than {_LEAST_SECRET}")
+    return text
+
+
+def run(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Callable[[str], str]) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        made: makes what is served, on the event loop that serves it.
+        given: the options.
+        told: what to export for clients, by the address of the bridge.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(made, given, told))
+
+
+async def _serve(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Callable[[str], str]) -> None:
+    host, _, port = given.listen.rpartition(":")
+    runner = made()
+    await runner.setup()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    try:
+        await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
+        _tell(runner.addresses[0], told, as_json=given.json)
+        await ended.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _tell(address: Any, told: Callable[[str], str], *, as_json: bool) -> None:  # noqa: ANN401 - of a socket
+    url = f"http://{address[0]}:{address[1]}"
+    sys.stdout.write((json.dumps({"url": url}) if as_json else told(url)) + "\n")
+    sys.stdout.flush()
