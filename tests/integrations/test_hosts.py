@@ -14,7 +14,13 @@ from tests.support.stack import Product
 
 BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
 # The version of Python that each has; Harbor's own syntax needs this one.
-HOSTS = {"inspect": "3.11", "verifiers": "3.11", "harbor": "3.12", "mini_swe_agent": "3.11"}
+HOSTS = {
+    "inspect": "3.11",
+    "verifiers": "3.11",
+    "harbor": "3.12",
+    "mini_swe_agent": "3.11",
+    "openai_agents": "3.11",
+}
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
