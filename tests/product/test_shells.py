@@ -159,7 +159,8 @@ async def test_a_shell_on_a_terminal_talks_to_programs(shared: Sandbox) -> None:
         await shell.expect(">>> ")
         await shell.send("print(6 * 7)\n")
         await shell.expect("42\n")
-        await shell.send("exit()\n")
+        await shell.send("print('by' + 'e'); exit()\n")
+        assert "bye\n" in await shell.expect("never", prompt=True)
         assert (await shell.run("setsid sleep 7213 & sleep 7214", timeout=3)).timed_out
         assert (await shared.exec("pgrep -fx 'sleep 721[34]'")).exit_code == 1
         await shell.send("sleep 7215; echo no\n")

@@ -63,15 +63,20 @@ class Screen:
                 return self._taken(len(self._text)), False
             looked = max(0, looked - (self._dropped - before))
 
-    async def pattern(self, wanted: re.Pattern[str]) -> str | None:
+    async def pattern(self, wanted: re.Pattern[str] | None, *, prompt: bool = False) -> str | None:
         """Take what comes up to the end of a match, and return it without prompts; None when the terminal ends first.
+
+        Args:
+            wanted: what is looked for; None: nothing.
+            prompt: a prompt ends the wait too.
 
         Cost: looks through all that nobody has taken, with every message that comes.
         """
-        while (found := wanted.search(self._text)) is None:
+        sought = [one for one in (wanted, self._prompt if prompt else None) if one is not None]
+        while not (found := [match for one in sought if (match := one.search(self._text))]):
             if not await self.more():
                 return None
-        return self._taken(found.end())
+        return self._taken(min(found, key=re.Match.start).end())
 
     def take(self) -> tuple[str, int]:
         """Take all that is there; returns it without prompts, and how many characters were dropped before it."""

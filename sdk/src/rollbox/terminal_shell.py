@@ -165,24 +165,31 @@ class TerminalShell(ShellSession):
         self._typed_at = self._screen.prompts
         await self._process.stdin.write(request.text("the text", text))
 
-    async def expect(self, pattern: str | re.Pattern[str], *, timeout: float = 30) -> str:  # noqa: ASYNC109
+    async def expect(
+        self,
+        pattern: str | re.Pattern[str] | None,
+        *,
+        timeout: float | None = 30,  # noqa: ASYNC109
+        prompt: bool = False,
+    ) -> str:
         r"""Wait until the terminal shows what matches, and return all up to there; the rest is for the next call.
 
         Args:
-            pattern: a regular expression (`re.search`), over text with `\n` at the end of lines.
-            timeout: seconds.
+            pattern: a regular expression (`re.search`), over text with `\n` at the end of lines. None: only the prompt
+                is waited for.
+            timeout: seconds; None: without limit.
+            prompt: the shell's prompt ends the wait too: what was typed before has ended, and the text has no match.
 
         Raises:
             TimeoutError: it has not come in time; nothing is taken.
             Conflict: the shell has ended before.
-            InvalidArgument: it is no regular expression.
+            InvalidArgument: it is no regular expression, or there is nothing to wait for.
         """
-        try:
-            wanted = re.compile(pattern)
-        except (re.error, TypeError) as error:
-            raise InvalidArgument(f"the pattern {pattern!r} is no regular expression: {error}") from error
-        async with asyncio.timeout(request.milliseconds("timeout", timeout) / 1000):
-            seen = await self._screen.pattern(wanted)
+        if pattern is None and not prompt:
+            raise InvalidArgument("there is neither a pattern nor a prompt to wait for")
+        limit_s = None if timeout is None else request.milliseconds("timeout", timeout) / 1000
+        async with asyncio.timeout(limit_s):
+            seen = await self._screen.pattern(None if pattern is None else _compiled(pattern), prompt=prompt)
         if seen is None:
             await self._process.wait()
             raise self._over()
@@ -444,3 +451,10 @@ class TerminalShell(ShellSession):
             sandbox_id=self._sandbox.id,
             shell_ended=self.ended,
         )
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise InvalidArgument(f"the pattern {pattern!r} is no regular expression: {error}") from error

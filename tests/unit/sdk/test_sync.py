@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rollbox import sync
+from rollbox import Sandbox, sync
 from rollbox.errors import Unsupported
-from rollbox.sync.loop_thread import run
-from tests.support.eventually import LIMIT_S
+from rollbox.sync.loop_thread import on_background_loop, run
+from tests.support.eventually import LIMIT_S, eventually
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
 
@@ -37,6 +37,25 @@ def test_ctrl_c_kills_the_command(apart: FakeGateway, monkeypatch: pytest.Monkey
         with pytest.raises(KeyboardInterrupt):
             sandbox.exec("hold", exec_id="e1")
         assert apart.cancelled["e1"].is_set()
+
+
+def test_what_is_made_on_its_loop_outlives_the_loops_that_await_it(apart: FakeGateway) -> None:
+    sandbox = asyncio.run(on_background_loop(Sandbox.create("python")))
+    assert asyncio.run(on_background_loop(sandbox.exec("true"))).ok
+    asyncio.run(on_background_loop(sandbox.delete()))
+
+
+def test_a_cancellation_reaches_its_loop(apart: FakeGateway) -> None:
+    async def cancelled() -> None:
+        sandbox = await on_background_loop(Sandbox.create("python"))
+        running = asyncio.create_task(on_background_loop(sandbox.exec("hold", exec_id="e1")))
+        await asyncio.to_thread(apart.held.wait, LIMIT_S)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await eventually(apart.cancelled["e1"].is_set)
+
+    asyncio.run(cancelled())
 
 
 def test_it_starts_again_after_it_was_closed(apart: FakeGateway) -> None:

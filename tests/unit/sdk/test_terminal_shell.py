@@ -58,6 +58,18 @@ async def test_what_does_not_come_is_told_and_what_came_stays(shell: TerminalShe
     assert (await shell.run("echo on")).stdout == "on\n"
 
 
+async def test_its_prompt_ends_a_wait_where_that_is_asked_for(shell: TerminalShell) -> None:
+    await shell.send("echo one; (exit 3)\n")
+    assert (await shell.expect("never", prompt=True, timeout=LIMIT_S)).endswith("one\n")
+    assert (await shell.run("(exit $?)")).exit_code == 3
+    await shell.send("echo two; cat\n")
+    assert (await shell.expect("two\n", prompt=True, timeout=LIMIT_S)).endswith("two\n")
+    await shell.send("\x04")
+    assert "two" not in await shell.expect(None, prompt=True, timeout=None)
+    with pytest.raises(InvalidArgument, match="neither a pattern nor a prompt"):
+        await shell.expect(None)
+
+
 @pytest.mark.parametrize("command", ["cat", "sleep 10000; echo no", "trap '' INT; sleep 10000; echo no"])
 async def test_an_interrupt_brings_the_shell_back(shell: TerminalShell, command: str) -> None:
     await shell.run("A=kept")

@@ -88,6 +88,13 @@ class _LoopThread:
         finally:
             calls.over()
 
+    def begun(self, call: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run a coroutine on the loop; cancelling what is returned cancels it there."""
+        if self._loop is None:
+            call.close()
+            raise _over()
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
     def leave(self, call: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the loop without waiting for it."""
         try:
@@ -157,6 +164,24 @@ def run(call: Coroutine[Any, Any, _T]) -> _T:
         call.close()
         raise
     return shared.run(call)
+
+
+async def on_background_loop(call: Coroutine[Any, Any, _T]) -> _T:
+    """Await a coroutine that runs on the loop in the background: what it makes outlives the loop that awaits it.
+
+    For programs that run a loop of their own for each call (`asyncio.run`), since a sandbox works only on the loop on
+    which it was made.
+
+    Raises:
+        InvalidArgument: the interpreter ends, and runs no threads any more.
+    Cancel safety: a cancellation reaches the coroutine, whose end is not waited for.
+    """
+    try:
+        future = _shared.current().begun(call)
+    except BaseException:
+        call.close()
+        raise
+    return await asyncio.wrap_future(future)
 
 
 async def awaited(one: Awaitable[_T]) -> _T:

@@ -65,9 +65,9 @@ class TerminalShell(_Session[terminal_shell.TerminalShell]):
         """As `rollbox.TerminalShell.send`."""
         run(self.inner.send(text))
 
-    def expect(self, pattern: str | re.Pattern[str], *, timeout: float = 30) -> str:
+    def expect(self, pattern: str | re.Pattern[str] | None, *, timeout: float | None = 30, prompt: bool = False) -> str:
         """As `rollbox.TerminalShell.expect`."""
-        return run(self.inner.expect(pattern, timeout=timeout))
+        return run(self.inner.expect(pattern, timeout=timeout, prompt=prompt))
 
     def interrupt(self, *, timeout: float = 5) -> str:
         """As `rollbox.TerminalShell.interrupt`."""
