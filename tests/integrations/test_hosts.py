@@ -19,6 +19,7 @@ HOSTS = {
     "verifiers": "3.11",
     "harbor": "3.12",
     "mini_swe_agent": "3.11",
+    "swe_rex": "3.11",
     "openai_agents": "3.11",
 }
 # The longest runs minutes of the host's own tests.
