@@ -31,6 +31,9 @@ make_base() {
   local tarball
   mkdir -p "$bases"
   tarball=$bases/$(basename "${2/:/-}").tar
+  # Another run that makes the same base is waited for. The lock ends with this shell, or where the next base is made.
+  exec 8> "$tarball.lock"
+  flock 8
   if [ ! -s "$tarball" ]; then
     rm -f "$tarball".part.*
     if [ "$1" = dns ]; then

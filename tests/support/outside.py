@@ -66,8 +66,7 @@ def outside(folder: Path, *beside: str) -> Iterator[None]:
         RuntimeError: a server did not start.
     """
     with _alone(), _namespace() as holder:
-        if _LINK.exists():
-            _ip("link", "delete", _LINK.name)
+        _delete_link()
         _ip("link", "add", _LINK.name, "type", "veth", "peer", "name", "rbxout1", "netns", str(holder))
         _ip("address", "add", f"{HOST}/24", "dev", _LINK.name)
         _ip("link", "set", _LINK.name, "up")
@@ -90,6 +89,16 @@ def _alone() -> Iterator[None]:
         # Not inherited by what is started meanwhile, so it goes with this process.
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _delete_link() -> None:
+    """Deletes a link that another run has left. The kernel does so with that of an ended namespace."""
+    try:
+        if _LINK.exists():
+            _ip("link", "delete", _LINK.name)
+    except subprocess.CalledProcessError:
+        if _LINK.exists():
+            raise
 
 
 def _ip(*words: str, enter: tuple[str, ...] = ()) -> None:

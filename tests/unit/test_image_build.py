@@ -29,6 +29,21 @@ END
 chmod +x "$2/$1"
 """
 
+# There is no image, until one is imported.
+ENGINE_WITHOUT_BASES = """#!/bin/sh
+case $1 in image | pull) exit 1 ;; esac
+"""
+# Makes a base, and is not done before another one has begun, or for two seconds.
+BASE_MAKER = """#!/bin/sh
+for last; do :; done
+echo begun >> "$ASKED"
+for _ in $(seq 20); do
+  [ "$(wc -l < "$ASKED")" = 1 ] || break
+  sleep 0.1
+done
+echo files > "$last"
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -44,19 +59,24 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def build(checkout: Path, **environment: str) -> tuple[str, list[str]]:
-    """Builds the default runtime image; gives what the script warned of, and what it asked the stand-ins for."""
-    asked = checkout / "asked"
-    asked.unlink(missing_ok=True)
-    base: Mapping[str, str] = {
+def environment_of(checkout: Path) -> Mapping[str, str]:
+    """What the script is run with: the stand-ins come first on the path."""
+    return {
         "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
         "DOCKER_HOST": "tcp://elsewhere",
         "CARGO_TARGET_DIR": str(checkout),
         "HOME": str(checkout),
         "ROLLBOX_REGISTRY": REGISTRY,
-        "ASKED": str(asked),
+        "ASKED": str(checkout / "asked"),
         "CONVERTER": "1",
     }
+
+
+def build(checkout: Path, **environment: str) -> tuple[str, list[str]]:
+    """Builds the default runtime image; gives what the script warned of, and what it asked the stand-ins for."""
+    asked = checkout / "asked"
+    asked.unlink(missing_ok=True)
+    base = environment_of(checkout)
     script = [str(checkout / "images/build.sh"), "python"]
     done = subprocess.run(script, env={**base, **environment}, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -98,6 +118,16 @@ def test_a_newer_converter_converts_again_and_leaves_nothing_of_the_one_before(c
     assert next(line.split()[-1] for line in asked if line.startswith("convert")).endswith(now)
     converted = checkout / "build/images/python.converted"
     assert [one.relative_to(converted).as_posix() for one in converted.rglob("*")] == [now, f"{now}/layer"]
+
+
+def test_two_runs_at_once_make_a_base_once(checkout: Path) -> None:
+    for name, text in {"docker": ENGINE_WITHOUT_BASES, "mmdebstrap": BASE_MAKER}.items():
+        (checkout / "bin" / name).write_text(text)
+        (checkout / "bin" / name).chmod(0o755)
+    script, environ = [str(checkout / "images/build.sh"), "--bases", "python"], environment_of(checkout)
+    with subprocess.Popen(script, env=environ) as one, subprocess.Popen(script, env=environ) as another:
+        assert [one.wait(60), another.wait(60)] == [0, 0]
+    assert (checkout / "asked").read_text() == "begun\n"
 
 
 @pytest.mark.parametrize(
