@@ -22,9 +22,11 @@ START_S: Final = 60
 
 
 @asynccontextmanager
-async def bridge(stack: Product, *options: str, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
+async def bridge(
+    stack: Product, *options: str, listen: str = "127.0.0.1:0", protocol: str = "e2b"
+) -> AsyncIterator[str]:
     """A bridge of a product; gives its address."""
-    command = [sys.executable, "-m", "rollbox_bridges.e2b", "--json", "--listen", listen, "--url", stack.url]
+    command = [sys.executable, "-m", f"rollbox_bridges.{protocol}", "--json", "--listen", listen, "--url", stack.url]
     environ = {**os.environ, "ROLLBOX_BRIDGE_SECRET": SECRET}
     process = await asyncio.create_subprocess_exec(
         *command, "--image", IMAGE, *options, env=environ, stdout=asyncio.subprocess.PIPE
@@ -67,17 +69,21 @@ def key_of(key: str) -> str:
     return f"e2b_{key.encode().hex()}"
 
 
-def environment(url: str, key: str) -> dict[str, str]:
+def environment(url: str, key: str, protocol: str = "e2b") -> dict[str, str]:
     """What tells a client where it is."""
+    if protocol == "fusion":
+        address = url.replace("://", f"://rollbox:{key}@")
+        told = {"SANDBOX_FUSION_ENDPOINT": address, "SANDBOX_URL": f"{address}/run_code"}
+        return {"PATH": os.environ["PATH"], **told}
     told = {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_API_KEY": key_of(key), "IMAGE": IMAGE}
     return {"PATH": os.environ["PATH"], **told}
 
 
-async def cases(name: str, script: str, style: str, url: str, key: str) -> Mapping[str, Any]:
+async def cases(name: str, script: str, style: str, url: str, key: str, *, protocol: str = "e2b") -> Mapping[str, Any]:
     """Have a client do all its cases; what each saw, by name."""
     process = await asyncio.create_subprocess_exec(
         *command_of(name, script, style),
-        env=environment(url, key),
+        env=environment(url, key, protocol),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -87,11 +93,11 @@ async def cases(name: str, script: str, style: str, url: str, key: str) -> Mappi
     return {one["case"]: one.get("saw", one.get("error")) for one in told}
 
 
-def seen(stack: Product, name: str, script: str, style: str = "") -> Mapping[str, Any]:
+def seen(stack: Product, name: str, script: str, style: str = "", *, protocol: str = "e2b") -> Mapping[str, Any]:
     """What a client saw in all its cases, over a bridge of its own."""
 
     async def all_cases() -> Mapping[str, Any]:
-        async with bridge(stack) as url:
-            return await cases(name, script, style, url, stack.api_key)
+        async with bridge(stack, protocol=protocol) as url:
+            return await cases(name, script, style, url, stack.api_key, protocol=protocol)
 
     return asyncio.run(all_cases())

@@ -19,6 +19,7 @@ from tests.support.gateway_fake import API_KEY, FakeGateway, serving_apart
 CALLS: Final = {
     "up": "--nope",
     "bridge e2b": "--nope",
+    "bridge fusion": "--nope",
     "create": "python",
     "exec": "ID -- echo hello",
     "processes": "ID",

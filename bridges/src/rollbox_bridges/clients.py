@@ -20,13 +20,13 @@ class Clients:
         ahead: is called with a key before the client of that key is closed, which is not used any more.
     """
 
-    def __init__(self, url: str | None, ahead: Callable[[str], Awaitable[None]] | None = None) -> None:
+    def __init__(self, url: str | None, ahead: Callable[[str | None], Awaitable[None]] | None = None) -> None:
         self._url = url
         self._ahead = ahead
-        self._kept: OrderedDict[str, Client] = OrderedDict()
+        self._kept: OrderedDict[str | None, Client] = OrderedDict()
 
-    async def client(self, key: str) -> Client:
-        """The client of an owner's key; nothing is sent."""
+    async def client(self, key: str | None) -> Client:
+        """The client of an owner's key, or, without one, of the key that the SDK finds; nothing is sent."""
         client = self._kept.pop(key, None) or Client(self._url, key)
         self._kept[key] = client
         if len(self._kept) > _MOST:

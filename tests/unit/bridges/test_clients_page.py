@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.bridges import test_e2b_clients as e2b
+from tests.bridges import test_fusion_clients as fusion
 from tests.bridges import test_interpreter_clients as interpreter
 from tests.bridges.running import HERE
 
@@ -40,4 +41,25 @@ def test_each_environment_is_pinned_with_digests() -> None:
     for name in (*e2b.CLIENTS, *interpreter.CLIENTS):
         pinned = (HERE / f"requirements/{name}.txt").read_text()
         assert f"{name[::-1].replace('-', '==', 1)[::-1]} \\" in pinned
+        assert "--hash=sha256:" in pinned
+
+
+FUSION_PAGE = (Path(__file__).parents[3] / "docs/guide/bridges-fusion.md").read_text()
+
+
+def test_the_clients_of_sandbox_fusion_are_those_of_the_tests() -> None:
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in FUSION_PAGE.splitlines()]
+    for name, version, wanted in (
+        ("`sandbox-fusion`, sync and async", "0.3.7", fusion.FUSION),
+        ("`verl.utils.reward_score.sandbox_fusion`, the module alone", "0.9.1", fusion.VERL),
+        ("`tinker_cookbook.sandbox.SandboxFusionClient`", "0.6.1", fusion.TINKER),
+    ):
+        found = next(cells for cells in rows if cells[0] == name)
+        assert (found[1], found[2].split(" cases")[0]) == (version, str(len(wanted)))
+
+
+def test_each_environment_of_sandbox_fusion_is_pinned_with_digests() -> None:
+    for client, version in (("sandbox-fusion", "0.3.7"), ("verl", "0.9.1"), ("tinker-cookbook", "0.6.1")):
+        pinned = (HERE / f"requirements/{client}-{version}.txt").read_text()
+        assert f"{client}=={version} \\" in pinned
         assert "--hash=sha256:" in pinned

@@ -96,6 +96,6 @@ class Owners:
             await self.drop(name)
         await self._clients.aclose()
 
-    async def _drop_all(self, key: str) -> None:
+    async def _drop_all(self, key: str | None) -> None:
         for name in [name for name, one in self._sessions.items() if one.key == key]:
             await self.drop(name)

@@ -58,6 +58,38 @@ def e2b(
     _serve("e2b", {**given, "--private-ports": private_ports, "--secret-file": secret_file, "--json": json})
 
 
+@app.command()
+def fusion(
+    *,
+    listen: Listen = None,
+    url: Url = None,
+    keys: Keys = None,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Requests without a key are for the owner of the bridge's own key.")
+    ] = False,
+    image: Annotated[str | None, typer.Option(help="Image of all languages that have none of their own.")] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=IMAGE", help="A language's image; may be repeated.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Of sandboxes whose request has no limit.")] = None,
+    egress: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Network of the sandboxes; else the installation's default.")
+    ] = None,
+    warm: Annotated[
+        int | None, typer.Option(metavar="N", help="Sandboxes kept ready for each image and memory in use; 4.")
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(metavar="N", help="Requests that run at a time; 64.")] = None,
+    waiting: Annotated[
+        int | None, typer.Option(metavar="N", help="Requests more that wait for their turn; 1000.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Serve SandboxFusion's protocol until Ctrl-C; prints what to export for its clients."""
+    given: dict[str, _Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
+    given |= {"--image": image, "--language": language, "--memory": memory, "--egress": egress, "--warm": warm}
+    _serve("fusion", {**given, "--at-once": at_once, "--waiting": waiting, "--json": json})
+
+
 def _serve(protocol: str, given: Mapping[str, _Value]) -> NoReturn:
     """Become the bridge of a protocol, as `rollbox up` becomes its program."""
     if importlib.util.find_spec(_MODULE) is None:
