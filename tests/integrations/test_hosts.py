@@ -20,6 +20,7 @@ HOSTS = {
     "harbor": "3.12",
     "mini_swe_agent": "3.11",
     "swe_rex": "3.11",
+    "tinker_cookbook": "3.11",
     "openai_agents": "3.11",
 }
 # The longest runs minutes of the host's own tests.

@@ -49,7 +49,10 @@ def environment(host: str, python: str = sys.executable) -> Path:
         return inside
     _uv("venv", "--clear", "--python", python, str(folder))
     checked = () if NEWEST else ("--require-hashes",)
-    _uv("pip", "install", "--python", str(inside), *checked, "--requirement", str(wanted))
+    # Packages of a host that its sandboxes do without, and that take gigabytes.
+    left_out = LISTS / f"{host}.override"
+    spared = ("--override", str(left_out)) if left_out.is_file() else ()
+    _uv("pip", "install", "--python", str(inside), *checked, *spared, "--requirement", str(wanted))
     _uv(
         "pip",
         "install",
