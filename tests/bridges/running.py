@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,6 +41,25 @@ async def bridge(
         if process.returncode is None:
             process.terminate()
         assert await process.wait() == 0
+
+
+@asynccontextmanager
+async def docker(stack: Product, *options: str) -> AsyncIterator[dict[str, str]]:
+    """A bridge of Docker's Engine API; gives the environment of its clients."""
+    # The path of a Unix socket has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="rollbox-docker-") as folder:
+        command = [sys.executable, "-m", "rollbox_bridges.docker", "--json", "--socket", f"{folder}/docker.sock"]
+        environ = {**os.environ, **stack.environment(), "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key}
+        process = await asyncio.create_subprocess_exec(*command, *options, env=environ, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(START_S):
+                line = await process.stdout.readline()
+            yield {"PATH": os.environ["PATH"], "DOCKER_HOST": json.loads(line)["url"], "IMAGE": IMAGE, "HOME": folder}
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            assert await process.wait() == 0
 
 
 def environment_of(name: str) -> Path:
@@ -79,11 +99,11 @@ def environment(url: str, key: str, protocol: str = "e2b") -> dict[str, str]:
     return {"PATH": os.environ["PATH"], **told}
 
 
-async def cases(name: str, script: str, style: str, url: str, key: str, *, protocol: str = "e2b") -> Mapping[str, Any]:
+async def cases(name: str, script: str, style: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Have a client do all its cases; what each saw, by name."""
     process = await asyncio.create_subprocess_exec(
         *command_of(name, script, style),
-        env=environment(url, key, protocol),
+        env=environ,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -98,6 +118,16 @@ def seen(stack: Product, name: str, script: str, style: str = "", *, protocol: s
 
     async def all_cases() -> Mapping[str, Any]:
         async with bridge(stack, protocol=protocol) as url:
-            return await cases(name, script, style, url, stack.api_key, protocol=protocol)
+            return await cases(name, script, style, environment(url, stack.api_key, protocol))
+
+    return asyncio.run(all_cases())
+
+
+def seen_by_docker(stack: Product, name: str, script: str, *options: str) -> Mapping[str, Any]:
+    """What a client of Docker saw in all its cases, over a bridge of its own."""
+
+    async def all_cases() -> Mapping[str, Any]:
+        async with docker(stack, *options) as environ:
+            return await cases(name, script, "", environ)
 
     return asyncio.run(all_cases())

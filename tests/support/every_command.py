@@ -18,6 +18,7 @@ from tests.support.gateway_fake import API_KEY, FakeGateway, serving_apart
 # ID is a sandbox, FOLDER a folder of this machine. What would wait for ever is refused.
 CALLS: Final = {
     "up": "--nope",
+    "bridge docker": "--nope",
     "bridge e2b": "--nope",
     "bridge fusion": "--nope",
     "create": "python",

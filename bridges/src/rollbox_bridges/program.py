@@ -97,15 +97,21 @@ async def _serve(made: Callable[[], web.AppRunner], given: argparse.Namespace, t
     host, _, port = given.listen.rpartition(":")
     runner = made()
     await runner.setup()
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    ended = until_signal()
     try:
         await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
         _tell(runner.addresses[0], told, as_json=given.json)
         await ended.wait()
     finally:
         await runner.cleanup()
+
+
+def until_signal() -> asyncio.Event:
+    """An event of this loop that is set when the program is to end."""
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    return ended
 
 
 def _tell(address: Any, told: Callable[[str], str], *, as_json: bool) -> None:  # noqa: ANN401 - of a socket

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn, TypeAlias
 import typer
 
 from rollbox.cli import output
+from rollbox.cli.options import time_option
 from rollbox.errors import Unsupported
 
 app = typer.Typer(help="Serve another platform's protocol for its published clients.", no_args_is_help=True)
@@ -88,6 +89,33 @@ def fusion(
     given: dict[str, _Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
     given |= {"--image": image, "--language": language, "--memory": memory, "--egress": egress, "--warm": warm}
     _serve("fusion", {**given, "--at-once": at_once, "--waiting": waiting, "--json": json})
+
+
+@app.command()
+def docker(
+    *,
+    socket: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The Unix socket; else a default one, for this user alone.")
+    ] = None,
+    url: Url = None,
+    egress: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Network of containers on Docker's default network.")
+    ] = None,
+    ttl: Annotated[
+        float | None, time_option("A container ends after it: seconds, or 90s, 5m, 1h30m; else 24h.")
+    ] = None,
+    lease: Annotated[
+        float | None, time_option("So long containers outlive a bridge that was killed; else 60s.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Leave a field of HostConfig out, with a warning; else it is refused."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Serve the Docker Engine API until Ctrl-C, then remove its containers; prints what to export for its clients."""
+    given: dict[str, _Value] = {"--socket": socket, "--url": url, "--egress": egress, "--ttl": ttl, "--lease": lease}
+    _serve("docker", {**given, "--leave-out": leave_out, "--json": json})
 
 
 def _serve(protocol: str, given: Mapping[str, _Value]) -> NoReturn:

@@ -1,0 +1,1 @@
+"""The Docker Engine API over rollbox: a container is a sandbox."""

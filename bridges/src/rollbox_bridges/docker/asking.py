@@ -1,0 +1,94 @@
+"""Requests as Go's servers read them: queries and bodies, in which nothing is ignored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from rollbox_bridges.docker.words import Refusal, not_honoured
+
+_MOST_BYTES: Final = 2**22
+_FALSE: Final = frozenset({"", "0", "no", "false", "none"})
+
+
+class Query:
+    """The query of a request.
+
+    Args:
+        request: it.
+        known: names that are read.
+        harmless: other names that change nothing here.
+
+    Raises:
+        Refusal: another name has a value that asks for something.
+    """
+
+    def __init__(self, request: web.BaseRequest, known: frozenset[str], harmless: frozenset[str] = frozenset()) -> None:
+        self._values: Mapping[str, str] = request.query
+        for name, value in self._values.items():
+            if name not in known | harmless and value.lower() not in _FALSE:
+                raise not_honoured(f"{name}={value[:100]}", "the bridge does not know it, and would ignore it")
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Whether it is set."""
+        value = self._values.get(name)
+        return default if value is None else value.lower() not in _FALSE
+
+    def text(self, name: str, default: str = "") -> str:
+        """Its text."""
+        return self._values.get(name, default)
+
+    def whole(self, name: str, default: int, *, least: int = 0) -> int:
+        """Its number.
+
+        Raises:
+            Refusal: it is none, or less than `least`.
+        """
+        text = self._values.get(name, "")
+        if not text:
+            return default
+        try:
+            number = int(text[:20])
+        except ValueError as error:
+            raise Refusal(400, f"{name}={text[:40]} is not a number") from error
+        if number < least:
+            raise Refusal(400, f"{name}={number} is less than {least}")
+        return number
+
+    def filters(self, known: frozenset[str]) -> dict[str, list[str]]:
+        """The lists of `filters`, by name; older clients send objects whose keys are the entries.
+
+        Raises:
+            Refusal: they are malformed, or one is not known.
+        """
+        text = self._values.get("filters", "")
+        try:
+            told: Any = json.loads(text) if text else {}
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"filters is no JSON: {error}") from error
+        if not isinstance(told, dict):
+            raise Refusal(400, "filters is not a JSON object")
+        for name in told:
+            if name not in known:
+                raise Refusal(400, f"invalid filter '{name[:100]}': there are {', '.join(sorted(known))}")
+        return {name: [str(one) for one in values] for name, values in told.items() if isinstance(values, list | dict)}
+
+
+async def json_body(request: web.BaseRequest) -> Any:  # noqa: ANN401 - JSON
+    """The body of a request; None where there is none.
+
+    Raises:
+        Refusal: it is too long, or no JSON.
+    """
+    data = bytearray()
+    async for part in request.content.iter_any():
+        data += part
+        if len(data) > _MOST_BYTES:
+            raise Refusal(413, f"the body is over the {_MOST_BYTES} bytes that are taken")
+    try:
+        return json.loads(data) if data.strip() else None
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"the body is no JSON: {error}") from error
