@@ -98,7 +98,7 @@ async def gone(client: Client, images: list[BuiltImage]) -> bool:
 @pytest.mark.skipif(not ON_CLUSTER, reason="an engine builds")
 async def test_a_cluster_says_that_it_builds_none(context: Context) -> None:
     context.write("FROM $BASE")
-    with pytest.raises(Unsupported, match="on an engine alone"):
+    with pytest.raises(Unsupported, match=r"builds\.enabled"):
         await context.build()
 
 

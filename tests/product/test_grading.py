@@ -204,7 +204,7 @@ async def test_a_grader_that_never_ends_or_cannot_begin_is_the_graders_fault(san
 async def test_a_mistake_of_the_program_is_raised(sandbox: Sandbox, client: Client, tmp_path: Path) -> None:
     await sandbox.exec("mkdir /app", check=True)
     with pytest.raises(ImageNotFound):
-        await sandbox.grade("localhost/rollbox/never-built:1", take="/app", run="true")
+        await sandbox.grade(f"{IMAGE.rpartition('/')[0]}/never-built:1", take="/app", run="true")
     for options in (
         {"take": "app"},
         {"take": "/"},
