@@ -150,7 +150,7 @@ async def _refused(fusion: Speaker) -> str:
     """Ask until there is no place, which the request before may not have taken yet."""
     while True:
         asked = asyncio.create_task(fusion.run())
-        done, _ = await asyncio.wait([asked], timeout=0.2)
+        done, _ = await asyncio.wait([asked], timeout=5)
         if done and asked.result().status == 504:
             return str(asked.result().json["detail"])
         asked.cancel()
