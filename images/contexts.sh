@@ -28,6 +28,7 @@ context_installer() {
 context_controlplane() {
   copy_python controlplane "$1/controlplane"
   copy_python sdk/src/rollbox "$1/rollbox"
+  copy_python bridges/src/rollbox_bridges "$1/rollbox_bridges"
   local packages
   packages=$(locked_packages)
   cp -r "$packages" "$1/packages"

@@ -5,7 +5,7 @@ in .Values, since every evaluation would generate other values; so the checksums
 {{- define "rollbox.generated" -}}
 {{- if not (hasKey .Values "generated") }}
 {{- $found := dict }}
-{{- range $name := list "api-keys" "signing-key" "settings-key" "feed-key" "packages-key" "redis" }}
+{{- range $name := list "api-keys" "signing-key" "settings-key" "feed-key" "packages-key" "bridges-key" "redis" }}
 {{- $_ := set $found $name ((lookup "v1" "Secret" $.Release.Namespace (printf "%s-%s" $.Release.Name $name)).data | default dict) }}
 {{- end }}
 {{- $keys := get (get $found "api-keys") "keys" | b64dec }}
@@ -25,8 +25,9 @@ in .Values, since every evaluation would generate other values; so the checksums
 {{- $settings := get (get $found "settings-key") "key" | b64dec | default (randAlphaNum 64) }}
 {{- $feed := get (get $found "feed-key") "key" | b64dec | default (randAlphaNum 64) }}
 {{- $packages := get (get $found "packages-key") "key" | b64dec | default (randAlphaNum 64) }}
+{{- $bridges := get (get $found "bridges-key") "key" | b64dec | default (randAlphaNum 64) }}
 {{- $password := get (get $found "redis") "password" | b64dec | default (randAlphaNum 40) }}
-{{- $_ := set .Values "generated" (dict "keys" $keys "private" $private "certificate" $certificate "settings" $settings "feed" $feed "packages" $packages "password" $password) }}
+{{- $_ := set .Values "generated" (dict "keys" $keys "private" $private "certificate" $certificate "settings" $settings "feed" $feed "packages" $packages "bridges" $bridges "password" $password) }}
 {{- end }}
 {{- toYaml .Values.generated }}
 {{- end }}

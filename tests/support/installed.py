@@ -274,7 +274,7 @@ class Release:
 
     async def as_seen_by(self, owner: str) -> Installed:
         """The installed release, with this owner's key."""
-        url = await _address(self.name, self.name)
+        url = await address(self.name, self.name)
         keys = (self.keys[owner], owner, self.keys[STRANGER])
         return Installed(url, *keys, self.name, self.name, f"{self.name}-sandboxes")
 
@@ -308,8 +308,9 @@ def _set(values: tuple[str, ...]) -> list[str]:
     return [part for value in values for part in ("--set", value)]
 
 
-async def _address(release: str, namespace: str) -> str:
-    service = json.loads(await kubectl("get", "service", f"{release}-gateway", "-n", namespace, "-o", "json"))
+async def address(release: str, namespace: str, component: str = "gateway") -> str:
+    """The address of a component's Service, as machines of the cluster reach it."""
+    service = json.loads(await kubectl("get", "service", f"{release}-{component}", "-n", namespace, "-o", "json"))
     return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
 
 

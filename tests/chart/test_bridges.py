@@ -1,0 +1,131 @@
+"""The bridges in the chart: absent by default; where enabled, programs that reach the gateway alone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rollbox_bridges.e2b import __main__ as e2b
+from rollbox_bridges.fusion import __main__ as fusion
+from rollbox_bridges.fusion.languages import RECIPES
+from tests.support.helm import CHART, ChartError, Manifest, named, pods, render
+
+BOTH = ("bridges.e2b.enabled=true", "bridges.fusion.enabled=true")
+PROTOCOLS = ("e2b", "fusion")
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    return render(*BOTH)
+
+
+def _pod(manifests: list[Manifest], protocol: str) -> dict[str, Any]:
+    return dict(named(manifests, "Deployment", f"rollbox-bridge-{protocol}")["spec"]["template"]["spec"])
+
+
+def _args(manifests: list[Manifest], protocol: str) -> list[str]:
+    return [*_pod(manifests, protocol)["containers"][0]["args"]]
+
+
+def test_nothing_of_them_is_there_by_default() -> None:
+    assert "bridge" not in str(render())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_is_there_without_the_other(protocol: str) -> None:
+    (other,) = {*PROTOCOLS} - {protocol}
+    manifests = render(f"bridges.{protocol}.enabled=true")
+    assert _pod(manifests, protocol)["containers"][0]["command"] == ["python3", "-m", f"rollbox_bridges.{protocol}"]
+    assert f"bridge-{other}" not in str(manifests)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_they_have_no_powers_and_are_bounded(manifests: list[Manifest], protocol: str) -> None:
+    pod = _pod(manifests, protocol)
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert (
+        container["image"]
+        == named(manifests, "Deployment", "rollbox-controlplane")["spec"]["template"]["spec"]["containers"][0]["image"]
+    )
+    for side in ("requests", "limits"):
+        assert {"cpu", "memory"} <= container["resources"][side].keys()
+    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_they_are_reached_by_all_and_reach_the_gateway_alone(manifests: list[Manifest], protocol: str) -> None:
+    name = f"rollbox-bridge-{protocol}"
+    policy = named(manifests, "NetworkPolicy", name)["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": 8080, "protocol": "TCP"}]}]
+    resolvers, gateway = policy["egress"]
+    assert {port["port"] for port in resolvers["ports"]} == {53}
+    (to,) = gateway["to"]
+    assert to["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "gateway"
+    assert named(manifests, "PodDisruptionBudget", name)["spec"]["maxUnavailable"] == 1
+    assert named(manifests, "Service", name)["spec"]["ports"][0]["targetPort"] == "http"
+
+
+def test_their_options_are_those_of_the_programs() -> None:
+    told = render(
+        *BOTH,
+        "bridges.e2b.templates.mine=registry.example.com/mine:1",
+        "bridges.e2b.domain=sandboxes.example.com",
+        "bridges.e2b.privatePorts=true",
+        "bridges.fusion.languages.cpp=gcc:14",
+        "bridges.fusion.memory=512Mi",
+        "bridges.fusion.egress=offline",
+        "gateway.service.port=8000",
+    )
+    of_e2b = e2b.parser().parse_args(_args(told, "e2b"))
+    assert (of_e2b.template, of_e2b.domain, of_e2b.private_ports) == (
+        ["mine=registry.example.com/mine:1"],
+        "sandboxes.example.com",
+        True,
+    )
+    given = fusion.parser().parse_args(_args(told, "fusion"))
+    assert given.url == of_e2b.url == "http://rollbox-gateway.rollbox.svc.cluster.local:8000"
+    settings = fusion.settings_of(given)
+    assert (settings.images, settings.memory, settings.egress) == ({"cpp": "gcc:14"}, "512Mi", "offline")
+    assert (settings.warm, settings.at_once, settings.waiting, settings.keyless) == (4, 64, 1000, False)
+
+
+def test_only_e2bs_bridge_holds_the_secret_that_seals_credentials(manifests: list[Manifest]) -> None:
+    having = [name for name, pod in pods(manifests) if "rollbox-bridges-key" in str(pod["spec"])]
+    assert having == ["Deployment rollbox-bridge-e2b"]
+    assert len(named(manifests, "Secret", "rollbox-bridges-key")["data"]["key"]) > 64
+    own = render(*BOTH, "existingSecrets.bridgesKey=mine")
+    assert "rollbox-bridges-key" not in str(own)
+    assert _pod(own, "e2b")["volumes"][0]["secret"]["secretName"] == "mine"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_keys_of_clients_are_a_secret_of_the_operators(protocol: str) -> None:
+    manifests = render(*BOTH, f"bridges.{protocol}.keysSecret=clients")
+    assert "/etc/rollbox/keys/keys.toml" in _args(manifests, protocol)
+    assert "clients" in [one["secret"]["secretName"] for one in _pod(manifests, protocol)["volumes"]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bridges.fusion.languages.cobol=x",
+        "bridges.fusion.keyless=true",
+        "bridges.fusion.atOnce=0",
+        "bridges.e2b.replicas=0",
+        "bridges.e2b.image=has blanks",
+        "bridges.fusion.image=",
+        "bridges.prime.later=true",
+    ],
+)
+def test_values_that_are_not_sound_are_refused(value: str) -> None:
+    with pytest.raises(ChartError, match="/bridges"):
+        render(*BOTH, value)
+
+
+def test_the_schema_knows_the_languages_of_the_bridge() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = schema["properties"]["bridges"]["properties"]["fusion"]["properties"]["languages"]["properties"]
+    assert [*known] == [*RECIPES]
