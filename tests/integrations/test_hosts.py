@@ -13,11 +13,12 @@ from tests.support.images import IMAGE
 from tests.support.stack import Product
 
 BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
-# The version of Python that each has; Harbor's own syntax needs this one.
+# The version of Python that each has: where it is not this program's, the oldest that the host runs on.
 HOSTS = {
     "inspect": "3.11",
     "verifiers": "3.11",
     "harbor": "3.12",
+    "nemo_gym": "3.13.14",
     "mini_swe_agent": "3.11",
     "swe_rex": "3.11",
     "tinker_cookbook": "3.11",
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
-    python = integrations.environment(host, integrations.interpreter(HOSTS[host]))
+    python = integrations.environment(host, HOSTS[host])
     environ = {
         **stack.environment(),
         "ROLLBOX_URL": stack.url,
@@ -43,9 +44,17 @@ def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
-    python = integrations.environment(host, integrations.interpreter(HOSTS[host]))
+    python = integrations.environment(host, HOSTS[host])
     package = integrations.ROOT / "integrations/src/rollbox_integrations" / host
     source = package if package.is_dir() else package.with_suffix(".py")
-    words = ("-m", "mypy", "--python-executable", str(python), "--python-version", HOSTS[host], str(source))
+    words = (
+        "-m",
+        "mypy",
+        "--python-executable",
+        str(python),
+        "--python-version",
+        integrations.minor(HOSTS[host]),
+        str(source),
+    )
     told = subprocess.run([sys.executable, *words], cwd=integrations.ROOT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

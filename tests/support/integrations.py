@@ -32,12 +32,12 @@ class Suite:
     failed: dict[str, str]
 
 
-def environment(host: str, python: str = sys.executable) -> Path:
+def environment(host: str, version: str) -> Path:
     """Return the Python of a host's environment, which is made if it is not there or its list has changed.
 
     Args:
         host: by which its list of packages is named.
-        python: the interpreter.
+        version: of Python, for which the list is made; of a version with a patch, any patch runs it.
 
     Raises:
         subprocess.CalledProcessError: its packages cannot be installed.
@@ -47,12 +47,14 @@ def environment(host: str, python: str = sys.executable) -> Path:
     made, inside = folder / "installed", folder / "bin/python"
     if not NEWEST and made.is_file() and made.read_text() == wanted.read_text():
         return inside
-    _uv("venv", "--clear", "--python", python, str(folder))
-    checked = () if NEWEST else ("--require-hashes",)
+    _uv("venv", "--clear", "--python", interpreter(version), str(folder))
+    # A list has all that is installed.
+    checked = () if NEWEST else ("--require-hashes", "--no-deps")
+    chosen = ("--python-version", version) if version.count(".") > 1 else ()
     # Packages of a host that its sandboxes do without, and that take gigabytes.
     left_out = LISTS / f"{host}.override"
     spared = ("--override", str(left_out)) if left_out.is_file() else ()
-    _uv("pip", "install", "--python", str(inside), *checked, *spared, "--requirement", str(wanted))
+    _uv("pip", "install", "--python", str(inside), *chosen, *checked, *spared, "--requirement", str(wanted))
     _uv(
         "pip",
         "install",
@@ -67,11 +69,12 @@ def environment(host: str, python: str = sys.executable) -> Path:
 
 
 def interpreter(version: str) -> str:
-    """Return a Python of this version, like "3.12", of this machine.
+    """Return a Python of this version, like "3.12", of this machine; a patch is not looked at.
 
     Raises:
         RuntimeError: there is none.
     """
+    version = minor(version)
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         return sys.executable
     kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -81,6 +84,11 @@ def interpreter(version: str) -> str:
         if subprocess.run([place, "-c", ""], capture_output=True, check=False).returncode == 0:
             return str(place)
     raise RuntimeError(f"there is no Python {version} on PATH or in {kept}")
+
+
+def minor(version: str) -> str:
+    """Return "3.12" of "3.12" and of "3.12.1"."""
+    return ".".join(version.split(".")[:2])
 
 
 def suite(python: Path, folder: str, environ: dict[str, str], record: Path) -> Suite:
