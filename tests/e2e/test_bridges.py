@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bridges.running import cases
+from tests.bridges.running import cases, environment
 from tests.bridges.test_e2b_clients import WANTED as E2B
 from tests.bridges.test_fusion_clients import VERL
 from tests.support.images import IMAGE
@@ -31,12 +31,12 @@ def stack() -> Iterator[Installed]:
 
 async def test_verls_reward_is_that_of_the_program(stack: Installed) -> None:
     url = await address(stack.release, stack.namespace, "bridge-fusion")
-    assert await cases("verl-0.9.1", "verl_cases.py", "", url, stack.api_key, protocol="fusion") == VERL
+    assert await cases("verl-0.9.1", "verl_cases.py", "", environment(url, stack.api_key, "fusion")) == VERL
 
 
 async def test_both_replicas_of_e2bs_bridge_know_each_others_sandboxes(stack: Installed) -> None:
     """Connections go to either of two replicas, whose credentials are sealed by one secret."""
     url = await address(stack.release, stack.namespace, "bridge-e2b")
-    saw = await cases("e2b-2.63.0", "e2b_cases.py", "sync", url, stack.api_key)
+    saw = await cases("e2b-2.63.0", "e2b_cases.py", "sync", environment(url, stack.api_key))
     for case in ("ran", "failed", "texts", "connected", "wrong_key"):
         assert saw[case] == E2B[case], case
