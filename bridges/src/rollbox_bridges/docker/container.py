@@ -126,7 +126,8 @@ class Container:
             self._main = await self.sandbox.spawn(
                 list(wish.argv),
                 cwd=wish.cwd or None,
-                stdin=wish.stdin,
+                # What is typed on a terminal has no end.
+                stdin=wish.stdin or wish.tty,
                 terminal=(wish.limits.size or _SIZE) if wish.tty else None,
                 output_waits=bool(self._readers),
                 max_output_bytes=_KEPT_BYTES,

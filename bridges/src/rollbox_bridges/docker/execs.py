@@ -78,7 +78,7 @@ class Exec:
                 cwd=cwd or None,
                 env=wish.env or None,
                 user=wish.user or None,
-                stdin=wish.stdin and not detached,
+                stdin=wish.tty or (wish.stdin and not detached),
                 terminal=(size or wish.size or _SIZE) if wish.tty else None,
                 output_waits=not detached,
                 max_output_bytes=_KEPT_BYTES,

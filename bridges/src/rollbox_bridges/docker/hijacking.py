@@ -67,6 +67,7 @@ class Connection:
         self.writer = writer
         self.response = response
         self._heard = False
+        self._hearing = asyncio.Lock()
 
     async def send(self, data: bytes) -> None:
         """Send; waits while the client does not read.
@@ -75,7 +76,9 @@ class Connection:
             ConnectionError: it is gone.
         """
         if not self._heard:
-            await self._head_read()
+            # Two streams may have their first data at a time: neither goes before the head was read.
+            async with self._hearing:
+                await self._head_read()
         self.writer.write(data)
         await self.writer.drain()
 
@@ -85,12 +88,14 @@ class Connection:
         The Docker SDK for Python loses what it reads together with the head: it goes on at the socket, below the buffer
         that its HTTP library has filled.
         """
-        self._heard = True
+        if self._heard:
+            return
         opened = self.writer.get_extra_info("socket")
         wait_s, limit_s = _LEAST_WAIT_S, asyncio.get_running_loop().time() + _MOST_WAIT_S
         while _unread(opened.fileno()) and asyncio.get_running_loop().time() < limit_s:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        self._heard = True
 
     async def finish(self) -> None:
         """Send what is left, and close."""
