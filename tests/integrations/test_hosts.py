@@ -22,20 +22,35 @@ HOSTS = {
     "mini_swe_agent": "3.11",
     "swe_rex": "3.11",
     "tinker_cookbook": "3.11",
+    "uni_agent": "3.11",
     "openai_agents": "3.11",
 }
+# Hosts that no registry has, each with the variable that names a folder with its checkout.
+CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT"}
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
 
+def checkout(host: str) -> str:
+    """The folder of a host that no registry has; empty for the others. The test is skipped where there is none."""
+    if host not in CHECKOUTS:
+        return ""
+    folder = os.environ.get(CHECKOUTS[host], "")
+    if not folder:
+        pytest.skip(f"no registry has {host}: {CHECKOUTS[host]} names a folder with its checkout")
+    return folder
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
+    source = checkout(host)
     python = integrations.environment(host, HOSTS[host])
     environ = {
         **stack.environment(),
         "ROLLBOX_URL": stack.url,
         "ROLLBOX_API_KEY": stack.api_key,
         "ROLLBOX_TEST_IMAGE": IMAGE,
+        **({"PYTHONPATH": source} if source else {}),
     }
     found = integrations.suite(python, f"on_{host}", environ, integrations.PLACE / f"{host}-{BACKEND}.xml")
     assert found.failed == {}
@@ -44,6 +59,7 @@ def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
+    environ = {**os.environ, "MYPYPATH": checkout(host)}
     python = integrations.environment(host, HOSTS[host])
     package = integrations.ROOT / "integrations/src/rollbox_integrations" / host
     source = package if package.is_dir() else package.with_suffix(".py")
@@ -56,5 +72,7 @@ def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
         integrations.minor(HOSTS[host]),
         str(source),
     )
-    told = subprocess.run([sys.executable, *words], cwd=integrations.ROOT, capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [sys.executable, *words], cwd=integrations.ROOT, env=environ, capture_output=True, text=True, check=False
+    )
     assert told.returncode == 0, told.stdout + told.stderr
