@@ -18,6 +18,7 @@ HOSTS = {
     "inspect": "3.11",
     "verifiers": "3.11",
     "harbor": "3.12",
+    "mcp": "3.11",
     "nemo_gym": "3.13.14",
     "mini_swe_agent": "3.11",
     "swe_rex": "3.11",

@@ -20,6 +20,7 @@ CALLS: Final = {
     "up": "--nope",
     "bridge docker": "--nope",
     "bridge e2b": "--nope",
+    "mcp": "--nope",
     "bridge fusion": "--nope",
     "create": "python",
     "exec": "ID -- echo hello",

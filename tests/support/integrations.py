@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -45,7 +46,9 @@ def environment(host: str, version: str) -> Path:
     wanted = LISTS / f"{host}.{'in' if NEWEST else 'txt'}"
     folder = PLACE / (f"{host}-newest" if NEWEST else host)
     made, inside = folder / "installed", folder / "bin/python"
-    if not NEWEST and made.is_file() and made.read_text() == wanted.read_text():
+    modules = LISTS / "npm" / host
+    listed = "".join(file.read_text() for file in (wanted, *sorted(modules.glob("*.json"))))
+    if not NEWEST and made.is_file() and made.read_text() == listed:
         return inside
     _uv("venv", "--clear", "--python", interpreter(version), str(folder))
     # A list has all that is installed.
@@ -64,7 +67,9 @@ def environment(host: str, version: str) -> Path:
         "--no-build-isolation",
         *_editable("sdk", "integrations"),
     )
-    made.write_text(wanted.read_text())
+    if modules.is_dir():
+        _modules_of_javascript(modules, folder / "npm")
+    made.write_text(listed)
     return inside
 
 
@@ -132,6 +137,20 @@ def _read(record: Path) -> Suite:
         else:
             passed += 1
     return Suite(passed, failed)
+
+
+def _modules_of_javascript(listed: Path, inside: Path) -> None:
+    """Install what a host's tests need of npm."""
+    if shutil.which("npm") is None:
+        subprocess.run([ROOT / "setup/packages.sh", "nodejs", "npm"], check=True)
+    inside.mkdir()
+    for file in listed.glob("*.json"):
+        shutil.copy(file, inside)
+    quiet = ("--silent", "--ignore-scripts", "--no-audit", "--no-fund")
+    subprocess.run(["npm", "ci", *quiet], cwd=inside, check=True)
+    if NEWEST:
+        names = json.loads((listed / "package.json").read_text())["dependencies"]
+        subprocess.run(["npm", "install", *quiet, *(f"{name}@latest" for name in names)], cwd=inside, check=True)
 
 
 def _editable(*folders: str) -> list[str]:

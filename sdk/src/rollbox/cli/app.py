@@ -22,6 +22,7 @@ from rollbox.cli.values import taken_as_they_are
 _COMMANDS = {
     "up": "up:up",
     "bridge": "bridge:app",
+    "mcp": "mcp:mcp",
     "create": "sandboxes:create",
     "exec": "exec:exec_",
     "python": "python:python",

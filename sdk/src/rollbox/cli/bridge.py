@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, NoReturn, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, NoReturn
 
 import typer
 
-from rollbox.cli import output
 from rollbox.cli.options import time_option
-from rollbox.errors import Unsupported
+from rollbox.cli.other_program import Value, become
 
 app = typer.Typer(help="Serve another platform's protocol for its published clients.", no_args_is_help=True)
 
-_MODULE = "rollbox_bridges"
-_Value: TypeAlias = str | int | float | bool | Sequence[str] | None
 
 Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the bridge; port 0: any.")]
 Url = Annotated[str | None, typer.Option(help="Address of the gateway; else that of the other commands.")]
@@ -54,7 +48,7 @@ def e2b(
     json: Json = False,
 ) -> None:
     """Serve E2B's protocol until Ctrl-C; prints what to export for its clients."""
-    given: dict[str, _Value] = {"--listen": listen, "--url": url, "--domain": domain, "--image": image}
+    given: dict[str, Value] = {"--listen": listen, "--url": url, "--domain": domain, "--image": image}
     given |= {"--template": template, "--image-key": image_key, "--keys": keys, "--egress": egress}
     _serve("e2b", {**given, "--private-ports": private_ports, "--secret-file": secret_file, "--json": json})
 
@@ -86,7 +80,7 @@ def fusion(
     json: Json = False,
 ) -> None:
     """Serve SandboxFusion's protocol until Ctrl-C; prints what to export for its clients."""
-    given: dict[str, _Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
+    given: dict[str, Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
     given |= {"--image": image, "--language": language, "--memory": memory, "--egress": egress, "--warm": warm}
     _serve("fusion", {**given, "--at-once": at_once, "--waiting": waiting, "--json": json})
 
@@ -114,26 +108,10 @@ def docker(
     json: Json = False,
 ) -> None:
     """Serve the Docker Engine API until Ctrl-C, then remove its containers; prints what to export for its clients."""
-    given: dict[str, _Value] = {"--socket": socket, "--url": url, "--egress": egress, "--ttl": ttl, "--lease": lease}
+    given: dict[str, Value] = {"--socket": socket, "--url": url, "--egress": egress, "--ttl": ttl, "--lease": lease}
     _serve("docker", {**given, "--leave-out": leave_out, "--json": json})
 
 
-def _serve(protocol: str, given: Mapping[str, _Value]) -> NoReturn:
-    """Become the bridge of a protocol, as `rollbox up` becomes its program."""
-    if importlib.util.find_spec(_MODULE) is None:
-        detail = f"`rollbox bridge` needs the Python package {_MODULE}, which is not installed beside this one"
-        hint = "Install rollbox-bridges, or run it in a checkout."
-        output.fail(Unsupported(detail, hint=hint), as_json=bool(given.get("--json")))
-    words = [word for name, value in given.items() for word in _words(name, value)]
-    os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.{protocol}", *words])  # noqa: S606
-
-
-def _words(name: str, value: _Value) -> list[str]:
-    """An option as words of a command line; none where it is not given."""
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [name]
-    if isinstance(value, str | int | float):
-        return [name, str(value)]
-    return [word for one in value for word in (name, one)]
+def _serve(protocol: str, given: Mapping[str, Value]) -> NoReturn:
+    install = "Install rollbox-bridges, or run it in a checkout."
+    become("bridge", "rollbox_bridges", protocol, given, install=install)

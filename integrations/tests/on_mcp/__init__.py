@@ -1,0 +1,1 @@
+"""MCP clients, as they are published, that have started `rollbox mcp`."""
