@@ -14,8 +14,8 @@ from tests.unit.sdk.test_readme import parse
 
 ALL = [one for page in pages() for one in blocks(page)]
 SHELL = [one for one in ALL if one.kind == "shell"]
-# Not of the chart: documents of other programs, of Kubernetes and of mini-swe-agent.
-OTHERS = ("apiVersion", "environment")
+# Not of the chart: documents of other programs, of Kubernetes, mini-swe-agent and NeMo Gym.
+OTHERS = ("apiVersion", "environment", "sandbox_provider")
 ENDS = ("|", "||", "&&", "2>", ">", "<", ";")
 
 
