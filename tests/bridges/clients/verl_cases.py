@@ -20,12 +20,14 @@ from verl.utils.reward_score.sandbox_fusion import compute_score  # noqa: E402
 from verl.utils.reward_score.sandbox_fusion.utils import check_correctness  # noqa: E402
 
 URL = os.environ["SANDBOX_URL"]
+# Of programs that end by themselves, however busy the machine is.
+PATIENT_S = 60
 SUM = "print(sum(map(int, input().split())))"
 
 
 def score(code, tests, url=URL, **options):
     at_once = threading.Semaphore(8)
-    return compute_score(url, at_once, 1024, f"```python\n{code}\n```", tests, **options)
+    return compute_score(url, at_once, 1024, f"```python\n{code}\n```", tests, timeout=PATIENT_S, **options)
 
 
 def right():
@@ -55,7 +57,9 @@ def codes():
         "raises": "1 / 0",
         "hangs": "while True: pass",
     }.items():
-        found[name] = check_correctness(URL, {"inputs": [None], "outputs": ["1"]}, code, timeout=2)[0]
+        found[name] = check_correctness(
+            URL, {"inputs": [None], "outputs": ["1"]}, code, timeout=2 if name == "hangs" else PATIENT_S
+        )[0]
     return found
 
 
@@ -67,7 +71,9 @@ def does_not_compile():
 
 def memory():
     tests = {"inputs": [None], "outputs": ["1"]}
-    results, told = check_correctness(URL, tests, "x = bytearray(400 * 2**20)\nprint(1)", memory_limit_mb=128)
+    results, told = check_correctness(
+        URL, tests, "x = bytearray(400 * 2**20)\nprint(1)", PATIENT_S, memory_limit_mb=128
+    )
     return [results, told[0]["exit_code"] != 0]
 
 
