@@ -20,6 +20,7 @@ HOSTS = {
     "harbor": "3.12",
     "mcp": "3.11",
     "nemo_gym": "3.13.14",
+    "openenv": "3.11",
     "mini_swe_agent": "3.11",
     "swe_rex": "3.11",
     "tinker_cookbook": "3.11",
