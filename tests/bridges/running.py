@@ -108,8 +108,13 @@ def environment(url: str, key: str, protocol: str = "e2b") -> dict[str, str]:
 
 async def cases(name: str, script: str, style: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Have a client do all its cases; what each saw, by name."""
+    return await told_by(command_of(name, script, style), environ)
+
+
+async def told_by(command: list[str], environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """What a command of cases tells that each saw, by name."""
     process = await asyncio.create_subprocess_exec(
-        *command_of(name, script, style),
+        *command,
         env=environ,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

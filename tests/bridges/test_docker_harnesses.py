@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 
-from tests.bridges.running import seen_by_docker
+from tests.bridges.running import HERE, docker, seen_by_docker, told_by
+from tests.support import integrations
 from tests.support.stack import Product
 
 SWEBENCH: Final = "swebench-5.0.2"
@@ -24,6 +26,14 @@ WANTED_BY_LLM_SANDBOX: Final[dict[str, Any]] = {
     "code": {"out": "42\n", "code": 0, "failed": 1, "says": True},
 }
 
+WANTED_BY_MINI_SWE_AGENT: Final[dict[str, Any]] = {
+    "commands": {"lines": ["err", "out"], "code": 3},
+    "settings": {"lines": ["a b", "/usr"]},
+    "late": {"code": -1, "late": True},
+    "submitted": {"says": "diff\n"},
+    "cleaned": {"before": 1, "left": []},
+}
+
 
 @pytest.fixture(scope="module")
 def swebench(stack: Product) -> Mapping[str, Any]:
@@ -35,6 +45,24 @@ def swebench(stack: Product) -> Mapping[str, Any]:
 def llm_sandbox(stack: Product) -> Mapping[str, Any]:
     """What llm-sandbox saw."""
     return seen_by_docker(stack, LLM_SANDBOX, "llm_sandbox_cases.py")
+
+
+@pytest.fixture(scope="module")
+def mini_swe_agent(stack: Product) -> Mapping[str, Any]:
+    """What mini-swe-agent's environment saw, with `rollbox-docker` as its executable."""
+    python = integrations.environment("mini_swe_agent", "3.11")
+
+    async def all_cases() -> Mapping[str, Any]:
+        async with docker(stack) as environ:
+            told = {**environ, "ROLLBOX_DOCKER": f"{environ['HOME']}/docker", "MSWEA_SILENT_STARTUP": "1"}
+            return await told_by([str(python), str(HERE / "clients/mini_swe_agent_cases.py")], told)
+
+    return asyncio.run(all_cases())
+
+
+@pytest.mark.parametrize("case", WANTED_BY_MINI_SWE_AGENT)
+def test_mini_swe_agent_sees_what_it_would_see_at_docker(mini_swe_agent: Mapping[str, Any], case: str) -> None:
+    assert mini_swe_agent[case] == WANTED_BY_MINI_SWE_AGENT[case]
 
 
 @pytest.mark.parametrize("case", WANTED_BY_SWEBENCH)

@@ -32,14 +32,14 @@ def last_lines(pieces: Sequence[tuple[int, bytes]], most: int) -> list[tuple[int
     """
     kept: list[tuple[int, bytes]] = []
     left, at_end = most, True
-    for stream, data in reversed(pieces):
-        lines = data.splitlines(keepends=True)
-        # What begins a line of the piece after it counts with that.
-        whole = len(lines) - (0 if at_end or not lines or lines[-1].endswith(b"\n") else 1)
-        taken = lines[max(0, whole - left) :] if left > 0 or whole < len(lines) else []
-        if left <= 0 and whole >= len(lines):
-            break
-        kept.append((stream, b"".join(taken)))
-        left -= min(whole, left)
-        at_end = False
+    for stream, data in reversed(pieces if most else ()):
+        # The newline at the very end begins no line.
+        end = len(data) - (at_end and data.endswith(b"\n"))
+        at_end = at_end and not data
+        cut = end
+        while left and (cut := data.rfind(b"\n", 0, end)) >= 0:
+            left, end = left - 1, cut
+        if not left:
+            return [(stream, data[cut + 1 :]), *kept[::-1]]
+        kept.append((stream, data))
     return kept[::-1]

@@ -24,9 +24,11 @@ class Frames:
 
     Args:
         bare: there are no heads: all is stdout.
+        write: writes to a descriptor.
     """
 
-    def __init__(self, *, bare: bool) -> None:
+    def __init__(self, *, bare: bool, write: Callable[[int, bytes], None] | None = None) -> None:
+        self._write = write or _write
         self._bare = bare
         self._held = bytearray()
         self._left = 0
@@ -35,7 +37,7 @@ class Frames:
     def feed(self, data: bytes) -> None:
         """Write what is whole of it, and keep a part of a head."""
         if self._bare:
-            _write(1, data)
+            self._write(1, data)
             return
         self._held += data
         while self._held:
@@ -45,7 +47,7 @@ class Frames:
                 self._to, self._left = _HEAD.unpack_from(self._held)
                 del self._held[: _HEAD.size]
             part = bytes(self._held[: self._left])
-            _write(self._to, part)
+            self._write(self._to, part)
             del self._held[: len(part)]
             self._left -= len(part)
 
