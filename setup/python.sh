@@ -10,6 +10,6 @@ if [ ! .venv/.installed -nt requirements/dev.txt ] && [ ! .venv/.ready -nt requi
   $bin/python -m pip install --quiet --no-compile --require-hashes --requirement requirements/demo.txt
   touch .venv/.ready
 fi
-if [ ! -x $bin/rollbox ] || [ ! -x $bin/rollbox-bridge-e2b ]; then
+if [ ! -x $bin/rollbox ] || [ ! -x $bin/rollbox-docker ]; then
   $bin/python -m pip install --quiet --no-deps --no-build-isolation --editable sdk --editable bridges --editable .
 fi
