@@ -154,9 +154,12 @@ class PodMounts:
         self._known: dict[str, tuple[int, str]] = {}
 
     async def check_scratch(self, key: str, size_bytes: int) -> None:
-        """See ``Mounts.check_scratch``: pods of several nodes share no folder."""
+        """See ``Mounts.check_scratch``: sidecars detach what pods could share (docs/inside/starts.md)."""
         del key, size_bytes
-        detail = "a scratch is to be had on an engine only: the pods of a cluster share no folder"
+        detail = (
+            "a scratch is to be had on an engine only: in a pod a folder that can be written is taken for a VOLUME of "
+            "the image, and each sandbox has its own"
+        )
         raise Problem("unsupported", detail, option="mounts")
 
     def check_dataset(self, dataset: DatasetSpec) -> None:
