@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support import integrations
+from tests.support.committing import committing
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 
@@ -32,6 +35,20 @@ HOSTS = {
 CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT"}
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
+
+
+if BACKEND == "gvisor":
+
+    @pytest.fixture(scope="module")
+    def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+        """A release of its own, which has what hosts ask for and that of other tests has not: builds and policies."""
+        # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
+        building = ("builds.enabled=true", "builds.state=memory", "builds.limits.diskMebibytes=1536")
+        networks = ("egress.enabled=true", "egress.replicas=1", "gateway.portsDomain=ports.test")
+        with asyncio.Runner() as runner:
+            installing = committing("rollbox-hosts", tmp_path_factory.mktemp("upstream"), *building, *networks)
+            yield runner.run(installing.__aenter__())
+            runner.run(installing.__aexit__(None, None, None))
 
 
 def checkout(host: str) -> str:

@@ -340,7 +340,7 @@ LEVELS = (
         fresh_s=900,
         why_not=why_no_engine,
     ),
-    _cluster_level("integrations-cluster", Pytest(("integrations",)), budget_s=900, fresh_s=2400, images=IMAGES),
+    _cluster_level("integrations-cluster", Pytest(("integrations",)), budget_s=900, fresh_s=2400),
     # The tools that measure: no part of the product, so a gate of their own.
     Level("measures", (Pytest(("bench/checks", "scale/checks"), workers=2),), budget_s=60, fresh_s=60),
     # A cluster of its own, of simulated nodes: beside the others, since it measures.
