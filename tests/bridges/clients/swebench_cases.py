@@ -30,7 +30,7 @@ def copied(container):
         source = Path(folder) / "eval.sh"
         source.write_text("#!/bin/sh\necho copied\n")
         docker_utils.copy_to_container(container, source, PurePosixPath("/made/here/eval.sh"))
-    docker_utils.write_to_container(container, "written", Path("/tmp/never-made"))
+    docker_utils.write_to_container(container, "written", Path("/made/here/written"))
     return {"out": container.exec_run("sh /made/here/eval.sh").output.decode()}
 
 
