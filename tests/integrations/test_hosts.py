@@ -38,15 +38,23 @@ pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
 
 if BACKEND == "gvisor":
+    # Those of the tests of builds.
+    LIMITS = {"cpuMillicores": 2000, "memoryMebibytes": 1024, "diskMebibytes": 1536}
 
     @pytest.fixture(scope="module")
     def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         """A release of its own, which has what hosts ask for and that of other tests has not: builds and policies."""
-        # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
-        building = ("builds.enabled=true", "builds.state=memory", "builds.limits.diskMebibytes=1536")
-        networks = ("egress.enabled=true", "egress.replicas=1", "gateway.portsDomain=ports.test")
+        values = (
+            "egress.enabled=true",
+            "egress.replicas=1",
+            "gateway.portsDomain=ports.test",
+            "builds.enabled=true",
+            # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
+            "builds.state=memory",
+            *(f"builds.limits.{name}={value}" for name, value in LIMITS.items()),
+        )
         with asyncio.Runner() as runner:
-            installing = committing("rollbox-hosts", tmp_path_factory.mktemp("upstream"), *building, *networks)
+            installing = committing("rollbox-hosts", tmp_path_factory.mktemp("upstream"), *values, direct=True)
             yield runner.run(installing.__aenter__())
             runner.run(installing.__aexit__(None, None, None))
 

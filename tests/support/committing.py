@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 from tests.cluster.layout import CONTAINERD_SOCKET, ETC, RUN
@@ -19,13 +19,15 @@ from tests.support.stack import free_port
 
 
 @asynccontextmanager
-async def committing(release: str, folder: Path, *more: str) -> AsyncIterator[Installed]:
+async def committing(release: str, folder: Path, *more: str, direct: bool = False) -> AsyncIterator[Installed]:
     """The release while the block runs; images of the cluster's registry pass through its own one.
 
     Args:
         release: its name, also that of its runtime class, so that it runs without another release as well.
         folder: for the settings of a registry.
         more: of the chart's values.
+        direct: whether the node may ask the cluster's registry itself too, as one that speaks TLS: an image that is in
+            neither is then known not to be there.
     """
     address = await node_address()
     pull, push, commits, other = (free_port(address) for _ in range(4))
@@ -45,7 +47,8 @@ async def committing(release: str, folder: Path, *more: str) -> AsyncIterator[In
         f"sandboxes.images.rewrites[0]={REGISTRY}/* -> {address}:{other}/{REGISTRY.partition('/')[2]}/*",
         *more,
     )
-    with upstream(folder, address, other, account=False):
+    itself = trusted(f"{address}:{other}", f'server = "http://{address}:{other}"\n', "") if direct else nullcontext()
+    with upstream(folder, address, other, account=False), itself:
         async with installed(release, *chosen) as made:
             with trusted(*await told(made)):
                 yield made

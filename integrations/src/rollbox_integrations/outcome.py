@@ -91,7 +91,8 @@ def died(error: SandboxError) -> Outcome | None:
     """Say how the workload has ended its own sandbox; None for any other error."""
     if not isinstance(error, _DEATHS):
         return None
-    return Outcome(KILLED, stderr=_with(b"", f"rollbox: {error}"))
+    limit = "it passed the memory limit of its sandbox, which has ended: " if isinstance(error, OomKilled) else ""
+    return Outcome(KILLED, stderr=_with(b"", f"rollbox: {limit}{error}"))
 
 
 def fault(error: SandboxError) -> Fault:
