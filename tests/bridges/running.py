@@ -29,8 +29,9 @@ async def bridge(
     """A bridge of a product; gives its address."""
     command = [sys.executable, "-m", f"rollbox_bridges.{protocol}", "--json", "--listen", listen, "--url", stack.url]
     environ = {**os.environ, "ROLLBOX_BRIDGE_SECRET": SECRET}
+    image = () if protocol == "prime" else ("--image", IMAGE)
     process = await asyncio.create_subprocess_exec(
-        *command, "--image", IMAGE, *options, env=environ, stdout=asyncio.subprocess.PIPE
+        *command, *image, *options, env=environ, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

@@ -22,6 +22,7 @@ CALLS: Final = {
     "bridge e2b": "--nope",
     "mcp": "--nope",
     "bridge fusion": "--nope",
+    "bridge prime": "--nope",
     "create": "python",
     "exec": "ID -- echo hello",
     "processes": "ID",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import prime_speaking
 from tests.support.e2b_speaking import Speaker, bridging
 from tests.support.gateway_fake import FakeGateway, serving
 
@@ -23,4 +24,11 @@ async def fake(tmp_path: Path) -> AsyncIterator[FakeGateway]:
 async def e2b(fake: FakeGateway) -> AsyncIterator[Speaker]:
     """Who speaks E2B's protocol to a bridge of that gateway."""
     async with bridging(fake) as speaker:
+        yield speaker
+
+
+@pytest.fixture
+async def prime(fake: FakeGateway) -> AsyncIterator[prime_speaking.Speaker]:
+    """Who speaks Prime's protocol to a bridge of that gateway."""
+    async with prime_speaking.bridging(fake) as speaker:
         yield speaker

@@ -8,10 +8,12 @@ from pathlib import Path
 from tests.bridges import test_e2b_clients as e2b
 from tests.bridges import test_fusion_clients as fusion
 from tests.bridges import test_interpreter_clients as interpreter
+from tests.bridges import test_prime_clients as prime
 from tests.bridges.running import HERE
 
-PAGE = (Path(__file__).parents[3] / "docs/guide/bridges.md").read_text()
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
+GUIDE = Path(__file__).parents[3] / "docs/guide"
+LINES = [line for name in ("bridges.md", "bridges-prime.md") for line in (GUIDE / name).read_text().splitlines()]
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES if line.startswith("|")]
 
 
 def row(client: str) -> list[str]:
@@ -37,8 +39,14 @@ def test_the_interpreters_clients_are_those_of_the_tests() -> None:
     assert ran.startswith(f"{len(interpreter.WANTED)} cases each")
 
 
+def test_primes_clients_are_those_of_the_tests() -> None:
+    _, versions, ran = row("`prime-sandboxes`, async and sync")[:3]
+    assert [f"prime-sandboxes-{one}" for one in versions.split(", ")] == [*prime.CLIENTS]
+    assert ran.startswith(f"{len(prime.WANTED)} cases each")
+
+
 def test_each_environment_is_pinned_with_digests() -> None:
-    for name in (*e2b.CLIENTS, *interpreter.CLIENTS):
+    for name in (*e2b.CLIENTS, *interpreter.CLIENTS, *prime.CLIENTS):
         pinned = (HERE / f"requirements/{name}.txt").read_text()
         assert f"{name[::-1].replace('-', '==', 1)[::-1]} \\" in pinned
         assert "--hash=sha256:" in pinned

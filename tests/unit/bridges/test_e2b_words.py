@@ -28,10 +28,11 @@ from rollbox import (
     errors,
 )
 from rollbox_bridges import faults
-from rollbox_bridges.e2b import cells, commands, creating, entries, network, places, pools, ports, records, words
-from rollbox_bridges.e2b.credentials import Credentials, signature
-from rollbox_bridges.e2b.processes import ended
+from rollbox_bridges.credentials import Credentials
+from rollbox_bridges.e2b import cells, creating, entries, network, places, pools, ports, records, tags, words
 from rollbox_bridges.e2b.settings import Settings
+from rollbox_bridges.e2b.signatures import signature
+from rollbox_bridges.processes.streaming import ended
 
 CONTRACT = Path(__file__).parents[3] / "contract"
 CODES = tomllib.loads((CONTRACT / "errors.toml").read_text())["code"]
@@ -296,12 +297,12 @@ def test_a_pools_template_becomes_the_options_that_claim_from_it() -> None:
 
 @pytest.mark.parametrize("tag", [None, "a", "with spaces \u00e9", "x" * 30])
 def test_the_id_of_a_command_holds_its_tag(tag: str | None) -> None:
-    made = commands.exec_id_of(tag, terminal=tag == "a")
-    assert commands.tag_of(made) == tag
-    assert commands.on_terminal(made) is (tag == "a")
+    made = tags.exec_id_of(tag, terminal=tag == "a")
+    assert tags.tag_of(made) == tag
+    assert tags.on_terminal(made) is (tag == "a")
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", made)
-    assert made != commands.exec_id_of(tag, terminal=tag == "a")
-    assert commands.tag_of("another") is None
+    assert made != tags.exec_id_of(tag, terminal=tag == "a")
+    assert tags.tag_of("another") is None
 
 
 def result(**more: Any) -> ExecResult:
@@ -310,13 +311,17 @@ def result(**more: Any) -> ExecResult:
     )
 
 
+def GO(_: int) -> int:  # noqa: N802 - a constant
+    return -1
+
+
 def test_an_end_is_told_in_the_words_of_gos_processes() -> None:
-    assert ended(result()) == {"exit_code": 0, "exited": True, "status": "exit status 0"}
+    assert ended(result(), GO) == {"exit_code": 0, "exited": True, "status": "exit status 0"}
     failed = {"exit_code": 3, "exited": True, "status": "exit status 3", "error": "exit status 3"}
-    assert ended(result(exit_code=3)) == failed
-    killed = ended(result(end="signalled", exit_code=None, signal=9))
+    assert ended(result(exit_code=3), GO) == failed
+    killed = ended(result(end="signalled", exit_code=None, signal=9), GO)
     assert killed == {"exit_code": -1, "exited": False, "status": "signal: killed", "error": "signal: killed"}
-    assert ended(result(end="oom_killed", exit_code=None, signal=9))["error"] == "signal: killed (oom_killed)"
+    assert ended(result(end="oom_killed", exit_code=None, signal=9), GO)["error"] == "signal: killed (oom_killed)"
 
 
 def test_a_file_is_told_with_its_kind_and_its_mode_in_letters() -> None:

@@ -22,7 +22,7 @@ from tests.support.screens import assert_screen
 NOW_S = 1_800_000_000.0
 GROUPS = {"group": "list show delete", "pool": "list show set drain delete", "quota": "list show set remove"}
 GROUPS |= {"node": "list show drain undrain", "image": "list prefetch commits remove convert scrub-git"}
-GROUPS |= {"bridge": "docker e2b fusion", "egress": "show set log preset", "config": "list show set use remove"}
+GROUPS |= {"bridge": "docker e2b fusion prime", "egress": "show set log preset", "config": "list show set use remove"}
 
 
 def rollbox(*arguments: str) -> Result:

@@ -10,15 +10,16 @@ from typing import Any, Final
 from aiohttp import web
 
 from rollbox import Client, CreateOptions, EgressPolicy, Sandbox, SandboxError, SandboxRecord, errors
+from rollbox_bridges.credentials import Credentials
 from rollbox_bridges.e2b import jsonbody, records, snapshots
 from rollbox_bridges.e2b.creating import Wish, seconds, wish_of
-from rollbox_bridges.e2b.credentials import Credentials
 from rollbox_bridges.e2b.network import policy_of
 from rollbox_bridges.e2b.pools import options_of
-from rollbox_bridges.e2b.sessions import Owners
+from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.settings import Settings
 from rollbox_bridges.e2b.words import Refusal, as_refusal, ended, unsupported
 from rollbox_bridges.faults import meaning
+from rollbox_bridges.sessions import Owners
 
 _VERSIONS: Final = frozenset({"v1", "v2", "v3"})
 _MOST_START_S: Final = 600.0
@@ -43,7 +44,7 @@ class Control:
         credentials: of sandboxes.
     """
 
-    def __init__(self, settings: Settings, owners: Owners, credentials: Credentials) -> None:
+    def __init__(self, settings: Settings, owners: Owners[Session], credentials: Credentials) -> None:
         self._settings = settings
         self._owners = owners
         self._credentials = credentials

@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiohttp import BodyPartReader, web
 
 from rollbox import FileInfo
-from rollbox_bridges.e2b.credentials import signature
 from rollbox_bridges.e2b.sessions import Session
+from rollbox_bridges.e2b.signatures import signature
 from rollbox_bridges.e2b.words import Refusal
 
 _CHUNK_BYTES: Final = 2**18

@@ -1,43 +1,25 @@
-"""Bodies of requests that are JSON objects."""
+"""Bodies of requests that are JSON objects, refused in E2B's words."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
+from rollbox_bridges import bodies
 from rollbox_bridges.e2b.words import Refusal
-
-_MOST_BYTES: Final = 2**20
 
 
 async def read(
-    request: web.Request, known: Container[str] | None = None, most_bytes: int = _MOST_BYTES
+    request: web.Request, known: Container[str] | None = None, most_bytes: int = bodies.MOST_BYTES
 ) -> dict[str, Any]:
-    """Read a body; none is an empty object.
-
-    Args:
-        request: its request.
-        known: the fields that it may have; None: any.
-        most_bytes: how long it may be.
+    """As `bodies.json_object`.
 
     Raises:
         Refusal: it is no JSON object, too long, or has other fields, which would be ignored.
     """
-    data = bytearray()
-    async for part in request.content.iter_any():
-        data += part
-        if len(data) > most_bytes:
-            raise Refusal(413, f"the body is over the {most_bytes} bytes that are taken")
     try:
-        body = json.loads(data) if data else {}
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise Refusal(400, "the body is not a JSON object")
-    for name in body:
-        if known is not None and name not in known:
-            raise Refusal(400, f"the field {name!r} is not known here, and would be ignored", "invalid_argument")
-    return body
+        return await bodies.json_object(request, known, most_bytes)
+    except bodies.BodyError as error:
+        raise Refusal(error.status, error.message, "invalid_argument") from error

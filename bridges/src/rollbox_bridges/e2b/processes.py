@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final, NamedTuple
+from contextlib import nullcontext
+from typing import Any, Final
 
 from aiohttp import web
 
-from rollbox import ExecResult, ExecSummary, OutputStream, Process, SandboxError, errors
+from rollbox import ExecSummary, SandboxError, errors
 from rollbox_bridges.connect import codec, serving
 from rollbox_bridges.connect.codes import ConnectError
-from rollbox_bridges.e2b.alive import keeping_alive
-from rollbox_bridges.e2b.commands import on_terminal, tag_of
 from rollbox_bridges.e2b.messages import PROCESS
 from rollbox_bridges.e2b.sessions import Session
+from rollbox_bridges.e2b.tags import exec_id_of, on_terminal, tag_of
 from rollbox_bridges.e2b.users import user_of
 from rollbox_bridges.e2b.words import in_stream
+from rollbox_bridges.processes.streaming import Dialect, Telling, stream
 
 _M: Final = PROCESS
 _SIGNALS: Final = {9: signal.SIGKILL, 15: signal.SIGTERM}
@@ -33,17 +32,17 @@ async def start(request: web.Request, session: Session) -> web.StreamResponse:
     terminal = _size(asked.pty) if asked.HasField("pty") else None
     process = await session.commands.start(
         [config.cmd, *config.args],
-        tag=asked.tag if asked.HasField("tag") else None,
+        exec_id=exec_id_of(asked.tag if asked.HasField("tag") else None, terminal=terminal is not None),
         env=dict(config.envs),
         cwd=config.cwd if config.HasField("cwd") and config.cwd else None,
         user=user_of(request),
         stdin=terminal is not None or not asked.HasField("stdin") or asked.stdin,
         terminal=terminal,
-        timeout_s=serving.timeout_s(request),
+        timeout=serving.timeout_s(request),
     )
-    answers = serving.Answers(request, shape)
-    # Its time is the command's, which the platform ends.
-    return await _streamed(request, session, process, _Telling(answers, "StartResponse"), nullcontext())
+    tell = _telling(session, serving.Answers(request, shape), "StartResponse", process.exec_id)
+    # Its time is the command's, which the platform ends. A caller that goes away leaves it running, as at E2B.
+    return await stream(request, session.commands, process, tell, nullcontext())
 
 
 async def connect(request: web.Request, session: Session) -> web.StreamResponse:
@@ -51,9 +50,8 @@ async def connect(request: web.Request, session: Session) -> web.StreamResponse:
     shape, asked = await serving.asked(request, _M["ConnectRequest"], streams=True)
     summary = await _selected(session, asked.process)
     process = await session.commands.attach(summary)
-    answers = serving.Answers(request, shape)
-    telling = _Telling(answers, "ConnectResponse", summary.pid)
-    return await _streamed(request, session, process, telling, serving.within(request))
+    tell = _telling(session, serving.Answers(request, shape), "ConnectResponse", summary.exec_id, summary.pid)
+    return await stream(request, session.commands, process, tell, serving.within(request))
 
 
 async def list_(request: web.Request, session: Session) -> web.StreamResponse:
@@ -132,79 +130,13 @@ CALLS: Final[dict[str, tuple[Callable[[web.Request, Session], Awaitable[web.Stre
 """Name -> what serves it, and whether its answer is a stream."""
 
 
-class _Telling(NamedTuple):
-    """Tells the events of a command, each in a message of one kind."""
+def _telling(session: Session, answers: serving.Answers, kind: str, exec_id: str, pid: int = 0) -> Telling:
+    def failed(error: SandboxError) -> ConnectError:
+        return in_stream(error, session.sandbox.id)
 
-    answers: serving.Answers
-    kind: str
-    pid: int = 0
-
-    def event(self, **event: Any) -> Any:  # noqa: ANN401 - a field of the message, and the message
-        return _M[self.kind](event=_M["ProcessEvent"](**event))
-
-    async def __call__(self, **event: Any) -> None:  # noqa: ANN401
-        await self.answers.send(self.event(**event))
-
-
-async def _streamed(
-    request: web.Request, session: Session, process: Process, tell: _Telling, limit: AbstractAsyncContextManager[None]
-) -> web.StreamResponse:
-    """Stream a command to its end. A caller that goes away leaves it running, as at E2B."""
-    pid = process.pid or tell.pid
-    try:
-        await tell(start=_M["Started"](pid=pid))
-        async with keeping_alive(request, lambda: tell(keepalive=_M["KeepAlive"]())), limit:
-            await _relay(process, tell)
-        await _finish(tell, await process.wait())
-        await session.commands.forget(process)
-    except ConnectError as error:
-        await tell.answers.end(error)
-    except SandboxError as error:
-        await tell.answers.end(in_stream(error, session.sandbox.id))
-    finally:
-        await process.aclose()
-    return tell.answers.response
-
-
-async def _relay(process: Process, tell: _Telling) -> None:
-    """Tell all that a command writes."""
-    named = "pty" if on_terminal(process.exec_id) else "stdout"
-    pumps = [asyncio.create_task(_pump(*one, tell)) for one in ((process.stdout, named), (process.stderr, "stderr"))]
-    try:
-        await asyncio.gather(*pumps)
-    finally:
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-
-
-async def _finish(tell: _Telling, result: ExecResult) -> None:
-    if result.end == "deadline":
-        await tell.answers.end(ConnectError("deadline_exceeded", "the command has reached its timeout, and was killed"))
-        return
-    await tell.answers.end(last=tell.event(end=_M["Ended"](**ended(result))))
-
-
-def ended(result: ExecResult) -> dict[str, Any]:
-    """The end of a command, in the words of Go's processes, which clients know."""
-    if result.end == "exited":
-        status = f"exit status {result.exit_code}"
-        failed = {"error": status} if result.exit_code else {}
-        return {"exit_code": result.exit_code, "exited": True, "status": status, **failed}
-    name = (result.signal_name or "SIGKILL").removeprefix("SIG").lower()
-    status = f"signal: {'killed' if name == 'kill' else name}"
-    error = status if result.end == "signalled" else f"{status} ({result.end})"
-    return {"exit_code": -1, "exited": False, "status": status, "error": error}
-
-
-async def _pump(stream: OutputStream, name: str, tell: _Telling) -> None:
-    async for data in stream:
-        await tell(data=_M["Data"](**{name: data}))
-        if stream.gaps:
-            break
-    if stream.gaps:
-        lost = sum(gap.lost_bytes for gap in stream.gaps)
-        raise ConnectError("data_loss", f"{lost} bytes of {name} were dropped before they were read")
+    # Go, whose words these are, has -1 for the exit code of a command that a signal has ended.
+    dialect = Dialect(PROCESS, "ProcessEvent", failed, lambda _: -1)
+    return Telling(dialect, answers, kind, pid, terminal=on_terminal(exec_id))
 
 
 async def _write(session: Session, selector: Any, given: Any) -> None:  # noqa: ANN401 - messages
@@ -218,10 +150,12 @@ async def _write(session: Session, selector: Any, given: Any) -> None:  # noqa: 
 
 async def _selected(session: Session, selector: Any) -> ExecSummary:  # noqa: ANN401 - a message
     if selector.HasField("tag"):
-        return await session.commands.find(pid=None, tag=selector.tag)
+        tag = selector.tag
+        return await session.commands.find(f"tag {tag!r}", lambda one: tag_of(one.exec_id) == tag)
     if not selector.HasField("pid"):
         raise ConnectError("invalid_argument", "the process is named by neither pid nor tag")
-    return await session.commands.find(pid=selector.pid, tag=None)
+    pid = selector.pid
+    return await session.commands.find(f"pid {pid}", lambda one: one.pid == pid)
 
 
 def _size(pty: Any) -> tuple[int, int]:  # noqa: ANN401 - a message

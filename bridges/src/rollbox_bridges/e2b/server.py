@@ -13,16 +13,17 @@ from aiohttp import web
 from rollbox import SandboxError
 from rollbox_bridges.connect import codec, serving
 from rollbox_bridges.connect.codes import ConnectError
+from rollbox_bridges.credentials import Credentials
 from rollbox_bridges.e2b import files, filesystem, interpreters, processes
 from rollbox_bridges.e2b.control import Control
 from rollbox_bridges.e2b.creating import PORTS_LABEL
-from rollbox_bridges.e2b.credentials import Credentials
 from rollbox_bridges.e2b.places import Place, place_of
 from rollbox_bridges.e2b.ports import Ports
-from rollbox_bridges.e2b.sessions import Owners, Session
+from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.settings import ENVD_PORT, INTERPRETER_PORT, Settings
 from rollbox_bridges.e2b.words import Gone, Refusal, as_connect, as_refusal, ended, gone
 from rollbox_bridges.faults import meaning
+from rollbox_bridges.sessions import Owners
 
 _log = logging.getLogger("rollbox_bridges")
 _SHUTDOWN_S: Final = 1.0
@@ -43,7 +44,7 @@ class Bridge:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._owners = Owners(settings.url)
+        self._owners: Owners[Session] = Owners(settings.url, Session)
         self._credentials = Credentials(settings.secret)
         self._control = Control(settings, self._owners, self._credentials)
         self._ports = Ports()

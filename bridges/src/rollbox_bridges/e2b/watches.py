@@ -11,12 +11,12 @@ from rollbox import Files, SandboxError
 from rollbox_bridges.connect import serving
 from rollbox_bridges.connect.codes import ConnectError
 from rollbox_bridges.e2b import entries
-from rollbox_bridges.e2b.alive import keeping_alive
 from rollbox_bridges.e2b.messages import FILESYSTEM
 from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.users import user_of
 from rollbox_bridges.e2b.watchers import LOST, Watcher
 from rollbox_bridges.e2b.words import in_stream
+from rollbox_bridges.processes.alive import keeping_alive
 
 _M: Final = FILESYSTEM
 

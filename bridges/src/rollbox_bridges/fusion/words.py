@@ -22,7 +22,7 @@ _LATER: Final = frozenset({"quota_exceeded", "rate_limited"})
 _REFUSED: Final = {"invalid_argument": 422, "unsupported": 422, "unauthenticated": 401, "permission_denied": 403}
 
 
-class Refusal(Exception):  # noqa: N818 - an answer
+class Refusal(Exception):
     """An answer that is no result.
 
     Attributes:

@@ -18,6 +18,10 @@ Url = Annotated[str | None, typer.Option(help="Address of the gateway; else that
 Keys = Annotated[
     str | None, typer.Option(metavar="FILE", help="TOML: a client's key = the owner's key. Else they are the same.")
 ]
+SecretFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Seals credentials; else $ROLLBOX_BRIDGE_SECRET, else they end with it."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -41,10 +45,7 @@ def e2b(
     private_ports: Annotated[
         bool, typer.Option("--private-ports", help="Ports of sandboxes need their credential.")
     ] = False,
-    secret_file: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Seals credentials; else $ROLLBOX_BRIDGE_SECRET, else they end with it."),
-    ] = None,
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Serve E2B's protocol until Ctrl-C; prints what to export for its clients."""
@@ -83,6 +84,36 @@ def fusion(
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
     given |= {"--image": image, "--language": language, "--memory": memory, "--egress": egress, "--warm": warm}
     _serve("fusion", {**given, "--at-once": at_once, "--waiting": waiting, "--json": json})
+
+
+@app.command()
+def prime(
+    *,
+    listen: Listen = None,
+    url: Url = None,
+    public_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where clients reach the bridge; else where a request came to.")
+    ] = None,
+    keys: Keys = None,
+    egress: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Network of sandboxes whose client gives no list.")
+    ] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="Of the nodes; another one is asked for by the node's label.")
+    ] = None,
+    region_label: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Label of nodes that is their region.")
+    ] = None,
+    gpu_label: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Label of nodes that is the type of their GPUs.")
+    ] = None,
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Serve the protocol of Prime Sandboxes until Ctrl-C; prints what to export for its clients."""
+    given: dict[str, Value] = {"--listen": listen, "--url": url, "--public-url": public_url, "--keys": keys}
+    given |= {"--egress": egress, "--arch": arch, "--region-label": region_label, "--gpu-label": gpu_label}
+    _serve("prime", {**given, "--secret-file": secret_file, "--json": json})
 
 
 @app.command()

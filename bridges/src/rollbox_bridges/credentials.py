@@ -1,4 +1,4 @@
-"""The credentials that the bridge hands out for one sandbox: its owner's key, sealed. Pure.
+"""The credentials that a bridge hands out for one sandbox: its owner's key, sealed. Pure.
 
 Nothing about them is stored, so that they are good after a restart of the bridge; the same secret has to be given then.
 """
@@ -6,15 +6,13 @@ Nothing about them is stored, so that they are good after a restart of the bridg
 from __future__ import annotations
 
 import hashlib
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from typing import Final, Literal
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-Purpose = Literal["access", "traffic"]
-"""All of the sandbox, or its ports and interpreters alone."""
 _PREFIX: Final = "rbx_"
 _MOST: Final = 4096
 
@@ -29,12 +27,18 @@ class Credentials:
     def __init__(self, secret: bytes) -> None:
         self._cipher = AESSIV(hashlib.sha512(b"rollbox bridge\0" + secret).digest())
 
-    def sealed(self, purpose: Purpose, sandbox_id: str, api_key: str) -> str:
-        """Make the credential of a sandbox; the same arguments make the same."""
+    def sealed(self, purpose: str, sandbox_id: str, api_key: str) -> str:
+        """Make the credential of a sandbox; the same arguments make the same.
+
+        Args:
+            purpose: what it is good for, in the protocol's words.
+            sandbox_id: the one sandbox that it is good for.
+            api_key: of its owner.
+        """
         data = self._cipher.encrypt(api_key.encode(), _bound(purpose, sandbox_id))
         return _PREFIX + urlsafe_b64encode(data).decode().rstrip("=")
 
-    def opened(self, purpose: Purpose, sandbox_id: str, credential: str) -> str | None:
+    def opened(self, purpose: str, sandbox_id: str, credential: str) -> str | None:
         """Return the key in a credential; None where it is none for this sandbox and purpose."""
         body = credential.removeprefix(_PREFIX)
         if body == credential or len(body) > _MOST:
@@ -46,12 +50,5 @@ class Credentials:
             return None
 
 
-def _bound(purpose: Purpose, sandbox_id: str) -> list[bytes]:
+def _bound(purpose: str, sandbox_id: str) -> list[bytes]:
     return [purpose.encode(), sandbox_id.encode()]
-
-
-def signature(path: str, operation: str, user: str, credential: str, expires_at_s: str = "") -> str:
-    """The signature that a client puts into the address of a file, in place of a header."""
-    parts = [path, operation, user, credential, *([expires_at_s] if expires_at_s else [])]
-    digest = hashlib.sha256(":".join(parts).encode()).digest()
-    return "v1_" + b64encode(digest).decode().rstrip("=")

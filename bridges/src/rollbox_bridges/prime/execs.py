@@ -1,0 +1,71 @@
+"""`POST exec`: a command of the shell, with all of its output in the answer, as the older generation asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from rollbox import ExecResult
+from rollbox_bridges.bodies import json_object
+from rollbox_bridges.prime.sessions import Session
+from rollbox_bridges.prime.words import Refusal
+
+_FIELDS: Final = frozenset({"command", "working_dir", "env", "sandbox_id", "timeout", "user"})
+_MOST_BODY: Final = 2**22
+_MOST_OUTPUT: Final = 2**24
+"""Of each of its two outputs; the most that the platform keeps."""
+
+
+async def run(request: web.Request, session: Session) -> web.StreamResponse:
+    """Run a command to its end; a caller that goes away ends it."""
+    body = await json_object(request, _FIELDS, _MOST_BODY)
+    command, timeout = body.get("command"), body.get("timeout")
+    if not isinstance(command, str):
+        raise Refusal(400, "command is not text")
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+        raise Refusal(400, f"timeout {timeout!r} is not a number of seconds")
+    if body.get("sandbox_id") not in {None, session.sandbox.id}:
+        raise Refusal(400, f"sandbox_id {body['sandbox_id']!r} is not the sandbox of the address")
+    result = await session.sandbox.exec(
+        command,
+        cwd=_text(body, "working_dir"),
+        env=_variables(body),
+        user=_text(body, "user"),
+        timeout=timeout,
+        max_output_bytes=_MOST_OUTPUT,
+    )
+    return web.json_response({"stdout": _all(result.stdout, result.stdout_truncated, result), **_rest(result)})
+
+
+def _rest(result: ExecResult) -> dict[str, Any]:
+    if result.end == "deadline":
+        raise Refusal(408, "the command has reached its timeout, and was killed", "exec_deadline")
+    # As a shell has it: 128 and the number of the signal.
+    code = result.exit_code if result.exit_code is not None else 128 + (result.signal or 9)
+    return {"stderr": _all(result.stderr, result.stderr_truncated, result), "exit_code": code}
+
+
+def _all(text: str, truncated: bool, result: ExecResult) -> str:
+    if truncated:
+        size = max(result.stdout_total_bytes, result.stderr_total_bytes)
+        detail = f"the command has run and has written {size} bytes, over the {_MOST_OUTPUT} of an answer"
+        raise Refusal(413, f"{detail}: write to a file, and download it", "payload_too_large")
+    return text
+
+
+def _text(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Refusal(400, f"{name} {value!r} is not text")
+    return value or None
+
+
+def _variables(body: Mapping[str, Any]) -> dict[str, str]:
+    value = body.get("env")
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise Refusal(400, "env is not an object of texts")
+    return dict(value)
