@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -71,13 +72,16 @@ def link_docker(folder: str) -> None:
 
 
 def environment_of(name: str) -> Path:
-    """The environment of one client, which is made where there is none, or for other versions."""
+    """The environment of one client, which is made where there is none, or for other versions, by one worker."""
     folder, wanted = ENVIRONMENTS / name, HERE / "requirements" / name
     files = sorted(wanted.glob("*.json")) if wanted.is_dir() else [wanted.with_name(f"{name}.txt")]
     mark, content = folder / "made-for", "".join(file.read_text() for file in files)
-    if not mark.is_file() or mark.read_text() != content:
-        subprocess.run([HERE / "environment.sh", name], check=True)
-        mark.write_text(content)
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with (ENVIRONMENTS / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mark.is_file() or mark.read_text() != content:
+            subprocess.run([HERE / "environment.sh", name], check=True)
+            mark.write_text(content)
     return folder
 
 
