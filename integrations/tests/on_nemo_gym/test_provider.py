@@ -69,15 +69,15 @@ async def test_binary_output_and_commands_of_megabytes_are_results(box: AsyncSan
 
 async def test_what_a_spec_says_is_what_it_gets(client: Client) -> None:
     spec: dict[str, Any] = {
-        "workdir": "/work/new",
+        "workdir": "/made/new",
         "env": {"A": "b"},
-        "files": {"/work/new/in.txt": "there\n"},
+        "files": {"/made/new/in.txt": "there\n"},
         "metadata": {"team": "rl"},
         "resources": {"cpu": 0.5, "memory_mib": 256},
         "ttl_s": 1234,
     }
     async with started(**spec) as box:
-        assert (await box.exec("pwd; echo $A; cat in.txt")).stdout == "/work/new\nb\nthere\n"
+        assert (await box.exec("pwd; echo $A; cat in.txt")).stdout == "/made/new\nb\nthere\n"
         record = own(box).record
         assert record.labels.items() >= {"team": "rl", "sandbox-api": "rollbox", **LABELS}.items()
         of_the_run = await client.list({**LABELS, "run": record.labels["run"]})

@@ -79,7 +79,7 @@ def created(_):
         name=f"made-{os.getpid()}",
         labels={"a.b/c": "d", "odd label": "kept"},
         environment={"K": "v"},
-        working_dir="/work/deep",
+        working_dir="/made/deep",
         mem_limit="512m",
         nano_cpus=500_000_000,
         pids_limit=100,
