@@ -9,6 +9,7 @@ from tests.bridges import test_e2b_clients as e2b
 from tests.bridges import test_fusion_clients as fusion
 from tests.bridges import test_interpreter_clients as interpreter
 from tests.bridges import test_prime_clients as prime
+from tests.bridges import test_prime_programs as programs
 from tests.bridges.running import HERE
 
 GUIDE = Path(__file__).parents[3] / "docs/guide"
@@ -45,8 +46,15 @@ def test_primes_clients_are_those_of_the_tests() -> None:
     assert ran.startswith(f"{len(prime.WANTED)} cases each")
 
 
+def test_what_is_built_on_primes_client_is_that_of_the_tests() -> None:
+    _, version, ran = row("verifiers' `PrimeRuntime`")[:3]
+    assert f"verifiers-{version}" == programs.RUNTIME
+    assert ran.startswith(f"{len(programs.WANTED)} cases")
+    assert f"prime-{row('`prime sandbox`, the command line')[1]}" == programs.COMMAND_LINE
+
+
 def test_each_environment_is_pinned_with_digests() -> None:
-    for name in (*e2b.CLIENTS, *interpreter.CLIENTS, *prime.CLIENTS):
+    for name in (*e2b.CLIENTS, *interpreter.CLIENTS, *prime.CLIENTS, programs.COMMAND_LINE, programs.RUNTIME):
         pinned = (HERE / f"requirements/{name}.txt").read_text()
         assert f"{name[::-1].replace('-', '==', 1)[::-1]} \\" in pinned
         assert "--hash=sha256:" in pinned

@@ -251,6 +251,8 @@ def test_a_record_is_told_as_a_sandbox() -> None:
     assert (told["id"], told["name"], told["labels"], told["status"]) == ("sb-1", "mine", ["a c", "b"], "RUNNING")
     assert (told["cpuCores"], told["memoryGB"], told["timeoutMinutes"], told["vm"]) == (1.5, 2.0, 10, True)
     assert (told["createdAt"], told["terminatedAt"]) == ("1970-01-01T00:00:01.000Z", None)
+    offline = records.told(replace(RECORD, egress="offline"))
+    assert [one["networkAllowlist"] for one in (told, offline)] == [None, []]
     ended = records.told(replace(RECORD, state="ended", end=end("oom_killed")))
     assert (ended["status"], ended["errorType"], ended["terminationReason"]) == ("ERROR", "OOM_KILLED", "oom_killed")
 

@@ -51,6 +51,8 @@ def told(record: SandboxRecord) -> dict[str, Any]:
         "gpuCount": record.gpu,
         "gpuType": record.labels.get(labels.GPU_TYPE),
         "vm": is_vm(record),
+        # Of other policies the record has the name alone: `egress-policy` tells their lists.
+        "networkAllowlist": [] if record.egress == "offline" else None,
         "status": now.status,
         "timeoutMinutes": max(0, round(life_ms / _MINUTE_MS)),
         "idleTimeoutMinutes": None if not record.idle_timeout_ms else round(record.idle_timeout_ms / _MINUTE_MS),
