@@ -141,3 +141,16 @@ class Answers:
     async def _prepare(self) -> None:
         if not self.response.prepared:
             await self.response.prepare(self._request)
+
+
+async def refused(request: web.Request, error: ConnectError, *, streams: bool) -> web.StreamResponse:
+    """Answer a call with an error before there is any answer, as the kind of call wants it."""
+    if not streams:
+        return refusal(error)
+    try:
+        shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=True)
+    except ConnectError:
+        return web.Response(status=415)
+    answers = Answers(request, shape)
+    await answers.end(error)
+    return answers.response

@@ -11,7 +11,8 @@ import aiohttp
 from aiohttp import web
 
 from rollbox import SandboxError
-from rollbox_bridges.connect import codec, serving
+from rollbox_bridges.answering import answered, runner_of
+from rollbox_bridges.connect import serving
 from rollbox_bridges.connect.codes import ConnectError
 from rollbox_bridges.credentials import Credentials
 from rollbox_bridges.e2b import files, filesystem, interpreters, processes
@@ -26,7 +27,6 @@ from rollbox_bridges.faults import meaning
 from rollbox_bridges.sessions import Owners
 
 _log = logging.getLogger("rollbox_bridges")
-_SHUTDOWN_S: Final = 1.0
 _ACCESS: Final = "X-Access-Token"
 _TRAFFIC: Final = "E2B-Traffic-Access-Token"
 _SERVICES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -51,29 +51,17 @@ class Bridge:
 
     def runner(self) -> web.AppRunner:
         """What serves it once it is set up, and closes everything of the bridge at its cleanup."""
-        made = web.Application()
-        made.router.add_route("*", "/{path:.*}", self.handle)
-        made.on_cleanup.append(self._cleanup)
-        # A caller that goes away ends its call; what is compressed is read here, where it is bounded.
-        return web.AppRunner(
-            made, access_log=None, handler_cancellation=True, auto_decompress=False, shutdown_timeout=_SHUTDOWN_S
-        )
+        return runner_of(self.handle, self._cleanup)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request, whatever becomes of it."""
-        try:
-            place = place_of(request.headers, request.host, self._settings.domain)
-            if place is None:
-                return await self._control.serve(request)
-            return await self._within(request, place)
-        except Exception as error:
-            if request.writer.output_size == 0:
-                return _told(error)
-            # Half an answer is cut, so that nobody takes it for a whole one.
-            _log.info("the answer to %s %s was cut: %r", request.method, request.path[:200], error)
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=500)
+        return await answered(request, self._served(request), _told)
+
+    async def _served(self, request: web.Request) -> web.StreamResponse:
+        place = place_of(request.headers, request.host, self._settings.domain)
+        if place is None:
+            return await self._control.serve(request)
+        return await self._within(request, place)
 
     async def _within(self, request: web.Request, place: Place) -> web.StreamResponse:
         """Serve a request to a port of a sandbox; an ended sandbox is told in one way, whatever was asked."""
@@ -177,19 +165,7 @@ async def _called(request: web.Request, session: Session, serve: Any, streams: b
     except SandboxError as error:
         if gone(error, session.sandbox.id) is not None:
             raise
-        return await _refused(request, as_connect(error), streams=streams)
+        return await serving.refused(request, as_connect(error), streams=streams)
     except ConnectError as error:
-        return await _refused(request, error, streams=streams)
+        return await serving.refused(request, error, streams=streams)
     return answered
-
-
-async def _refused(request: web.Request, error: ConnectError, *, streams: bool) -> web.StreamResponse:
-    if not streams:
-        return serving.refusal(error)
-    try:
-        shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=True)
-    except ConnectError:
-        return web.Response(status=415)
-    answers = serving.Answers(request, shape)
-    await answers.end(error)
-    return answers.response

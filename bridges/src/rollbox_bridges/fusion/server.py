@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from rollbox import SandboxError
+from rollbox_bridges.answering import runner_of
 from rollbox_bridges.clients import Clients
 from rollbox_bridges.faults import sentence
 from rollbox_bridges.fusion import requests, words
@@ -26,7 +27,6 @@ from rollbox_bridges.fusion.words import Refusal
 from rollbox_bridges.keys import owner_key
 
 _log = logging.getLogger("rollbox_bridges")
-_SHUTDOWN_S: Final = 1.0
 _MOST_BODY_BYTES: Final = 2**26
 _BODY_S: Final = 60.0
 # Clients give up when nothing comes for 10 s beyond the time of the program.
@@ -51,13 +51,7 @@ class Bridge:
 
     def runner(self) -> web.AppRunner:
         """What serves it once it is set up, and deletes its sandboxes at its cleanup."""
-        made = web.Application()
-        made.router.add_route("*", "/{path:.*}", self.handle)
-        made.on_cleanup.append(self._cleanup)
-        # A caller that goes away ends its program; what is compressed would be unbounded, and is refused.
-        return web.AppRunner(
-            made, access_log=None, handler_cancellation=True, auto_decompress=False, shutdown_timeout=_SHUTDOWN_S
-        )
+        return runner_of(self.handle, self._cleanup)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request, whatever becomes of it."""

@@ -14,8 +14,9 @@ import aiohttp
 from aiohttp import web
 
 from rollbox import SandboxError
+from rollbox_bridges.answering import SHUTDOWN_S, answered, runner_of
 from rollbox_bridges.bodies import BodyError
-from rollbox_bridges.connect import codec, serving
+from rollbox_bridges.connect import serving
 from rollbox_bridges.connect.codes import ConnectError
 from rollbox_bridges.prime import commands, execs, files
 from rollbox_bridges.prime.control import USER, Control
@@ -27,7 +28,6 @@ from rollbox_bridges.prime.words import Gone, Refusal, as_connect, as_refusal, g
 from rollbox_bridges.sessions import Owners
 
 _log = logging.getLogger("rollbox_bridges")
-_SHUTDOWN_S: Final = 1.0
 _BEARER: Final = "Bearer "
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _Serve = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
@@ -53,29 +53,13 @@ class Bridge:
 
     def runner(self) -> web.AppRunner:
         """What serves it once it is set up, and closes everything of the bridge at its cleanup."""
-        made = web.Application()
-        made.router.add_route("*", "/{path:.*}", self.handle)
-        made.on_cleanup.append(self._cleanup)
-        # A caller that goes away ends its call; what is compressed is read here, where it is bounded.
-        return web.AppRunner(
-            made, access_log=None, handler_cancellation=True, auto_decompress=False, shutdown_timeout=_SHUTDOWN_S
-        )
+        return runner_of(self.handle, self._cleanup)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request, whatever becomes of it."""
-        try:
-            parts = request.path.strip("/").split("/")
-            if parts[0] == USER:
-                return await self._within(request, parts[1:])
-            return await self._control.serve(request)
-        except Exception as error:
-            if request.writer.output_size == 0:
-                return _told(error)
-            # Half an answer is cut, so that nobody takes it for a whole one.
-            _log.info("the answer to %s %s was cut: %r", request.method, request.path[:200], error)
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=500)
+        parts = request.path.strip("/").split("/")
+        serve = self._within(request, parts[1:]) if parts[0] == USER else self._control.serve(request)
+        return await answered(request, serve, _told)
 
     async def _within(self, request: web.Request, parts: list[str]) -> web.StreamResponse:
         """Serve a request to a sandbox."""
@@ -109,9 +93,9 @@ class Bridge:
         except SandboxError as error:
             if gone(error) is not None:
                 await self._owners.drop(name)
-            return await _refused(request, as_connect(error), streams=streams)
+            return await serving.refused(request, as_connect(error), streams=streams)
         except ConnectError as error:
-            return await _refused(request, error, streams=streams)
+            return await serving.refused(request, error, streams=streams)
 
     async def _session(self, request: web.Request, name: str) -> Session:
         """The session that a request may use.
@@ -132,7 +116,7 @@ class Bridge:
     async def _cleanup(self, _: web.Application) -> None:
         await self._control.aclose()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SHUTDOWN_S):
+            async with asyncio.timeout(SHUTDOWN_S):
                 await asyncio.gather(*(session.kill_unowned() for session in self._owners.all()))
         await self._owners.aclose()
 
@@ -151,15 +135,3 @@ def _told(error: Exception) -> web.Response:
         _log.error("a request failed", exc_info=error)
         error = Refusal(500, f"the bridge has failed: {error!r}", "internal")
     return web.json_response(error.body(), status=error.status)
-
-
-async def _refused(request: web.Request, error: ConnectError, *, streams: bool) -> web.StreamResponse:
-    if not streams:
-        return serving.refusal(error)
-    try:
-        shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=True)
-    except ConnectError:
-        return web.Response(status=415)
-    answers = serving.Answers(request, shape)
-    await answers.end(error)
-    return answers.response
