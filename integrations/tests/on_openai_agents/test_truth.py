@@ -75,7 +75,7 @@ async def test_a_sandbox_that_somebody_deletes_is_a_transport_error(box: Sandbox
 
 async def test_a_run_whose_sandbox_somebody_deletes_says_so(client: Client) -> None:
     async def delete(_: ModelCall) -> Any:
-        await client.delete((await client.list(LABELS))[0].id, wait=True)
+        await client.delete(labels=LABELS, wait=True)
         return [function_call("exec_command", {"cmd": "true"}, call_id="1")]
 
     with pytest.raises(UserError, match=r"deleted \(caller; mask the sample\): ") as ended:
