@@ -42,13 +42,17 @@ class Kubelet(FakeKubernetes):
     """Runs each pod at once; the builder knows its token."""
 
     builder: FakeBuilder
+    # What a builder says that ends at its start; empty: it runs.
+    says = ""
 
     async def put(self, kind: str, thing: dict[str, Any]) -> None:
         """Makes or replaces an object."""
         if kind == PODS and "status" not in thing:
             env = {one["name"]: one["value"] for one in thing["spec"]["containers"][0]["env"]}
             self.builder.token = env["ROLLBOX_BUILDER_TOKEN"]
-            thing = {**thing, "status": {"phase": "Running", "podIP": "127.0.0.1"}}
+            ended = {"terminated": {"reason": "Error", "exitCode": 1, "message": self.says}}
+            failed = {"phase": "Failed", "containerStatuses": [{"name": "target", "state": ended}]}
+            thing = {**thing, "status": failed if self.says else {"phase": "Running", "podIP": "127.0.0.1"}}
         await super().put(kind, thing)
 
 
@@ -218,6 +222,17 @@ async def test_a_build_that_fails_leaves_nothing(
     with pytest.raises(Problem, match=said) as failed:
         await world.built()
     assert failed.value.code == code
+    assert (await world.tags(), world.api.objects[PODS]) == ([], {})
+
+
+async def test_a_builder_that_ends_at_its_start_is_told_with_its_last_words(world: World) -> None:
+    assert isinstance(world.api, Kubelet)
+    world.api.says = "a line before\nno worker found\n"
+    with pytest.raises(
+        Problem, match=r"did not start: .* exit code 1 \(Error\); its last words: no worker found$"
+    ) as failed:
+        await world.built()
+    assert failed.value.code == "sandbox_lost"
     assert (await world.tags(), world.api.objects[PODS]) == ([], {})
 
 

@@ -16,7 +16,7 @@ from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesCl
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.builds.builder import MOST_WORDS, Builder
 from controlplane.cluster.kubernetes.builds.pod import LABEL_BUILD, PORT, pod, selector
-from controlplane.cluster.kubernetes.pods.deaths import death, unscheduled
+from controlplane.cluster.kubernetes.pods.deaths import death, last_words, unscheduled
 from controlplane.cluster.kubernetes.pods.podspec import PodDefaults
 from controlplane.errors import Problem
 from controlplane.settings import BuildSettings
@@ -110,7 +110,8 @@ class BuildPods:
             while True:
                 seen = await self._client.get(f"{self._path}/{name}")
                 if (dead := death(seen)) is not None:
-                    raise Problem(dead.cause, f"no image was built, its builder did not start: {dead.detail}")
+                    words = f"; its last words: {said}" if (said := last_words(seen)) else ""
+                    raise Problem(dead.cause, f"no image was built, its builder did not start: {dead.detail}{words}")
                 why = unscheduled(seen) or why
                 status = seen.get("status") or {}
                 if status.get("podIP") and status.get("phase") == "Running":

@@ -280,6 +280,11 @@ def _disruption(pod: Pod) -> Mapping[str, Any] | None:
     return None
 
 
+def last_words(pod: Pod) -> str:
+    """The last line of a container that has ended, where none of them runs what users give; empty: there is none."""
+    return next((line for _, one in _terminated(pod) if (line := _last_line(str(one.get("message") or "")))), "")
+
+
 def _terminated(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for container in _containers(pod):
         if ended := (container.get("state") or {}).get("terminated"):
