@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from rollbox import sync
 from rollbox.errors import FileNotFound, InvalidArgument
-from tests.support.eventually import LIMIT_S
+from tests.support.eventually import LIMIT_S, eventually_true
 from tests.support.gateway_fake import FakeGateway
 
 
@@ -73,6 +74,21 @@ def test_a_stale_rollout_ends_with_its_call_and_deletes_its_sandbox(apart: FakeG
         assert list(batch) == []
     assert (cleaned, batch.cancelled, apart.cancelled["e1"].is_set()) == (["e1"], 1, True)
     assert sync.Sandbox.list() == []
+
+
+def test_what_a_reader_that_gave_up_has_left_is_no_error_of_anyone(
+    apart: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleaned: list[str] = []
+    with sync.Batch(["e1"], hangs(apart, cleaned), in_flight=1) as batch:
+        with pytest.raises(TimeoutError):
+            batch.next(timeout=0.01)
+        assert apart.held.wait(LIMIT_S)
+        batch.cancel(lambda name: name == "e1")
+        eventually_true(lambda: cleaned == ["e1"] and not batch.running)
+    del batch
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_a_rollout_whose_time_is_over_has_an_outcome(apart: FakeGateway) -> None:

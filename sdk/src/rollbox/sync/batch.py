@@ -152,7 +152,15 @@ class _Hosted(Generic[Sample, Value]):
             return
         self._leave.set()
         await asyncio.wait({self._block})
+        await self._drop_step()
         self._raise()
+
+    async def _drop_step(self) -> None:
+        """End what a reader that gave up has left; nobody asks for its outcome or its error any more."""
+        step, self._step = self._step, None
+        if step is not None:
+            step.cancel()
+            await asyncio.gather(step, return_exceptions=True)
 
     def _raise(self) -> None:
         """Raise what the block has raised, once."""
