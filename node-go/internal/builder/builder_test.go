@@ -243,7 +243,7 @@ func TestABuildTellsItsWordsAndThenWhatItHasMade(t *testing.T) {
 func TestHowABuildFails(t *testing.T) {
 	for script, wanted := range map[string]Line{
 		`echo 'error: failed to solve: process "x" did not complete successfully: exit code: 3' >&2; exit 1`: {Reason: byStep, Why: `process "x" did not complete successfully: exit code: 3`},
-		"exit 7":   {Reason: byBuilder, Why: "BuildKit's client has failed: exit status 7"},
+		"exit 7":        {Reason: byBuilder, Why: "BuildKit's client has failed: exit status 7"},
 		"exec sleep 60": {Reason: byRoom, Why: "the build has filled the disk that it may have"},
 	} {
 		most := int64(1 << 60)
