@@ -36,7 +36,7 @@ from controlplane.images.manifest import (
     own_bytes,
 )
 from controlplane.images.options import ImageOptions, Keyrings, Mirror, Mode, Registry
-from controlplane.images.private import CONVERTED, FORMS, Form, PrivateRegistry
+from controlplane.images.private import COMMITTED, CONVERTED, FORMS, Form, PrivateRegistry
 from controlplane.images.recorded import plan_recorded
 from controlplane.images.recorded_tags import is_copy, offers, recorded_owner
 from controlplane.images.reference import DIGEST, DOCKER_HUB, Reference, names_registry, parse
@@ -45,6 +45,7 @@ from controlplane.images.stored import Collected, Collector, CopyStore, Recorded
 
 __all__ = [
     "ACCEPTED",
+    "COMMITTED",
     "CONVERTED",
     "DIGEST",
     "DOCKER_HUB",

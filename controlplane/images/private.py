@@ -39,6 +39,14 @@ class PrivateRegistry:
         first, _, rest = repository.partition("/")
         return first == COMMITTED and rest.count("/") == 1 and rest.endswith(f"/{CHECKPOINTS}")
 
+    def converts(self, reference: Reference) -> bool:
+        """Whether a converted copy is made of an image of this registry: of a commit, by its digest.
+
+        Not of a checkpoint: the next one of a chain replaces its layer, which a converted copy has in another form.
+        """
+        committed = self.holds(reference) and not self.hides(reference)
+        return committed and bool(reference.digest) and not self.has_checkpoints(reference.repository)
+
     @property
     def converted(self) -> str:
         """The beginning of the names of converted copies."""
@@ -56,6 +64,11 @@ class PrivateRegistry:
         return self.holds(reference) and not reference.name.startswith(f"{self.commits}/")
 
     @property
+    def converted_commits(self) -> str:
+        """The beginning of the repositories of commits' converted copies, without the host; long ones have others."""
+        return f"{CONVERTED}/{_folder(self.host)}/{COMMITTED}/"
+
+    @property
     def copies(self) -> tuple[str, ...]:
         """The beginnings of the names of copies' repositories, without the host."""
         return (f"{MIRRORED}/", f"{CONVERTED}/")
@@ -63,10 +76,12 @@ class PrivateRegistry:
     def repository(self, source: Reference, form: Form = "plain") -> str:
         """The repository of the copies of an image, without the host; no two sources have the same.
 
-        A port's colon becomes ``__``, which no host name has.
+        What this registry holds is its own plain copy. A port's colon becomes ``__``, which no host name has.
         """
+        if form == "plain" and self.holds(source):
+            return source.repository
         folder = MIRRORED if form == "plain" else CONVERTED
-        path = f"{folder}/{source.registry.replace(':', '__')}/{source.repository}"
+        path = f"{folder}/{_folder(source.registry)}/{source.repository}"
         if "[" not in path and len(self.host) + 1 + len(path) <= MAX_NAME_CHARS:
             return path
         return f"{folder}/{hashlib.sha256(source.name.encode()).hexdigest()[:40]}"
@@ -78,3 +93,7 @@ class PrivateRegistry:
     def stored_name(self, image: RegistryImage) -> str:
         """The name by which nodes pull what the registry has."""
         return f"{self.host}/{image.repository}@{image.digest}"
+
+
+def _folder(registry: str) -> str:
+    return registry.replace(":", "__")

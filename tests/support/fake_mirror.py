@@ -84,7 +84,7 @@ class FakeMirror:
             return
         if no_room:
             raise _full()
-        assert (through, source.digest) in self.there, "a conversion reads the plain copy"
+        assert (through, source.digest) in self.there, "a conversion reads what the private registry has"
         self.conversions.append(str(source))
         for layer in range(LAYERS):
             yield Copying("converting", layer, LAYERS)

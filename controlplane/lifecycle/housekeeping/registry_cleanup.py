@@ -2,8 +2,8 @@
 
 The plan is ``images.budget``'s, as for nodes: this names what is needed, and has the registry's collector remove the
 rest. Nothing but copies of others' images is removed, since these can be made again. What a copy and any other image
-share stays with that one. Recorded copies that nobody is given any more, or that are too much of one owner, go also
-while the registry has room (``images.recorded``).
+share stays with that one. What goes also while the registry has room: recorded copies that nobody is given any more, or
+that are too much of one owner (``images.recorded``), and converted copies of commits that are gone.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from controlplane.clock import Clock
 from controlplane.cluster import NodeImage
 from controlplane.errors import Problem
 from controlplane.images import (
+    COMMITTED,
     Budget,
     Collector,
     ImageOptions,
@@ -24,6 +25,7 @@ from controlplane.images import (
     RegistryImage,
     RegistryRoom,
     StoredImage,
+    parse,
     plan_removal,
 )
 from controlplane.lifecycle.housekeeping.copy_removals import MOST_REMOVED, CopyRemovals
@@ -145,7 +147,10 @@ class RegistryCleanup:
         self._metrics.registry_images(copies, len(images) - copies)
         # After the registry was read: what is needed by then is not removed, whenever it came.
         needed = await self._needs.now()
-        left = await self._removals.recorded(needed, {self._private.stored_name(one): one for one in images})
+        by_name = {self._private.stored_name(one): one for one in images}
+        gone = _without_source(self._private, by_name)
+        await self._removals.all(gone, self._why)
+        left = await self._removals.recorded(needed, {name: by_name[name] for name in by_name.keys() - gone.keys()})
         await self._remove_some(needed, room, left, urgent=urgent)
         return urgent
 
@@ -194,3 +199,19 @@ class RegistryCleanup:
         if done.freed_blobs or done.ended_uploads or done.kept_blobs:
             about: Mapping[str, int] = {"uploads": done.ended_uploads, "kept": done.kept_blobs}
             self._log.info("registry collected", bytes=done.freed_bytes, blobs=done.freed_blobs, **about)
+
+
+def _without_source(private: PrivateRegistry, by_name: Mapping[str, RegistryImage]) -> Mapping[str, RegistryImage]:
+    """The converted copies of commits that are not there any more."""
+    commits = {
+        (private.repository(parse(name), "estargz"), one.digest)
+        for name, one in by_name.items()
+        if one.repository.startswith(f"{COMMITTED}/")
+    }
+    return {
+        name: one
+        for name, one in by_name.items()
+        if one.repository.startswith(private.converted_commits)
+        and one.sources
+        and not any((one.repository, source) in commits for source in one.sources)
+    }

@@ -33,6 +33,5 @@ class GroupUses:
         if GROUP not in sandbox.spec.labels or not sandbox.image_ran:
             return
         source = parse(self._pulled(sandbox.spec.image))
-        if not self._private.holds(source):
-            form: Form = "estargz" if sandbox.image_pulled == "lazy" else "plain"
-            self._store.note(self._private.repository(source, form), sandbox.image_ran)
+        form: Form = "estargz" if sandbox.image_pulled == "lazy" else "plain"
+        self._store.note(self._private.repository(source, form), sandbox.image_ran)

@@ -16,7 +16,7 @@ from controlplane.telemetry import FullReason, Metrics
 
 
 class LazyStarts:
-    """Chooses whether a start gets the plain or the converted copy of an image that has been copied.
+    """Chooses whether a start gets the plain or the converted copy of an image of the private registry.
 
     Args:
         nodes: mount images lazily; None: none does.
@@ -115,6 +115,18 @@ class LazyStarts:
             return self._pinned(pin, Choice("estargz", known.digest))
         return self._conversions.awaited(parse(pin.source), owner, again=True)
 
+    def made(self, owner: str, image: str) -> None:
+        """Has a commit that was made just now converted for its first start, where nodes mount converted images.
+
+        Args:
+            owner: whose image it is.
+            image: its name, with its digest.
+        """
+        if self._conversions is None or self._private is None or not self._private.converts(parse(image)):
+            return
+        if self._takes(SandboxSpec(image=f"{self._private.converted}any", pull="auto")):
+            self._conversions.behind(parse(image), owner)
+
     def broke(self, owner: str, pin: Pin, why: str) -> None:
         """Takes in that a start of an owner has failed for its image; of a converted copy the next ones get another."""
         if self._conversions is not None and pin.source and pin.pulled == "lazy":
@@ -178,6 +190,6 @@ class LazyStarts:
 
 def _no_copy(pin: Pin) -> Problem:
     if parse(pin.name).digest:
-        detail = f"pull lazy: {pin.name} was made of a sandbox, and is not converted: pull it auto or full"
+        detail = f"pull lazy: {pin.name} is a checkpoint, which is not converted: pull it auto or full"
         return Problem("unsupported", detail, option="pull")
     return Problem("image_pull_failed", f"pull lazy: {pin.name} is not converted, since no registry says its digest")

@@ -58,6 +58,10 @@ class Mirrored:
         """Whether a name is of the private registry itself."""
         return self._private.holds(reference)
 
+    def converts(self, name: str) -> bool:
+        """Whether an image of the private registry itself may have a converted copy."""
+        return self._private.converts(parse(name))
+
     def copy_of(self, name: str, digest: str, form: Form = "plain") -> str:
         """The name by which nodes pull the copy of an image."""
         return self._private.copy(parse(name), digest, form)

@@ -50,7 +50,7 @@ class Pin:
         ran: the digest of the copy that nodes pull in its place; empty: none.
         stale: its registry did not answer: the digest is what the name meant when it was copied.
         resolved: its registry has just said that its tag means this digest.
-        source: what was copied, by its own name; empty: nothing was.
+        source: what was copied, by its own name, or what a converted copy may be made of; empty: nothing.
         pulled, pulled_why: how nodes pull it, and why so; empty: not chosen yet, or nothing is special.
     """
 
@@ -183,7 +183,11 @@ class Images:
 
     def copied(self, pin: Pin, digest: str = "") -> Pin:
         """What nodes pull: the copy with this digest, or one that was there a moment ago; else the pin as it is."""
-        if self._mirrored is None or not self._mirrored.wants(pin.name):
+        if self._mirrored is None:
+            return pin
+        if self._mirrored.converts(pin.name):
+            pin = replace(pin, source=pin.name)
+        elif not self._mirrored.wants(pin.name):
             return pin
         digest = digest or pin.ran or self._mirrored.ready(pin.name, resolved=pin.resolved)
         if not digest:

@@ -93,6 +93,7 @@ class ImageBuilds:
         ownership: says which images an owner may have.
         images: finds what an owner's names of images mean.
         networks: makes sandboxes whose network the steps of a build have.
+        made: is told of each image that was built, with its owner.
     """
 
     def __init__(
@@ -104,8 +105,10 @@ class ImageBuilds:
         images: Images,
         *,
         networks: Networks,
+        made: Callable[[str, str], None],
     ) -> None:
         self._networks = networks
+        self._made = made
         self._builds = builds
         self._commits = commits
         self._committed = committed
@@ -202,6 +205,7 @@ class ImageBuilds:
             async for one in told:
                 if isinstance(one, Built):
                     image = f"{target}@{one.digest}"
+                    self._made(owner, image)
                     yield BuildProgress("built", image=image, digest=one.digest, size_bytes=one.size_bytes)
                 else:
                     yield BuildProgress("building", text=one)

@@ -244,6 +244,7 @@ class Core:
                 self.ownership,
                 self.images,
                 networks=BuildNetworks(self.creates, self.endings),
+                made=lazily.made,
             ),
         )
         needs = Needs(store, deps.documents, self.images, options.images.private)

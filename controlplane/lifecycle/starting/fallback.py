@@ -56,7 +56,7 @@ class Fallback:
         Raises:
             Problem: the cluster's: it was not begun anew.
         """
-        if sandbox.spec.pull != "auto" or pin.pulled != "lazy" or plain.pulled or not plain.ran:
+        if sandbox.spec.pull != "auto" or pin.pulled != "lazy" or plain.pulled or not plain.source:
             return pin
         if await self._in_time(sandbox, over):
             return pin

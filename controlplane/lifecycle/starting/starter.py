@@ -163,7 +163,7 @@ class Starter:
             return there
         async with self._images.copying(sandbox, pin) as copy:
             if copy is None:
-                return pin
+                return there
             try:
                 digest = await self._digest(sandbox, copy, phases, "copy")
             except Problem as problem:

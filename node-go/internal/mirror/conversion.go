@@ -14,13 +14,13 @@ import (
 	"rollbox.dev/node/internal/wire"
 )
 
-// converted makes a converted copy. It reads the plain copy, so it keeps its turn while it works and not while an
-// upstream registry makes it wait, and it needs no credentials.
+// converted makes a converted copy. It reads what is in the private registry, so it keeps its turn while it works and not
+// while an upstream registry makes it wait, and it needs no credentials.
 func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, convert Converter) (*wire.Copied, error) {
 	if f.request.noRoom {
 		return nil, full(c.Registry, "it has no room for more")
 	}
-	plain, err := c.joined(ctx, f.request.plain(), func(now *wire.CopyProgress) error { f.like(now); return nil })
+	plain, err := c.plain(ctx, f, target)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +41,24 @@ func (c *Copier) converted(ctx context.Context, f *flight, target *endpoint, con
 	return made, err
 }
 
+// plain has the plain copy made, and returns where it is; an image of the private registry itself needs none.
+func (c *Copier) plain(ctx context.Context, f *flight, target *endpoint) (name.Digest, error) {
+	if f.request.isPrivate() {
+		own := f.request.through.Digest(f.request.source.DigestStr())
+		if _, err := target.puller.Head(ctx, own); err != nil {
+			return own, fromUpstream(err, c.Registry)
+		}
+		return own, nil
+	}
+	made, err := c.joined(ctx, f.request.plain(), func(now *wire.CopyProgress) error { f.like(now); return nil })
+	return f.request.through.Digest(made.GetDigest()), err
+}
+
 func (c *Copier) convertedIn(
-	ctx context.Context, folder string, f *flight, target *endpoint, plain *wire.Copied, convert Converter,
+	ctx context.Context, folder string, f *flight, target *endpoint, plain name.Digest, convert Converter,
 ) (*wire.Copied, error) {
 	own := f.request
-	own.source = own.through.Digest(plain.GetDigest())
+	own.source = plain
 	manifests, err := target.manifests(ctx, own)
 	if err != nil {
 		return nil, fromRegistry(err, c.Registry)

@@ -99,6 +99,26 @@ func TestAConversionNeedsNoUpstreamRegistryWhereThePlainCopyIs(t *testing.T) {
 	}
 }
 
+func TestWhatIsInThePrivateRegistryIsConvertedAsItIs(t *testing.T) {
+	source, err := random.Image(1_000, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, copier, upstream, private := lazily(t)
+	asked.Source, asked.Through, asked.Target = private.push(t, "commits/alice/builds", source), "commits/alice/builds", "estargz/alice"
+	private.forget()
+	if made := copied(t, copier, asked); made.There || made.Digest == asked.Source[strings.Index(asked.Source, "@")+1:] {
+		t.Fatal(made)
+	}
+	if upstream.count("", "") != 0 || private.count("PUT", "/commits/") != 0 || private.count("PUT", "/mirror/") != 0 {
+		t.Fatal(upstream.asked, private.asked)
+	}
+	asked.Source = private.host + "/commits/alice/builds@sha256:" + strings.Repeat("0", 64)
+	if got := refused(t, copier, asked); got.Code != problem.ImageNotFound {
+		t.Fatal(got)
+	}
+}
+
 func TestWhetherAConvertedCopyBootsIsKept(t *testing.T) {
 	source, err := random.Image(1_000, 1)
 	if err != nil {

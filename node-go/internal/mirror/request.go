@@ -43,7 +43,7 @@ type request struct {
 	architectures []string
 	tag           string
 	credentials   authn.AuthConfig
-	// Where the plain copy is that a conversion reads.
+	// Where the image is that a conversion reads: the plain copy, or the source itself.
 	through name.Repository
 	// The private registry is full: nothing is sent.
 	noRoom bool
@@ -136,6 +136,9 @@ func (r request) placed(through, registry string) (request, error) {
 	r.through = found
 	return r, err
 }
+
+// isPrivate reports whether the source of a conversion is in the private registry, where it is read as it is.
+func (r request) isPrivate() bool { return r.source.Context().Name() == r.through.Name() }
 
 // plain is the copy that a conversion reads.
 func (r request) plain() request {

@@ -85,7 +85,15 @@ def service(cluster: Cluster) -> ImageBuilds:
     committed = cast("CommittedImages", Committed())
     ownership = Ownership(cluster.place, Names())
     kept = cast("Commits", cluster)
-    return ImageBuilds(cast("Any", cluster), kept, committed, ownership, Names(), networks=cast("Any", Networks()))
+    return ImageBuilds(
+        cast("Any", cluster),
+        kept,
+        committed,
+        ownership,
+        Names(),
+        networks=cast("Any", Networks()),
+        made=lambda *_: None,
+    )
 
 
 async def quick() -> AsyncGenerator[str | Built, None]:
@@ -190,7 +198,13 @@ async def test_where_builds_read_copies_an_owner_gets_those_of_its_own_images_al
 
 async def test_a_cluster_that_builds_nothing_says_so() -> None:
     made = ImageBuilds(
-        None, FakeCommits(), cast("Any", Committed()), Ownership("", Names()), Names(), networks=cast("Any", Networks())
+        None,
+        FakeCommits(),
+        cast("Any", Committed()),
+        Ownership("", Names()),
+        Names(),
+        networks=cast("Any", Networks()),
+        made=lambda *_: None,
     )
     with pytest.raises(Problem, match="builds.enabled") as refused:
         await built(made)

@@ -18,6 +18,7 @@ from controlplane.model import Sandbox, SandboxSpec, State
 from controlplane.model.spec import Pull
 from tests.support.fake_cluster import FakeCluster, FakeSidecars
 from tests.support.fake_collector import FakeCollector
+from tests.support.fake_commits import FakeCommits
 from tests.support.fake_mirror import FakeKeyrings, FakeMirror
 from tests.support.fake_node_images import FakeLazyNodes
 from tests.support.fake_registry import FakeRegistry, digest
@@ -40,10 +41,13 @@ async def plane(
     arches: tuple[str, ...] = ("amd64",),
     collector: FakeCollector | None = None,
     recorded_bytes: int = 0,
+    commits: str = "",
 ) -> AsyncIterator[World]:
     images = ImageOptions("auto", private=PRIVATE, recorded_bytes=recorded_bytes)
     options = Options(starts_in_flight=starts, images=images)
     cluster = FakeCluster(lazy=FakeLazyNodes(PRIVATE.converted if lazy else ""), arches=frozenset(arches))
+    if commits:
+        cluster.commits = FakeCommits(commits)
     async with world(
         cluster,
         sidecars,

@@ -123,6 +123,21 @@ async def test_what_a_sandbox_a_pool_or_a_commit_needs_stays() -> None:
         assert left(collector) == ["based", "elses", "pooled", "pooled", "running", "running", "x", "young"]
 
 
+async def test_converted_copies_of_a_commit_go_with_it_whatever_room_there_is() -> None:
+    collector = FakeCollector()
+    lazy = f"estargz/{HOST.replace(':', '__')}/commits"
+    collector.put("commits/alice/kept", digest("kept"), YOUNG)
+    for name, source in (("kept", "kept"), ("gone", "gone"), ("elsewhere", "kept")):
+        collector.put(f"{lazy}/alice/{name}", digest(f"lazy {name}"), YOUNG)
+        collector.made_of(f"{lazy}/alice/{name}", digest(f"lazy {name}"), digest(source))
+    # One that is being made: nothing says yet of what.
+    collector.put(f"{lazy}/alice/young", digest("young"), YOUNG)
+    collector.put("estargz/docker.io/library/other", digest("other"), YOUNG)
+    async with plane(collector, budget="0"):
+        await asyncio.sleep(A_LOOK_S)
+        assert left(collector) == ["kept", "kept", "other", "young"]
+
+
 async def test_a_pool_that_was_declared_anew_keeps_its_new_image_too() -> None:
     collector = copies(fresh=1)
     async with plane(collector, budget="10%") as running:
