@@ -14,6 +14,7 @@ from functools import partial
 
 from tests.bench import grade, interpreter, mounts
 from tests.bench.cluster import (
+    builds,
     cold_start,
     commits,
     egress,
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,
+    "builds": builds.measure,
     "egress": egress.measure,
 }
 

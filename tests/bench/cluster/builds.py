@@ -1,0 +1,132 @@
+"""A build in the pod that builds run in, against the same builder outside gVisor: one manifest, two runtimes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import secrets
+import tarfile
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from controlplane.cluster.kubernetes.builds.builder import Builder
+from controlplane.cluster.kubernetes.builds.manifests import Base, Blob
+from controlplane.cluster.kubernetes.builds.pod import CAPABILITIES, DROPPED, PORT, STATE
+from controlplane.cluster.protocol.builds import BuildWish
+from tests.bench.progress import doing
+from tests.bench.record import Baseline, Record, of_rounds
+from tests.support.addresses import pod_address
+from tests.support.images import ON_CLUSTER, pushed
+from tests.support.installed import Installed, apply, kubectl
+from tests.support.waiting import until
+
+ROUNDS = 5
+DISK_BYTES = 2 << 30
+BASE = "rollbox/0"
+# Files that are copied, many that a step writes, a compiler over a tree, and one large file: without a network.
+DOCKERFILE = f"""FROM {BASE}
+WORKDIR /app
+COPY . .
+RUN mkdir many && cd many && for n in $(seq 1500); do echo $n > $n; done
+RUN cp -r /usr/lib/python3* /app/lib && python3 -m compileall -q -f /app/lib || true
+RUN head -c 67108864 /dev/urandom > large && sha256sum large > sum
+RUN tar -cf tree.tar many && rm -r many
+"""
+MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+
+
+async def measure(_: Installed) -> list[Record]:
+    """The records of this scenario. Cost: five minutes."""
+    async with _registry() as registry:
+        base, blobs = await _base(registry)
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(ROUNDS + 1):
+        for in_gvisor in (True, False):
+            doing(f"builds, round {number}, {'in' if in_gvisor else 'outside'} gVisor")
+            seconds = await _built(in_gvisor=in_gvisor, base=base, blobs=blobs)
+            # The first ones bring the builder's image to the node.
+            took[in_gvisor] += [seconds] if number else []
+    own, other = of_rounds(took[True]), of_rounds(took[False])
+    where = f"a Dockerfile of six steps and 40 files, {ROUNDS} rounds in turn, a new pod each, state in memory, 2 cores"
+    baseline = Baseline("the same builder in a privileged pod under runc", other["p50"], other)
+    return [Record("a build, from its context to its layers", own["p50"], "s", where, baseline, distribution=own)]
+
+
+async def _built(*, in_gvisor: bool, base: Base, blobs: dict[str, bytes]) -> float:
+    """Seconds of one build in a pod of its own; its bases are there when it begins."""
+    async with _builder(in_gvisor=in_gvisor) as builder:
+        for digest, content in blobs.items():
+            await builder.bring(digest, content)
+        wish = BuildWish(DOCKERFILE, {}, "", "")
+        began = time.perf_counter()
+        steps = builder.build(wish, DOCKERFILE, {BASE: base}, _context(), {}, mark=f".rollbox-{secrets.token_hex(8)}")
+        async for told in steps:
+            made = told
+        assert isinstance(made, dict), made
+        return time.perf_counter() - began
+
+
+def _context() -> io.BytesIO:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for number in range(40):
+            entry = tarfile.TarInfo(f"src/{number}.py")
+            content = f"value = {number}\n".encode() * 100
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made
+
+
+@contextlib.asynccontextmanager
+async def _builder(*, in_gvisor: bool) -> AsyncIterator[Builder]:
+    name, token = f"bench-{uuid4().hex[:8]}", secrets.token_hex(16)
+    await apply(_pod(name, token, in_gvisor=in_gvisor))
+    try:
+        await kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=180s")
+        address = await pod_address(name, "default")
+        async with Builder.open(f"http://{address}:{PORT}", token, DISK_BYTES) as builder:
+            await until(builder.ready)
+            yield builder
+    finally:
+        await kubectl("delete", "pod", name, "--wait=true")
+
+
+def _pod(name: str, token: str, *, in_gvisor: bool) -> dict[str, Any]:
+    told = {"TOKEN": token, "STATE": STATE, "MOST_BYTES": str(DISK_BYTES), "IN_MEMORY": "true"}
+    powers = {"capabilities": {"add": list(CAPABILITIES), "drop": list(DROPPED)}} if in_gvisor else {"privileged": True}
+    container = {
+        "name": "builder",
+        "image": pushed("builder"),
+        "env": [{"name": f"ROLLBOX_BUILDER_{one}", "value": value} for one, value in told.items()],
+        "securityContext": powers,
+        "resources": {"limits": {"cpu": "2", "memory": "4Gi"}, "requests": {"cpu": "100m", "memory": "512Mi"}},
+    }
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    runtime = {"runtimeClassName": "gvisor"} if in_gvisor else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {**spec, **runtime}}
+
+
+@contextlib.asynccontextmanager
+async def _registry() -> AsyncIterator[aiohttp.ClientSession]:
+    host = ON_CLUSTER.partition("/")[0]
+    async with aiohttp.ClientSession(f"http://{host}/v2/", raise_for_status=True) as session:
+        yield session
+
+
+async def _base(registry: aiohttp.ClientSession) -> tuple[Base, dict[str, bytes]]:
+    """The image of the tests as a build reads it, and all its contents."""
+    repository, _, tag = ON_CLUSTER.partition("/")[2].rpartition(":")
+    async with registry.get(f"{repository}/manifests/{tag}", headers={"Accept": MANIFESTS}) as answer:
+        manifest, digest = await answer.read(), answer.headers["Docker-Content-Digest"]
+    said = json.loads(manifest)
+    config, *layers = (Blob(one["digest"], one["size"], one["mediaType"]) for one in (said["config"], *said["layers"]))
+    blobs = {digest: manifest}
+    for one in (config, *layers):
+        async with registry.get(f"{repository}/blobs/{one.digest}") as answer:
+            blobs[one.digest] = await answer.read()
+    return Base(BASE, repository, digest, manifest, config, layers), blobs
