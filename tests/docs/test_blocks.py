@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest
 
 import rollbox
 from rollbox import Client, Sandbox
+from rollbox.errors import Conflict
 from tests.docs.blocks import ROOT, Block, blocks, pages, rules, why_not
 from tests.support.images import IMAGE
 from tests.support.stack import Product
+from tests.support.waiting import until
 
 RULES = rules()
 RUN = {page: [one for one in blocks(page) if not why_not(one, RULES)] for page in pages()}
@@ -41,6 +44,22 @@ def at_home(stack: Product, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     bin_folder = str(Path(sys.executable).parent)
     path = f"{ROOT}:{Path(rollbox.__file__).parents[1]}"
     return {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": path}
+
+
+@pytest.fixture(autouse=True)
+async def no_image_stays(stack: Product) -> AsyncIterator[None]:
+    """What a page builds and commits is the reader's, so nothing but a reader removes it."""
+    yield
+
+    async def gone(client: Client) -> bool:
+        # What is built on another one is younger.
+        for one in reversed((await client.commits()).images):
+            with contextlib.suppress(Conflict):  # a sandbox of it is still ending
+                await client.remove_image(one.image)
+        return not (await client.commits()).images
+
+    async with Client(stack.url, stack.api_key) as client:
+        await until(lambda: gone(client))
 
 
 async def play(block: Block, given: dict[str, Any]) -> None:
