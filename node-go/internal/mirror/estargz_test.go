@@ -105,7 +105,9 @@ func TestWhatIsInThePrivateRegistryIsConvertedAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, copier, upstream, private := lazily(t)
-	asked.Source, asked.Through, asked.Target = private.push(t, "commits/alice/builds", source), "commits/alice/builds", "estargz/alice"
+	// By the name that nodes have for it.
+	_, at, _ := strings.Cut(private.push(t, "commits/alice/builds", source), "/")
+	asked.Source, asked.Through, asked.Target = "registry.internal:5000/"+at, "commits/alice/builds", "estargz/alice"
 	private.forget()
 	if made := copied(t, copier, asked); made.There || made.Digest == asked.Source[strings.Index(asked.Source, "@")+1:] {
 		t.Fatal(made)
@@ -113,7 +115,7 @@ func TestWhatIsInThePrivateRegistryIsConvertedAsItIs(t *testing.T) {
 	if upstream.count("", "") != 0 || private.count("PUT", "/commits/") != 0 || private.count("PUT", "/mirror/") != 0 {
 		t.Fatal(upstream.asked, private.asked)
 	}
-	asked.Source = private.host + "/commits/alice/builds@sha256:" + strings.Repeat("0", 64)
+	asked.Source = "registry.internal:5000/commits/alice/builds@sha256:" + strings.Repeat("0", 64)
 	if got := refused(t, copier, asked); got.Code != problem.ImageNotFound {
 		t.Fatal(got)
 	}

@@ -292,6 +292,7 @@ func TestAMalformedRequestIsRefused(t *testing.T) {
 		"what is converted elsewhere":     func(r *wire.CopyRequest) { r.Target = "mirror/a" },
 		"through nothing":                 func(r *wire.CopyRequest) { r.Through = "" },
 		"through what is to be converted": func(r *wire.CopyRequest) { r.Through = "estargz/b" },
+		"through what is another's":       func(r *wire.CopyRequest) { r.Through = "commits/alice/b" },
 	} {
 		asked := lazyWish("registry.example.com/a" + digest)
 		change(asked)

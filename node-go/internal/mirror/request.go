@@ -19,6 +19,8 @@ const (
 	mostArchitectures = 4
 	// Of repositories for converted copies.
 	lazyFolder = "estargz/"
+	// Of repositories for what was made of sandboxes, or built, here.
+	commitsFolder = "commits/"
 )
 
 var (
@@ -130,15 +132,19 @@ func (r request) placed(through, registry string) (request, error) {
 		return r, nil
 	}
 	found, err := repository(registry, through)
-	if err == nil && strings.HasPrefix(through, lazyFolder) {
+	switch {
+	case err == nil && strings.HasPrefix(through, lazyFolder):
 		err = invalid("through %.200q: it is a repository for converted copies", through)
+	case err == nil && strings.HasPrefix(through, commitsFolder) && through != r.source.RepositoryStr():
+		err = invalid("through %.200q: no copy is made there, and the source is another one", through)
 	}
 	r.through = found
 	return r, err
 }
 
-// isPrivate reports whether the source of a conversion is in the private registry, where it is read as it is.
-func (r request) isPrivate() bool { return r.source.Context().Name() == r.through.Name() }
+// isPrivate reports whether the source of a conversion is in the private registry, where it is read as it is. Nodes may know
+// the registry by another name than this program.
+func (r request) isPrivate() bool { return strings.HasPrefix(r.through.RepositoryStr(), commitsFolder) }
 
 // plain is the copy that a conversion reads.
 func (r request) plain() request {

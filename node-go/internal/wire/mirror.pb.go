@@ -194,7 +194,7 @@ type CopyRequest struct {
 	// Of the source, as the user named it; afterwards Find knows by it what was copied last. Empty: a digest was named.
 	Tag string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`
 	// ESTARGZ: a repository for the plain copy, which is made first. The conversion reads that one, so what an upstream
-	// registry does holds no conversion up. Of a source in the private registry its own repository: no copy is made.
+	// registry does holds no conversion up. Below `commits/`: the repository of the source itself, of which no copy is made.
 	Through string `protobuf:"bytes,7,opt,name=through,proto3" json:"through,omitempty"`
 	// The private registry is full: what is not there already is not copied (`image_store_full`).
 	NoRoom bool `protobuf:"varint,8,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`

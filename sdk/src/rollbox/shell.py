@@ -176,7 +176,7 @@ class Shell(ShellSession):
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                text = line.text(of_bash=not self._dialect.prompt)
+                text = self._dialect.command(line)
                 # A limit ends it anyway.
                 asked = self._answered if timeout is None else self._read_until_mark
                 report = await asked(mark, text)
@@ -241,7 +241,7 @@ class Shell(ShellSession):
 
         Returns the status that the shell prints with the mark; empty when the shell has ended.
         """
-        ask = shell_dialects.mark_request(mark)
+        ask = self._dialect.mark_request(mark)
         if not (line and self._dialect.prompt):
             # The empty line: after an unterminated quote, bash takes the braces of the next line for words.
             await self._write(f"{line}\n{ask}" if line else ask)

@@ -10,6 +10,9 @@ Aborting a command that ran too long takes more than killing its processes: the 
 of the same line. sh runs interactively, so SIGINT brings it back to its prompt. bash does not, since it would print
 messages about jobs into the command's stderr: there SIGURG arms a DEBUG trap that skips every further command and
 leaves every loop and function, until the shell gets the next request for a mark.
+
+bash reads its input byte by byte, since the programs that it starts may read on, and under gVisor each read takes 10 to
+30 us. So it gets as little as possible in lines of its own, and reads the rest at once, as so many bytes behind a line.
 """
 
 from __future__ import annotations
@@ -43,22 +46,28 @@ command return "$1"
 _ASK = f"""__rollbox_ask() {{
 {_PAUSE}
 ARM
-command eval "ROLLBOX_COMMAND_ID=$1; command export ROLLBOX_COMMAND_ID"
-command eval __rollbox_= || command return "$3"
-{{ command printf '%s%d\\n' "$1$2" "$3"; command jobs -p; command printf %s "$1$2"; }} >&OUT 2>/dev/null
-command printf %s "$1$2" >&ERR
-command return "$3"
+command eval "ROLLBOX_COMMAND_ID=$2; command export ROLLBOX_COMMAND_ID"
+command eval __rollbox_= || command return "$1"
+{{ command printf '%s%d\\n' "$2$3" "$1"; command jobs -p; command printf %s "$2$3"; }} >&OUT 2>/dev/null
+command printf %s "$2$3" >&ERR
+command return "$1"
 }}
 """
 # Descriptor numbers that scripts rarely use; bash picks free ones itself.
 _SH_ASK = _ASK.replace("ARM", "command trap - INT").replace("OUT", "6").replace("ERR", "8")
 _SH_SETUP = f"PS2=\nexec 6>&1 8>&2\n{_BEGIN}{_SH_ASK}"
 _ARM = "command trap '{ __rollbox_stop; } 2>/dev/null' URG"
+# The mark is behind the line that asks for it.
+_TAKE_MARK = """
+command read -r -N 33 __rollbox_mark
+command set -- "$1" "${__rollbox_mark:0:16}" "${__rollbox_mark:16:16}\""""
+_BASH_ASK = _ASK.replace("ARM", _ARM + _TAKE_MARK).replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"')
 _BASH_SETUP = (
     "exec {__rollbox_out}>&1 {__rollbox_err}>&2\n"
+    '__rollbox() { command read -r -N "$2" __rollbox; command return "$1"; }\n'
     + _BEGIN
     + _END.replace("PROMPT\n", "")
-    + _ASK.replace("ARM", _ARM).replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"')
+    + _BASH_ASK
     + f"__rollbox_stop() {{\n{_PAUSE}\n"
     + """command shopt -s extdebug; command set -o functrace
 command trap 'case $BASH_COMMAND in "__rollbox_ask "*) __rollbox_go_on;; \
@@ -132,8 +141,26 @@ class Dialect:
     prompt: bytes = b""
     env: Mapping[str, str] = field(default_factory=dict)
 
+    def command(self, line: Line) -> str:
+        """Write a command as a shell without a terminal gets it."""
+        if self.prompt:
+            return line.text(of_bash=False)
+        text = line.text(of_bash=True)
+        # `read` counts characters. A shell that abandons what comes skips the reading, and then the lines themselves.
+        return f'{{ __rollbox "$?" {len(text)}&&:;}};\\command eval "$__rollbox"\n{text}' if text.isascii() else text
 
-BASH = Dialect(["bash", "--norc", "--noprofile"], _BASH_SETUP, signal.SIGURG)
+    def mark_request(self, mark: Mark) -> str:
+        """Write what makes it print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
+        if self.prompt:
+            return f"{_kept('__rollbox_ask', *mark)}\n"
+        return f'{{ __rollbox_ask "$?"&&:;}}>/dev/null 2>&1\n{mark.first}{mark.second}\n'
+
+
+BASH = Dialect(
+    ["bash", "--norc", "--noprofile"],
+    f'read -r -N {len(_BASH_SETUP)} __rollbox;eval "$__rollbox"\n{_BASH_SETUP}',
+    signal.SIGURG,
+)
 
 
 def posix(prompt: str) -> Dialect:
@@ -201,9 +228,10 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _kept(call: str) -> str:
+def _kept(name: str, *more: str) -> str:
     """Write a call of a function that gets the exit code and returns it, unseen by `set -e` and the trap of ERR."""
-    return f'{{ {call} "$?" && __rollbox_=; }} >/dev/null 2>&1'
+    call = " ".join((name, '"$?"', *more))
+    return f"{{ {call} && __rollbox_=; }} >/dev/null 2>&1"
 
 
 def _begun(command: str, between: str) -> str:
@@ -212,12 +240,7 @@ def _begun(command: str, between: str) -> str:
     return f"{_kept('__rollbox_begin')}{between}{'__rollbox_=' if nothing else command}"
 
 
-def mark_request(mark: Mark) -> str:
-    """Build the line that makes the shell print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
-    return f"{_kept(f'__rollbox_ask {mark.first} {mark.second}')}\n"
-
-
-_OWN_LINE = re.compile(rb'(?:\{ __rollbox_|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+')
+_OWN_LINE = re.compile(rb'(?:\{ __rollbox[ _]|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+')
 
 
 def without_own(shown: bytes) -> bytes:
