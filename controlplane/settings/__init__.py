@@ -4,7 +4,13 @@
 parses and validates values; ``reader`` looks variables up and reports bad ones.
 """
 
-from controlplane.settings.backends import BuildSettings, EngineSettings, KubernetesSettings, NodeAgentSettings
+from controlplane.settings.backends import (
+    BuildSettings,
+    DeviceSettings,
+    EngineSettings,
+    KubernetesSettings,
+    NodeAgentSettings,
+)
 from controlplane.settings.images import CommitSettings, ImageSettings, PushSettings, RegistrySettings
 from controlplane.settings.operator import OperatorSettings
 from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
@@ -18,6 +24,7 @@ __all__ = [
     "PREFIX",
     "BuildSettings",
     "CommitSettings",
+    "DeviceSettings",
     "EngineSettings",
     "ImageSettings",
     "KubernetesSettings",

@@ -59,6 +59,9 @@ KUBERNETES_ONLY: Final = (
     "BUILDER_DISK_BYTES",
     "BUILDER_STATE",
     "DIRECT_NETWORKS_FILE",
+    "GPU_DEVICE_CLASS",
+    "GPU_CLAIM_TEMPLATE",
+    "GPU_RUNTIME_CLASS",
     *SCALING,
 )
 
@@ -134,6 +137,34 @@ class BuildSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """How sandboxes with `gpu` get devices.
+
+    Attributes:
+        device_class: the DeviceClass whose devices they get.
+        claim_template: the ResourceClaimTemplate for one of them, in the sandboxes' namespace.
+        runtime_class: their RuntimeClass; empty = that of all others.
+    """
+
+    device_class: str
+    claim_template: str
+    runtime_class: str = ""
+
+    @classmethod
+    def read(cls, read: Reader) -> Self | None:
+        """Reads them; None: sandboxes get no devices."""
+        if not read.has("GPU_DEVICE_CLASS"):
+            rule = "it is about devices of sandboxes, and GPU_DEVICE_CLASS does not say which"
+            read.refuse(("GPU_CLAIM_TEMPLATE", "GPU_RUNTIME_CLASS"), rule)
+            return None
+        return cls(
+            device_class=read("GPU_DEVICE_CLASS", rules.word),
+            claim_template=read("GPU_CLAIM_TEMPLATE", rules.word),
+            runtime_class=read("GPU_RUNTIME_CLASS", str.strip, ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """Settings of a control plane on a container engine.
 
@@ -190,6 +221,7 @@ class KubernetesSettings:
         dataset_folders: beginnings of folders of nodes that data sets may name.
         image_volumes: whether nodes mount images as volumes.
         builds: None = no images are built from Dockerfiles.
+        devices: None = sandboxes get no devices.
     """
 
     namespace: str
@@ -217,6 +249,7 @@ class KubernetesSettings:
     dataset_folders: Sequence[str] = ()
     image_volumes: bool = False
     builds: BuildSettings | None = None
+    devices: DeviceSettings | None = None
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -255,6 +288,7 @@ class KubernetesSettings:
             dataset_folders=read("DATASET_FOLDERS", rules.folders, ""),
             image_volumes=read("IMAGE_VOLUMES", rules.one_of("true", "false"), "false") == "true",
             builds=BuildSettings.read(read),
+            devices=DeviceSettings.read(read),
         )
 
 

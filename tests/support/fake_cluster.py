@@ -118,7 +118,7 @@ class FakeCluster:
         return Description("engine", "fake", "1", "runc", "shares the kernel", "none", 512, commits=place)
 
     def check(self, spec: SandboxSpec) -> None:
-        refuse_gpu(spec)
+        refuse_gpu(spec, "this is no real cluster")
         if spec.cpu_millicores.limit > 64_000:
             raise Problem("unsupported", "cpu_millicores.limit is more than 64000", option="cpu_millicores.limit")
 

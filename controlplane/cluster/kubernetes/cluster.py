@@ -38,6 +38,8 @@ from controlplane.cluster.kubernetes.node_agents import (
     node_parts,
 )
 from controlplane.cluster.kubernetes.nodes import isolation, lazy
+from controlplane.cluster.kubernetes.nodes.devices import API as DEVICES
+from controlplane.cluster.kubernetes.nodes.devices import DeviceClaims, NodeDevices
 from controlplane.cluster.kubernetes.nodes.draining import Draining
 from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
 from controlplane.cluster.kubernetes.nodes.lost_nodes import Nodes
@@ -117,9 +119,17 @@ class KubernetesCluster:
         self._near = NearNodes(agents, self._eligible, self._clock)
         self._ready = ReadyAddress(defaults.ready_url)
         self._rooms = NodeRooms(
-            fleet, defaults.namespace, defaults.installation, disagreed, packs=bool(defaults.scheduler)
+            fleet,
+            defaults.namespace,
+            defaults.installation,
+            disagreed,
+            packs=bool(defaults.scheduler),
+            claims=defaults.devices is not None,
         )
-        self._nodes = Nodes(self._lost, self._see, self._gone)
+        self._devices = devices = None if defaults.devices is None else NodeDevices(defaults.devices)
+        self._nodes = Nodes(self._lost, self._see, self._gone, (lambda one: one) if devices is None else devices.equip)
+        if devices is not None:
+            devices.listen(self._nodes.equip_again)
         self._node_summary = NodeSummary(fleet, lambda: self._nodes.all, may_come)
         self.names = Names(client, defaults.namespace, defaults.installation, defaults.dns_shards)
         self._pods = Pods(self._clock, self._nodes.trouble, forged, self.names.see)
@@ -211,7 +221,11 @@ class KubernetesCluster:
             pools = () if settings.scaling is None else settings.scaling.options.pools
             cluster = cls(
                 client,
-                replace(defaults, lazy=await _lazy_images(client, settings, registry)),
+                replace(
+                    defaults,
+                    lazy=await _lazy_images(client, settings, registry),
+                    devices=await _device_claims(client, settings),
+                ),
                 fleet,
                 what,
                 required=settings.required_kernel,
@@ -237,7 +251,10 @@ class KubernetesCluster:
 
     def check(self, spec: SandboxSpec) -> None:
         """See ``Sandboxes.check``; capacity_unavailable, when there is no node for sandboxes."""
-        refuse_gpu(spec)
+        if self._devices is None:
+            refuse_gpu(spec, "`gpu.deviceClass` in the values of the chart says which devices sandboxes get")
+        else:
+            self._devices.check(spec)
         isolation.check_pids(spec, self._what)
         self._node_summary.check(spec)
         lazy.check(self._defaults.lazy, spec, self._node_summary.eligible)
@@ -327,6 +344,8 @@ class KubernetesCluster:
         if self.lazy is not None and lazily is not None:
             off, confined = self.lazy.kept_off(spec), self.lazy.confined(sandbox_id, spec)
         confined = lazy.kept_off(confined, self._rooms.room.without_slots()[:MOST_AVOIDED])
+        if self._devices is not None and spec.gpu:
+            confined = lazy.kept_off(confined, self._devices.unable(self._nodes.all)[:MOST_AVOIDED])
         if defaults.scheduler:
             towards = self._rooms.room.expected(sandbox_id, self.request(spec), spec.node_selector, {*boot.avoid, *off})
             near = (*near, *([(towards, PACKS)] if towards else []))
@@ -471,17 +490,30 @@ class KubernetesCluster:
             self._log.warning("what is free on the nodes is not known: pods cannot be listed", detail=refused.detail)
 
     def _reflectors(self) -> Sequence[Reflector]:
-        """The watches; nodes come first, since the state of a node decides about its pods."""
-
-        def told(reason: str) -> dict[str, str]:
-            return {"fieldSelector": f"reason={reason},involvedObject.kind=Pod"}
-
+        """The watches; nodes and what they have come first, since the state of a node decides about its pods."""
         return (
+            *self._device_reflectors(),
             Reflector(self._client, "/api/v1/nodes", {}, self._nodes),
             Reflector(self._client, self._path, {}, self._rooms.beside(self._near.beside(self._pods))),
-            Reflector(self._client, self._events, told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
-            Reflector(self._client, self._events, told("FailedMount"), Events(self._pods.not_mounted)),
-            Reflector(self._client, self._events, told("Evicted"), Events(self._pods.evicted)),
+            Reflector(self._client, self._events, _told("FailedCreatePodSandBox"), Events(self._pods.no_sandbox)),
+            Reflector(self._client, self._events, _told("FailedMount"), Events(self._pods.not_mounted)),
+            Reflector(self._client, self._events, _told("Evicted"), Events(self._pods.evicted)),
+        )
+
+    def _device_reflectors(self) -> Sequence[Reflector]:
+        """Those of devices: the class, what nodes have, and what others than sandboxes hold."""
+        devices, given = self._devices, self._defaults.devices
+        if devices is None or given is None:
+            return ()
+        named = {"fieldSelector": f"metadata.name={given.device_class}"}
+        elsewhere = {"fieldSelector": f"metadata.namespace!={self._defaults.namespace}"}
+        unprepared = Events(self._pods.no_sandbox)
+        return (
+            Reflector(self._client, f"{DEVICES}/deviceclasses", named, devices.classes),
+            Reflector(self._client, f"{DEVICES}/resourceslices", {}, devices.slices),
+            Reflector(self._client, f"{DEVICES}/resourceclaims", elsewhere, devices.claims),
+            # What a driver cannot prepare, the kubelet tries again; no container is made meanwhile.
+            Reflector(self._client, self._events, _told("FailedPrepareDynamicResources"), unprepared),
         )
 
     def _observe(self, seen: Json) -> Observed:
@@ -501,6 +533,11 @@ class KubernetesCluster:
             # If the watch has seen the pod's end and still waits for its reason, the watch reports the death later.
             death=None if self._pods.is_unconfirmed(str(about["name"])) else death(seen, self._nodes.trouble(node)),
         )
+
+
+def _told(reason: str) -> dict[str, str]:
+    """Of the kubelets' events those about pods with this reason."""
+    return {"fieldSelector": f"reason={reason},involvedObject.kind=Pod"}
 
 
 def _defaults(settings: KubernetesSettings, egress: tuple[tuple[str, str], ...]) -> PodDefaults:
@@ -537,5 +574,24 @@ async def _lazy_images(
         return None
     lazily = await isolation.runtime(client, settings.lazy_runtime_class)
     converted = "" if registry is None else PrivateRegistry(registry.host).converted
-    names = settings.lazy_images
-    return LazyImages(settings.lazy_runtime_class, lazily.handler, names, lazily.selector, converted)
+    names, own = settings.lazy_images, settings.devices is not None and bool(settings.devices.runtime_class)
+    return LazyImages(settings.lazy_runtime_class, lazily.handler, names, lazily.selector, converted, devices=not own)
+
+
+async def _device_claims(client: KubernetesClient, settings: KubernetesSettings) -> DeviceClaims | None:
+    """How sandboxes get devices; None: they get none.
+
+    Raises:
+        Problem: isolation_missing, if there is no such RuntimeClass; internal, if the API server knows no devices.
+    """
+    if (told := settings.devices) is None:
+        return None
+    try:
+        await client.get(DEVICES)
+    except Refused as refused:
+        if refused.refusal.status != HTTPStatus.NOT_FOUND:
+            raise
+        detail = "gpu.deviceClass needs resource.k8s.io/v1 (Kubernetes 1.34), which this API server does not serve"
+        raise Problem("internal", detail) from refused
+    handler = (await isolation.runtime(client, told.runtime_class)).handler if told.runtime_class else ""
+    return DeviceClaims(told.device_class, told.claim_template, told.runtime_class, handler)

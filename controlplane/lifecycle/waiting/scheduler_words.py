@@ -13,6 +13,7 @@ _PLAIN: Final = (
     ("Insufficient memory", "too little memory left"),
     ("Insufficient ephemeral-storage", "too little disk left"),
     ("Insufficient nvidia.com/gpu", "too few GPUs left"),
+    ("cannot allocate all claims", "no device left that it may have"),
     ("Too many pods", "no place for another pod left"),
     ("node(s) were unschedulable", "been cordoned"),
     ("node(s) didn't match Pod's node affinity/selector", "not the labels that it asks for"),

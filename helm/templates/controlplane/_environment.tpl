@@ -12,6 +12,13 @@
 - {name: ROLLBOX_CONTROLPLANE_LAZY_RUNTIME_CLASS, value: {{ include "rollbox.lazyRuntimeClass" . }}}
 - {name: ROLLBOX_CONTROLPLANE_LAZY_IMAGES, value: {{ include "rollbox.lazyImages" . | quote }}}
 {{- end }}
+{{- if include "rollbox.gpu" . }}
+- {name: ROLLBOX_CONTROLPLANE_GPU_DEVICE_CLASS, value: {{ .Values.gpu.deviceClass }}}
+- {name: ROLLBOX_CONTROLPLANE_GPU_CLAIM_TEMPLATE, value: {{ include "rollbox.gpuClaimTemplate" . }}}
+{{- end }}
+{{- with include "rollbox.gpuRuntimeClass" . }}
+- {name: ROLLBOX_CONTROLPLANE_GPU_RUNTIME_CLASS, value: {{ . }}}
+{{- end }}
 - {name: ROLLBOX_CONTROLPLANE_REQUIRED_KERNEL, value: {{ .Values.sandboxes.requiredKernel | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_DNS_SHARDS, value: {{ .Values.dns.shards | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_STARTS_IN_FLIGHT, value: {{ .Values.controlplane.startsInFlight | quote }}}

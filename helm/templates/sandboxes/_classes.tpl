@@ -12,6 +12,20 @@
 {{- define "rollbox.lazyRuntimeClass" -}}
 {{ .Values.runtimeClass.name }}-lazy
 {{- end }}
+{{- /* Whether sandboxes get devices. The value is absent in an upgrade with --reuse-values from a chart without it. */}}
+{{- define "rollbox.gpu" -}}
+{{- if dig "deviceClass" "" (.Values.gpu | default dict) }}true{{ end }}
+{{- end }}
+{{- /* The runtime class of such sandboxes; empty: that of all others. */}}
+{{- define "rollbox.gpuRuntimeClass" -}}
+{{- if dig "handler" "" (.Values.gpu | default dict) }}
+{{- if not (include "rollbox.gpu" .) }}{{ fail "gpu.handler is the runtime of sandboxes with devices, and gpu.deviceClass does not say which devices they get" }}{{ end -}}
+{{ .Values.runtimeClass.name }}-gpu
+{{- end }}
+{{- end }}
+{{- define "rollbox.gpuClaimTemplate" -}}
+{{ .Release.Name }}-gpu
+{{- end }}
 {{- define "rollbox.runtimeClassBody" }}
 handler: {{ .Values.runtimeClass.handler }}
 {{- with .Values.runtimeClass.overhead }}

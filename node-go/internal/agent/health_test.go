@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,17 @@ func TestANodeThatOffersWhatSandboxesNeedHasNoTrouble(t *testing.T) {
 	told := healthOf(t, &played.Containerd{Handlers: []string{"runc", "runsc", "kata"}}, Settings{Handlers: []string{"runsc", "kata"}})
 	if len(told.GetTroubles()) > 0 {
 		t.Errorf("%v", told.GetTroubles())
+	}
+}
+
+func TestSandboxesWithDevicesAreWorkedOnAndANodeWithoutTheirRuntimeHasNoTrouble(t *testing.T) {
+	settings := Settings{Handlers: []string{"runsc"}, DeviceHandler: "runsc-gpu"}
+	told := healthOf(t, &played.Containerd{Handlers: []string{"runsc"}}, settings)
+	if len(told.GetTroubles()) > 0 || told.GetLazyTrouble() != "" {
+		t.Errorf("%v", told)
+	}
+	if found := settings.workedOn(); !slices.Equal(found, []string{"runsc", "runsc-gpu"}) {
+		t.Error(found)
 	}
 }
 

@@ -46,7 +46,7 @@ type service struct {
 func newService(
 	settings *Settings, runtime *containerd.Runtime, use *images.Use, brought *images.PullMarks, log *slog.Logger,
 ) *service {
-	found := &pods.Finder{Runtime: runtime, Namespace: settings.Namespace, Handlers: settings.Handlers}
+	found := &pods.Finder{Runtime: runtime, Namespace: settings.Namespace, Handlers: settings.workedOn()}
 	kernels := runsc.New(settings.Runsc, log)
 	return &service{
 		settings: settings,

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type Settings struct {
 	Namespace string
 	// Handlers are the runtime handlers of the sandboxes; the first is that of most of them.
 	Handlers []string
+	// DeviceHandler is that of sandboxes with devices, which not every node has; empty: it is one of the above.
+	DeviceHandler string
 	// Images is a folder on the file system that images are on; empty: its room is not told.
 	Images string
 	// Installed is the folder in which the node's installer keeps what it has done; empty: there is no installer.
@@ -93,10 +96,19 @@ func Read(environ func(string) string) (*Settings, error) {
 		Level:      read.level("LOG"),
 
 		Sandboxes:      read.number("SANDBOXES", 256, 1, 100000),
+		DeviceHandler:  read.optional("DEVICE_HANDLER", label, "it is the name of a runtime handler"),
 		SpoolGibibytes: read.number("SPOOL_GIBIBYTES", 16, 1, 1<<20),
 		Memory:         int64(read.number("MEMORY_BYTES", 512<<20, 1<<20, 1<<44)),
 	}
 	return s, read.err
+}
+
+// workedOn are the handlers of all sandboxes.
+func (s *Settings) workedOn() []string {
+	if s.DeviceHandler == "" {
+		return s.Handlers
+	}
+	return append(slices.Clone(s.Handlers), s.DeviceHandler)
 }
 
 type reader struct {
@@ -117,6 +129,13 @@ func (r *reader) name(name string, form *regexp.Regexp, rule string) string {
 		r.refuse(name, value, rule)
 	}
 	return value
+}
+
+func (r *reader) optional(name string, form *regexp.Regexp, rule string) string {
+	if r.environ(prefix+name) == "" {
+		return ""
+	}
+	return r.name(name, form, rule)
 }
 
 func (r *reader) names(name string, form *regexp.Regexp, rule string) []string {

@@ -59,6 +59,7 @@ func TestABadSettingIsNamedWithItsRule(t *testing.T) {
 		"SPOOL_GIBIBYTES": {"0", "16Gi", "-1"},
 		"MEMORY_BYTES":    {"1", "512Mi"},
 		"GRACE_SECONDS":   {"0", "601", "-1"},
+		"DEVICE_HANDLER":  {"run/sc", "runsc,runsc-gpu"},
 		"LOG":             {"loud"},
 	} {
 		for _, value := range bad {

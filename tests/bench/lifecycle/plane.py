@@ -68,7 +68,7 @@ class PlayedCluster(OneMachine):
 
     def check(self, spec: SandboxSpec) -> None:
         """Nodes of any size are offered, but for what no node has."""
-        refuse_gpu(spec)
+        refuse_gpu(spec, "this is no real cluster")
         if spec.cpu_millicores.limit > MOST_MILLICORES:
             raise Problem(
                 "unsupported", f"cpu_millicores.limit is more than {MOST_MILLICORES}", option="cpu_millicores"

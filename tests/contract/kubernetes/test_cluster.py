@@ -50,11 +50,11 @@ async def first_death(cluster: KubernetesCluster) -> tuple[str, str, str]:
         return one.sandbox_id, one.cause, one.detail
 
 
-async def test_a_node_that_has_devices_gives_none_to_a_sandbox(api: FakeKubernetes, opener: Opener) -> None:
+async def test_a_node_whose_kubelet_has_devices_gives_none_to_a_sandbox(api: FakeKubernetes, opener: Opener) -> None:
     devices = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "8"}
     await api.put(NODES, node(allocatable=devices, capacity=devices))
     async with opener() as cluster:
-        with pytest.raises(Problem, match="no sandbox gets a GPU"):
+        with pytest.raises(Problem, match=r"no sandbox gets a GPU here: `gpu\.deviceClass` in the values of the chart"):
             cluster.check(SandboxSpec(image="a", gpu=1))
         cluster.check(SPEC)
 

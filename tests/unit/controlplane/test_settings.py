@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.images import StoreLimit, parse
 from controlplane.settings import (
+    DeviceSettings,
     EngineSettings,
     ImageSettings,
     KubernetesSettings,
@@ -191,6 +192,23 @@ def test_lazy_pulling_needs_a_runtime_class_and_repositories(on_kubernetes: dict
     for wrong in ("", "registry.example.com", "registry.example.com/team", "estargz/"):
         with pytest.raises(SettingError, match="LAZY_IMAGES is"):
             backend(RUNTIME_CLASS="gvisor-lazy", IMAGES=wrong)
+
+
+def test_devices_are_of_a_class_and_claimed_by_a_template(on_kubernetes: dict[str, str]) -> None:
+    def devices(**given: str) -> DeviceSettings | None:
+        environ = on_kubernetes | {f"ROLLBOX_CONTROLPLANE_GPU_{name}": value for name, value in given.items()}
+        read = Settings.from_environment(environ).backend
+        assert isinstance(read, KubernetesSettings)
+        return read.devices
+
+    assert devices() is None
+    named = {"DEVICE_CLASS": "gpu.example.com", "CLAIM_TEMPLATE": "r-gpu"}
+    assert devices(**named) == DeviceSettings("gpu.example.com", "r-gpu")
+    assert devices(**named, RUNTIME_CLASS="gvisor-gpu") == DeviceSettings("gpu.example.com", "r-gpu", "gvisor-gpu")
+    with pytest.raises(SettingError, match="GPU_CLAIM_TEMPLATE is not set"):
+        devices(DEVICE_CLASS="gpu.example.com")
+    with pytest.raises(SettingError, match="GPU_DEVICE_CLASS does not say which"):
+        devices(RUNTIME_CLASS="gvisor-gpu")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class LazyImages:
             a layer that nobody has read whole is only what its maker says: see ``node-go/internal/snapshotter``.
         selector: labels of the nodes on which pods of the runtime class run, beside those of all sandboxes.
         converted: beginning of the names of copies that the mirror converts: of all images; empty: it converts none.
+        devices: whether sandboxes with devices can use it: not where these have a runtime class of their own.
     """
 
     runtime_class: str
@@ -37,6 +38,7 @@ class LazyImages:
     repositories: Sequence[str]
     selector: Mapping[str, str] = field(default_factory=dict)
     converted: str = ""
+    devices: bool = True
 
     def has(self, image: str) -> bool:
         """Whether nodes mount this image lazily."""
@@ -66,7 +68,7 @@ def chosen(
         nodes: those that sandboxes may run on.
         troubled: the names of those that could mount images, and do not now.
     """
-    if lazy is None or spec.pull == "full" or not lazy.has(spec.image):
+    if lazy is None or spec.pull == "full" or not lazy.has(spec.image) or (spec.gpu and not lazy.devices):
         return None
     if spec.pull == "lazy":
         return lazy
@@ -167,6 +169,8 @@ def check(lazy: LazyImages | None, spec: SandboxSpec, nodes: Sequence[Node]) -> 
         return
     if lazy is None:
         detail = "pull lazy: this installation has no lazy pulling (lazyPulling.enabled in the values of the chart)"
+    elif spec.gpu and not lazy.devices:
+        detail = "pull lazy: sandboxes with a GPU have a runtime of their own (gpu.handler in the values of the chart)"
     elif without := _without(lazy, spec, nodes):
         where = f"{len(without)} nodes, {without[0]} among them, do not have the runtime {lazy.handler}"
         detail = f"pull lazy: {where}, with which images are mounted lazily: name labels of others (node_selector)"

@@ -25,6 +25,7 @@ class Nodes:
         lost: called with the name of each node that is lost or deleted.
         seen: called with each node that is new or has changed.
         gone: called with the name of each node that was deleted.
+        equip: adds to a node what others than its kubelet tell of it.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class Nodes:
         lost: Callable[[str], None],
         seen: Callable[[Node], None] = lambda _: None,
         gone: Callable[[str], None] = lambda _: None,
+        equip: Callable[[Node], Node] = lambda node: node,
     ) -> None:
+        self._equip = equip
         self._lost = lost
         self._seen = seen
         self._gone = gone
@@ -81,7 +84,7 @@ class Nodes:
 
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
-        node = Node.of(thing)
+        node = self._equip(Node.of(thing))
         before = self._nodes.get(node.name)
         if node != before:
             self._nodes[node.name], self._all = node, None
@@ -97,6 +100,13 @@ class Nodes:
         elif node.name not in self._doubted:
             within_s = SILENT_S if node.ready == "Unknown" else NOT_READY_S
             self._doubted[node.name] = asyncio.get_running_loop().call_later(within_s, self._give_up, node.name)
+
+    def equip_again(self) -> None:
+        """Takes in that what ``equip`` adds has changed."""
+        for name, before in [*self._nodes.items()]:
+            if (node := self._equip(before)) != before:
+                self._nodes[name], self._all = node, None
+                self._seen(node)
 
     def remove(self, thing: Json) -> None:
         """See ``Mirror.remove``."""

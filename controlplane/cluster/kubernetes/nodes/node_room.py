@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from controlplane.capacity import Amounts, NodeRoom, Room, amounts
-from controlplane.capacity.amounts import PODS
+from controlplane.capacity.amounts import GPU, PODS
 from controlplane.capacity.nodes import CORDONED
 from controlplane.cluster.kubernetes.api_server.watch import Mirror
 from controlplane.cluster.kubernetes.marks import DOMAIN, LABEL_INSTALLATION, LABEL_SANDBOX
 from controlplane.cluster.kubernetes.nodes.nodes import Fleet, Node
-from controlplane.cluster.kubernetes.nodes.pod_requests import counted, requests_of
+from controlplane.cluster.kubernetes.nodes.pod_requests import by_claims, counted, requests_of
 
 Json = dict[str, Any]
 
@@ -43,14 +43,22 @@ class NodeRooms:
         installation: the value of their label.
         disagreed: see ``Room``.
         packs: see ``Room``.
+        claims: devices of sandboxes are claimed, and not requested of kubelets.
     """
 
     def __init__(
-        self, fleet: Fleet, namespace: str, installation: str, disagreed: Callable[[], None], *, packs: bool
+        self,
+        fleet: Fleet,
+        namespace: str,
+        installation: str,
+        disagreed: Callable[[], None],
+        *,
+        packs: bool,
+        claims: bool = False,
     ) -> None:
         self.room = Room(disagreed, packs=packs)
         self.elsewhere: Mapping[str, str] = {"fieldSelector": f"metadata.namespace!={namespace},{_ON_NODES}"}
-        self._keys = _Keys(namespace, installation)
+        self._keys = _Keys(namespace, installation, claims=claims)
         self.pods = _Elsewhere(self.room, self._keys)
         self._fleet = fleet
 
@@ -83,6 +91,7 @@ def _room_of(node: Node, *, tolerated: bool, silent: bool) -> NodeRoom:
     elif not tolerated:
         closed = f"has taints: {', '.join(str(one.get('key')) for one in node.taints)}"
     held = {**node.allocatable, PODS: node.pods or ANY_PODS}
+    held[GPU] -= node.devices_of_others
     return NodeRoom(node.name, amounts(held), node.labels, closed, _slots(node.labels.get(LABEL_SLOTS, "")))
 
 
@@ -97,17 +106,24 @@ def _slots(label: str) -> int:
 
 
 class _Keys:
-    """Names of pods in ``Room``."""
+    """Names of pods in ``Room``, and what they request."""
 
-    def __init__(self, namespace: str, installation: str) -> None:
+    def __init__(self, namespace: str, installation: str, *, claims: bool) -> None:
         self._namespace = namespace
         self._installation = installation
+        self._claims = claims
 
     def __call__(self, pod: Json) -> str:
         """The pod's: a sandbox of this installation has its id."""
         about = pod["metadata"]
         name, namespace = str(about["name"]), str(about.get("namespace") or "")
         return name if namespace == self._namespace and self.ours(pod) else f"{namespace}/{name}"
+
+    def requests(self, pod: Json) -> Amounts:
+        """What it requests of its node."""
+        requests = requests_of(pod)
+        here = pod["metadata"].get("namespace") == self._namespace
+        return by_claims(requests, pod, sandbox=here) if self._claims else requests
 
     def ours(self, pod: Json) -> bool:
         """Whether a pod of the sandboxes' namespace is a sandbox of this installation."""
@@ -129,7 +145,7 @@ class _Pods:
     def put(self, thing: Json) -> None:
         """See ``Mirror.put``."""
         if counted(thing):
-            self._room.put(self._keys(thing), str(thing["spec"]["nodeName"]), requests_of(thing))
+            self._room.put(self._keys(thing), str(thing["spec"]["nodeName"]), self._keys.requests(thing))
         else:
             self._room.remove(self._keys(thing))
 
@@ -174,7 +190,7 @@ class _Namespace(_Pods):
 
 def _slim(keys: _Keys, pod: Json) -> Json:
     placed = (pod.get("spec") or {}).get("nodeName")
-    return {"key": keys(pod), "node": placed if counted(pod) else "", "requests": requests_of(pod)}
+    return {"key": keys(pod), "node": placed if counted(pod) else "", "requests": keys.requests(pod)}
 
 
 def _placed(slim: Iterable[Json]) -> Iterator[tuple[str, str, Amounts]]:

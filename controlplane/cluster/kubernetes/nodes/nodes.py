@@ -43,6 +43,7 @@ class Node:
         architecture: as images name it; empty if it does not report it.
         marks: what says that it will go.
         freezes: whether its machine stands still for a moment, now or soon, and goes on then.
+        devices_of_others: how many of its devices for sandboxes pods of others hold.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Node:
     architecture: str = ""
     marks: tuple[Mark, ...] = ()
     freezes: bool = False
+    devices_of_others: int = 0
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Self:
@@ -210,7 +212,8 @@ def _fits(spec: SandboxSpec, request: Mapping[str, int], candidates: Sequence[No
         held = largest.allocatable[name]
         if held < needed:
             there = f"the largest node, {largest.name}, has {held}" if held else "no node has any"
-            detail = f"{_OPTIONS[name]} needs {needed} of {name} on one node (sidecar included); {there}"
+            what = "devices for sandboxes on one node" if name == GPU else f"of {name} on one node (sidecar included)"
+            detail = f"{_OPTIONS[name]} needs {needed} {what}; {there}"
             raise Problem("unsupported", detail, option=_OPTIONS[name], most=held)
     together = ", ".join(f"{needed} of {name}" for name, needed in wanted.items() if needed)
     raise Problem("unsupported", f"no single node has all of {together}", option="cpu_millicores.request")

@@ -48,6 +48,16 @@ def requests_of(pod: Json) -> Amounts:
     )
 
 
+def by_claims(requests: Amounts, pod: Json, *, sandbox: bool) -> Amounts:
+    """Requests of a cluster whose devices are claimed; ``sandbox``: each claim of the pod is for one of them.
+
+    What a pod requests of its kubelet's device plugins is no device of these, and what others claim is counted by their
+    claims.
+    """
+    cpu, memory, disk, _, pods = requests
+    return cpu, memory, disk, len((pod.get("spec") or {}).get("resourceClaims") or ()) if sandbox else 0, pods
+
+
 def read(told: Mapping[str, object]) -> Amounts:
     """Requests by resource, as the API writes them; fractions count as a whole."""
     return amounts({name: _amount(told, name) for name in told if name in _NODE_AMOUNTS})

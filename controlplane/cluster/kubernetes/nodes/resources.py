@@ -41,12 +41,12 @@ def disk_bytes(spec: SandboxSpec) -> int:
 
 
 def of_target(spec: SandboxSpec) -> Json:
-    """Requests and limits of the target's container."""
+    """Requests and limits of the target's container; its devices are claims (``pods/claims.py``)."""
     most = disk_bytes(spec)
-    gpu = {GPU: str(spec.gpu)} if spec.gpu else {}
-    requests = _amounts(spec.cpu_millicores.request, spec.memory_bytes.request, min(DISK_REQUEST_BYTES, most))
-    limits = _amounts(spec.cpu_millicores.limit, spec.memory_bytes.limit, most)
-    return {"requests": {**requests, **gpu}, "limits": {**limits, **gpu}}
+    return {
+        "requests": _amounts(spec.cpu_millicores.request, spec.memory_bytes.request, min(DISK_REQUEST_BYTES, most)),
+        "limits": _amounts(spec.cpu_millicores.limit, spec.memory_bytes.limit, most),
+    }
 
 
 def of_sidecar(spec: SandboxSpec, *, commands_inside: bool) -> Json:

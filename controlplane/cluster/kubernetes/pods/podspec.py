@@ -23,8 +23,9 @@ from controlplane.cluster.kubernetes.marks import (
     TARGET,
 )
 from controlplane.cluster.kubernetes.nodes import resources
+from controlplane.cluster.kubernetes.nodes.devices import DeviceClaims
 from controlplane.cluster.kubernetes.nodes.lazy import LazyImages, not_on, pull_policy
-from controlplane.cluster.kubernetes.pods import direct, mounts
+from controlplane.cluster.kubernetes.pods import claims, direct, mounts
 from controlplane.cluster.kubernetes.pods.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.egress import NO_NETWORKS, DirectNetworks
@@ -70,6 +71,7 @@ class PodDefaults:
         scheduler: places them; empty: the cluster's default.
         egress: settings of each sidecar about egress; empty: it is not installed.
         networks: direct ones that sandboxes may have.
+        devices: how sandboxes get devices; None: they get none.
     """
 
     namespace: str
@@ -88,6 +90,12 @@ class PodDefaults:
     scheduler: str = ""
     egress: tuple[tuple[str, str], ...] = ()
     networks: DirectNetworks = NO_NETWORKS
+    devices: DeviceClaims | None = None
+
+    def runtime_class_of(self, spec: SandboxSpec, lazily: LazyImages | None) -> str:
+        """The RuntimeClass of a sandbox; ``lazily``: how its node mounts the image lazily."""
+        plain = claims.runtime_class(self.devices, spec) or self.runtime_class
+        return lazily.runtime_class if lazily else plain
 
 
 def selector(installation: str) -> str:
@@ -149,7 +157,7 @@ def pod(
         "spec": {
             "hostname": sandbox_id,
             "subdomain": f"shard-{shard}",
-            "runtimeClassName": lazily.runtime_class if lazily else defaults.runtime_class,
+            "runtimeClassName": defaults.runtime_class_of(spec, lazily),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "shareProcessNamespace": True,
@@ -162,6 +170,7 @@ def pod(
                 {"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}},
                 *mounts.volumes(boot.mounts),
             ],
+            **claims.of_pod(defaults.devices, spec),
             **_placement(spec, defaults, _affinity(boot.avoid[:MOST_AVOIDED], near, confined)),
         },
     }
@@ -186,7 +195,10 @@ def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaul
             "privileged": False,
             "capabilities": {"add": list(CAPABILITIES), "drop": list(DROPPED)},
         },
-        "resources": resources.of_sidecar(spec, commands_inside=defaults.commands_in_sidecar),
+        "resources": {
+            **resources.of_sidecar(spec, commands_inside=defaults.commands_in_sidecar),
+            **claims.of_container(defaults.devices, spec),
+        },
         "volumeMounts": [{"name": "rollbox", "mountPath": SHARED_DIR}],
     }
 
@@ -218,7 +230,7 @@ def _target(spec: SandboxSpec, boot: Boot, defaults: PodDefaults, lazily: LazyIm
         "imagePullPolicy": pull_policy(defaults.lazy, lazily, spec),
         "command": [TARGET_COMMAND],
         "securityContext": {"privileged": False, "capabilities": {"drop": list(DROPPED)}},
-        "resources": resources.of_target(spec),
+        "resources": {**resources.of_target(spec), **claims.of_container(defaults.devices, spec)},
         "volumeMounts": [
             {"name": "rollbox", "mountPath": SHARED_DIR, "readOnly": True},
             *mounts.volume_mounts(boot.mounts),

@@ -122,6 +122,17 @@ def test_a_sandbox_that_asks_for_it_comes_to_no_node_that_cannot() -> None:
     )
 
 
+def test_sandboxes_with_a_runtime_for_devices_get_their_image_whole() -> None:
+    own, node = replace(LAZY, devices=False), nodes(1)
+    one, none = (SandboxSpec(image=CONVERTED, pull="lazy", gpu=count) for count in (1, 0))
+    assert lazy.chosen(own, one, node) is None
+    assert lazy.chosen(own, none, node) is own
+    assert lazy.chosen(LAZY, one, node) is LAZY
+    lazy.check(own, none, node)
+    with pytest.raises(Problem, match=r"pull lazy: sandboxes with a GPU .*gpu\.handler"):
+        lazy.check(own, one, node)
+
+
 def nodes(count: int, *, without: int = 0) -> list[Node]:
     found = []
     for number in range(count):

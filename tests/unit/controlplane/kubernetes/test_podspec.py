@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.cluster import Boot
+from controlplane.cluster.kubernetes.nodes.devices import DeviceClaims
+from controlplane.cluster.kubernetes.nodes.lazy import LazyImages
 from controlplane.cluster.kubernetes.pods.podspec import PodDefaults, pod, policy_labels, selector
 from controlplane.cluster.kubernetes.pods.shard import fnv1a, shard_of
 from controlplane.egress import EgressOptions
@@ -30,6 +32,7 @@ DEFAULTS = PodDefaults(
     tolerations=({"key": "sandboxes", "operator": "Exists"},),
     image_pull_secrets=("regcred",),
     pids_limit=512,
+    devices=DeviceClaims("gpu.example.com", "release-gpu"),
 )
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
@@ -54,6 +57,25 @@ def test_the_pod_is_as_it_was_agreed() -> None:
     spec = SandboxSpec(image="python:3.12-slim", gpu=1, node_selector={"zone": "b"}, env={"SECRET": "x"})
     made = pod("sb-0123456789abcdef", spec, BOOT, DEFAULTS, 1_700_000_000_000)
     assert json.loads(json.dumps(made)) == json.loads(GOLDEN.read_text())
+
+
+def test_both_containers_have_each_device_and_a_sandbox_without_has_none() -> None:
+    two, none = (pod("sb-1", SandboxSpec(image="a", gpu=count), BOOT, DEFAULTS, 1)["spec"] for count in (2, 0))
+    names = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    assert two["resourceClaims"] == [{**one, "resourceClaimTemplateName": "release-gpu"} for one in names]
+    assert [one["resources"]["claims"] for one in two["containers"]] == [names, names]
+    assert "resourceClaims" not in none
+    assert not any("claims" in one["resources"] for one in none["containers"])
+
+
+def test_a_runtime_for_devices_is_that_of_sandboxes_with_one_and_of_no_other() -> None:
+    lazily = LazyImages("gvisor-lazy", "runsc-lazy", ["a"], devices=False)
+    defaults = replace(DEFAULTS, devices=DeviceClaims("c", "t", "gvisor-gpu", "runsc-gpu"))
+    one, none = (SandboxSpec(image="a", gpu=count) for count in (1, 0))
+    assert pod("sb-1", one, BOOT, defaults, 1)["spec"]["runtimeClassName"] == "gvisor-gpu"
+    assert pod("sb-1", none, BOOT, defaults, 1)["spec"]["runtimeClassName"] == "gvisor"
+    assert pod("sb-1", none, BOOT, defaults, 1, lazily=lazily)["spec"]["runtimeClassName"] == "gvisor-lazy"
+    assert pod("sb-1", one, BOOT, DEFAULTS, 1)["spec"]["runtimeClassName"] == "gvisor"
 
 
 def test_the_sidecar_is_told_of_egress_where_it_is_installed() -> None:
@@ -89,6 +111,7 @@ def test_a_plain_installation_sends_no_empty_fields() -> None:
 def test_every_container_has_requests_and_limits(spec: SandboxSpec) -> None:
     for container in pod("sb-1", spec, BOOT, DEFAULTS, 1)["spec"]["containers"]:
         requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+        assert len(container["resources"].get("claims", ())) == spec.gpu
         assert set(requests) == set(limits) >= {"cpu", "memory", "ephemeral-storage"}
         for name, wanted in requests.items():
             assert int(wanted.removesuffix("m")) <= int(limits[name].removesuffix("m"))

@@ -28,6 +28,10 @@ from controlplane.lifecycle.waiting.scheduler_words import plain
             "0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector. preemption: 0/4",
             "of 4 nodes 4 have not the labels that it asks for",
         ),
+        (
+            "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are",
+            "of 1 node 1 has no device left that it may have",
+        ),
         ("0/1 nodes are available: 1 node(s) have a new reason.", "of 1 node 1: node(s) have a new reason"),
         ("no nodes available to schedule pods", "no nodes available to schedule pods"),
         ("", ""),

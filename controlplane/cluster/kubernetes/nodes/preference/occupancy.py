@@ -119,6 +119,8 @@ def _amounts(placed: _Placed) -> Mapping[str, int]:
 def _placed(spec: Json) -> _Placed:
     containers = spec.get("containers") or ()
     requests = [(one.get("resources") or {}).get("requests") or {} for one in containers]
+    # A sandbox's devices are claims, one for each.
+    requests.append({GPU: len(spec.get("resourceClaims") or ())})
     sums = tuple(sum(amount(one.get(name), scale) for one in requests) for name, scale in RESOURCES.items())
     image = next((str(one.get("image") or "") for one in containers if one.get("name") == TARGET), "")
     return _Placed(str(spec["nodeName"]), key_of(image), sums)
