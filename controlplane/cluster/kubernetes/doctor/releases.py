@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from controlplane.cluster.kubernetes.nodes.devices import DeviceClaims
 from controlplane.settings import PREFIX
 
 SELECTOR: Final = "app.kubernetes.io/name=rollbox,app.kubernetes.io/component=controlplane"
@@ -29,6 +30,7 @@ class Release:
         required_kernel: text that the kernel's name in a sandbox must contain; ``any``: it is not checked.
         api_keys: the Secret of the API keys, in the platform's namespace.
         owner_pull_secrets: those that one owner's sandboxes alone have, in the same namespace, by owner.
+        devices: how sandboxes get devices; None: they get none.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Release:
     required_kernel: str
     api_keys: str
     owner_pull_secrets: Mapping[str, Sequence[str]]
+    devices: DeviceClaims | None = None
 
     @classmethod
     def of(cls, deployment: Mapping[str, Any]) -> Self:
@@ -68,7 +71,13 @@ class Release:
             required_kernel=set_to.get("REQUIRED_KERNEL") or "gVisor",
             api_keys=next((_secret(one) for one in spec.get("volumes") or () if one["name"] == API_KEYS), ""),
             owner_pull_secrets=json.loads(set_to.get("OWNER_PULL_SECRETS") or "{}"),
+            devices=_devices(set_to),
         )
+
+
+def _devices(set_to: Mapping[str, str]) -> DeviceClaims | None:
+    named = (set_to.get(f"GPU_{name}", "") for name in ("DEVICE_CLASS", "CLAIM_TEMPLATE", "RUNTIME_CLASS"))
+    return DeviceClaims(*named) if set_to.get("GPU_DEVICE_CLASS") else None
 
 
 def _secret(volume: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from controlplane.cluster.kubernetes.doctor.check_pods import reached, running
 from controlplane.cluster.kubernetes.doctor.release_checks import (
     answers,
     clocks,
+    devices,
     egress,
     inside,
     names,
@@ -62,6 +63,7 @@ async def _all(client: KubernetesClient, clock: Clock, deployments: Sequence[Any
         found += await _tried(f"parts of {name}", _parts(client, release))
         found += await _tried(f"rights of {name}", _one(rights.check(client, release, account)))
         found += await _tried(f"image pull secrets of {name}", pull_secrets.check(client, release))
+        found += await _tried(f"devices of {name}", devices.check(client, release))
         found += await _tried(f"DNS of {name}", _names(client, clock, release))
         found += await _tried(f"name server of {name}", _answers(client, release))
         found += await _tried(f"limits of {name}", _inside(client, release))

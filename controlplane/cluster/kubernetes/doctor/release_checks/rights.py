@@ -51,6 +51,11 @@ def needed(release: Release) -> Iterator[Right]:
         yield Right(verb, "coordination.k8s.io", "leases", "kube-node-lease")
     for verb in ("get", "list", "watch"):
         yield Right(verb, "", "nodes")
+    if release.devices is not None:
+        for verb in ("list", "watch"):
+            yield Right(verb, "resource.k8s.io", "deviceclasses")
+            yield Right(verb, "resource.k8s.io", "resourceslices")
+            yield Right(verb, "resource.k8s.io", "resourceclaims")
     yield Right("get", "", "persistentvolumeclaims", within)
     yield Right("get", "node.k8s.io", "runtimeclasses", name=release.runtime_class)
 
