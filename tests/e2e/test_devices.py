@@ -12,24 +12,26 @@ from rollbox import Client, Sandbox
 from rollbox.errors import CapacityUnavailable, StartTimeout, Unsupported
 from tests.support.device_driver import serving
 from tests.support.images import IMAGE
-from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, installed, objects, own_cluster
+from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, Installed, installed, objects, own_cluster
 from tests.support.waiting import until
 
 RELEASE = "rollbox-devices"
 DRIVER = "devices.rollbox.example"
-# Pods without gVisor: a device of another kind than gVisor knows is no device there.
-VALUES = (
+GVISOR = (
     *BESIDE_ANOTHER,
     "runtimeClass.create=true",
     f"runtimeClass.name={RELEASE}",
-    "runtimeClass.handler=runc",
-    "sandboxes.requiredKernel=any",
     *ONE_OF_EACH,
     f"gpu.deviceClass={DRIVER}",
+    # One of the node's that is not that of all sandboxes.
+    "gpu.handler=runsc-lazy",
 )
+WITHOUT_GVISOR = (*GVISOR, "gpu.handler=", "runtimeClass.handler=runc", "sandboxes.requiredKernel=any")
 SMALL: Any = {"cpu": (0.05, 1), "memory": ("32Mi", "128Mi"), "lease": None}
-# A device that no container has unless it is given: what control groups allow by themselves would prove nothing.
+# Devices that no container has unless it is given one: what control groups allow by themselves would prove nothing.
 ON_MACHINE = "/dev/fuse"
+# One that gVisor has not, of its own. What it has it opens, whoever was given the node.
+UNKNOWN_TO_GVISOR = "/dev/loop-control"
 OPENS = "import os, sys; os.close(os.open(sys.argv[1], os.O_RDWR)); print('opened')"
 
 pytestmark = [
@@ -42,7 +44,7 @@ pytestmark = [
 async def test_a_command_opens_the_device_of_its_sandbox_and_of_no_other() -> None:
     async with (
         serving(DRIVER, ON_MACHINE, "one", "two") as driver,
-        installed(RELEASE, *VALUES) as stack,
+        installed(RELEASE, *WITHOUT_GVISOR) as stack,
         Client(stack.url, stack.api_key) as client,
     ):
         first = await client.create(IMAGE, gpu=1, **SMALL)
@@ -70,11 +72,11 @@ async def test_a_command_opens_the_device_of_its_sandbox_and_of_no_other() -> No
         await until(lambda: _given_back(driver.prepared))
 
 
-async def test_a_device_that_goes_away_is_told() -> None:
-    async with installed(RELEASE, *VALUES) as stack, Client(stack.url, stack.api_key) as client:
+async def test_under_gvisor_it_has_a_runtime_of_its_own_and_a_device_that_goes_away_is_told() -> None:
+    async with installed(RELEASE, *GVISOR) as stack, Client(stack.url, stack.api_key) as client:
         with pytest.raises(Unsupported, match=f"no DeviceClass {DRIVER}: install the driver"):
             await client.create(IMAGE, gpu=1, **SMALL)
-        async with serving(DRIVER, ON_MACHINE, "one") as driver:
+        async with serving(DRIVER, UNKNOWN_TO_GVISOR, "one") as driver:
             await until(lambda: _known(client, 1))
             driver.broken = "the device does not answer"
             with pytest.raises(StartTimeout, match="the device does not answer"):
@@ -85,7 +87,11 @@ async def test_a_device_that_goes_away_is_told() -> None:
             await until(lambda: _ready(client, pool.name))
             warm = await client.create(IMAGE, gpu=1, **SMALL)
             assert warm.record.source == "warm"
-            assert await _opens(warm, "/dev/rollbox-one")
+            assert await _device(warm) == "one"
+            assert (await _runtimes(stack))[warm.id] == f"{RELEASE}-gpu"
+            # The node is there, and gVisor opens nothing of the host by it: it knows GPUs alone, with nvproxy.
+            refused = await warm.exec(["python3", "-c", OPENS, "/dev/rollbox-one"])
+            assert "No such device or address" in refused.stderr
             await client.remove_pool(pool.name)
             # The sandbox runs on without it; nobody else is promised one.
             await driver.publish()
@@ -94,6 +100,12 @@ async def test_a_device_that_goes_away_is_told() -> None:
             with pytest.raises(Unsupported, match="no node has any"):
                 await client.create(IMAGE, gpu=1, **SMALL)
             await client.delete(warm.id, wait=True)
+
+
+async def _runtimes(stack: Installed) -> dict[str, str]:
+    """The RuntimeClass of each sandbox."""
+    pods = await objects("pods", "-n", stack.sandboxes)
+    return {pod["metadata"]["name"]: pod["spec"]["runtimeClassName"] for pod in pods}
 
 
 async def _device(sandbox: Sandbox) -> str:
