@@ -31,6 +31,7 @@ HOSTS = {
     "openai_agents": "3.11",
     "smolagents": "3.11",
     "deepagents": "3.11",
+    "llm_sandbox": "3.11",
 }
 # Hosts that no registry has, each with the variable that names a folder with its checkout.
 CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT"}
