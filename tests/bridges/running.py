@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.images import IMAGE
+from tests.support.integrations import interpreter
 from tests.support.stack import Product
 
 HERE: Final = Path(__file__).parent
 ENVIRONMENTS: Final = HERE.parent.parent / "build/bridges"
+# Clients that an older Python does not run.
+PYTHONS: Final = {"harbor-0.26.0": "3.12"}
 SECRET: Final = "tests-of-bridges-alone"
 START_S: Final = 60
 
@@ -80,7 +83,8 @@ def environment_of(name: str) -> Path:
     with (ENVIRONMENTS / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not mark.is_file() or mark.read_text() != content:
-            subprocess.run([HERE / "environment.sh", name], check=True)
+            chosen = {"PYTHON": interpreter(PYTHONS[name])} if name in PYTHONS else {}
+            subprocess.run([HERE / "environment.sh", name], env={**os.environ, **chosen}, check=True)
             mark.write_text(content)
     return folder
 

@@ -1,4 +1,7 @@
-"""What is built on Prime's client, unmodified, over the bridge: its command line, and verifiers' runtime."""
+"""What is built on Prime's client, unmodified, over the bridge.
+
+Its command line, verifiers' runtimes and environments of all versions, and Harbor's environment.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
 
+from rollbox import Client
 from tests.bridges.running import bridge, cases, environment_of
 from tests.bridges.test_prime_clients import environment
 from tests.support.images import AGAINST_CLUSTER, IMAGE
@@ -36,24 +40,114 @@ WANTED: Final[dict[str, Any]] = {
     "no_image": {"error": "SandboxError"},
     "stop": "SandboxError",
 }
+# Environments of the older half of verifiers, and runtimes of the newer one, by version.
+OLDER_VERIFIERS: Final = ("0.1.14", "0.2.1", "0.3.1")
+WANTED_OF_OLDER: Final[dict[str, Any]] = {
+    "runtime_of_either_generation": {
+        "seen": [3, "with words\n/app\n", "e\n", [*b"\x00data"], "SandboxError", "SandboxError"],
+        "same": True,
+    },
+    "runtime_with_a_server": {"text": "within"},
+    "runtime_without_network": {"locked": "nothing", "policy": [], "applied": True},
+    "runtime_with_live_processes": {"out": "got words\n", "codes": [4, 143]},
+    "shell_environment": {
+        "said": ["with words\nstderr:\ne", "kept", "Error: Command timed out after 2s", "(no output)"],
+        "ended": "SandboxError",
+        "many": 2,
+        "left": 0,
+        "gone": ["SandboxNotReadyError", "SandboxNotReadyError"],
+    },
+    "python_environment": {"said": ["(no output)", "out\nOut[2]: 21", "ZeroDivisionError: division by zero"]},
+}
+# What a version has not: the oldest no runtimes, the next one no lists of hosts and no processes; of the last one PythonEnv makes a create that the clients that it asks
+# for refuse.
+HAS_NOT: Final = {
+    "0.1.14": {case for case in WANTED_OF_OLDER if case.startswith("runtime")},
+    "0.2.1": {"runtime_without_network", "runtime_with_live_processes"},
+    "0.3.1": {"python_environment"},
+}
+HARBOR: Final = "harbor-0.26.0"
+WANTED_OF_HARBOR: Final[dict[str, Any]] = {
+    "commands": {
+        "ran": [3, "of the task-more\n/tmp\n", "e\n"],
+        "folder": [0, "/usr\n", ""],
+        "user": [0, "nobody\n/tmp\n", ""],
+        "number": [0, "12345\n", ""],
+    },
+    "timed_out": {"error": "CommandTimeoutError"},
+    "files": {"runs": [0, "runs\nruns\n", ""], "same": True},
+    "offline": {"policy": [], "applied": True},
+    "no_image": {"error": "APIError", "says": True, "left": None},
+    "stopped": {"left": None},
+}
 Prime: TypeAlias = Callable[..., tuple[int, str]]
+
+
+@asynccontextmanager
+async def image_with_python(stack: Product) -> AsyncIterator[str]:
+    """The tests' image with a `python` beside its `python3`."""
+    async with Client(stack.url, stack.api_key) as client:
+        sandbox = await client.create(IMAGE, memory="256Mi", ttl=600)
+        await sandbox.exec("ln -s /usr/bin/python3 /usr/local/bin/python", check=True)
+        image = await sandbox.commit("python-by-its-name")
+        await client.delete(sandbox.id, wait=True)
+        yield str(image)
+        await client.remove_image(image)
+
+
+def seen(stack: Product, name: str, script: str, home: Path, *options: str) -> Mapping[str, Any]:
+    """What a program saw in all its cases, over a bridge of its own."""
+
+    async def all_cases() -> Mapping[str, Any]:
+        async with bridge(stack, *options, protocol="prime") as url:
+            return await cases(name, script, "", environment(url, stack.api_key, home))
+
+    return asyncio.run(all_cases())
 
 
 @pytest.fixture(scope="module")
 def saw(stack: Product, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """What verifiers' runtime saw in all its cases."""
-    home = tmp_path_factory.mktemp("home")
-
-    async def all_cases() -> Mapping[str, Any]:
-        async with bridge(stack, protocol="prime") as url:
-            return await cases(RUNTIME, "verifiers_cases.py", "", environment(url, stack.api_key, home))
-
-    return asyncio.run(all_cases())
+    return seen(stack, RUNTIME, "verifiers_cases.py", tmp_path_factory.mktemp("home"))
 
 
 @pytest.mark.parametrize("case", WANTED)
 def test_verifiers_runtime_sees_what_it_would_see_at_prime(saw: Mapping[str, Any], case: str) -> None:
     assert saw[case] == WANTED[case]
+
+
+@pytest.fixture(scope="module", params=OLDER_VERIFIERS)
+def saw_of_older(
+    stack: Product, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Any]:
+    """What one of the older versions of verifiers saw in all its cases."""
+    home = tmp_path_factory.mktemp("home")
+    with asyncio.Runner() as runner:
+        making = image_with_python(stack)
+        # What PythonEnv names.
+        named = f"python:3.11-slim={runner.run(making.__aenter__())}"
+        told = seen(stack, f"verifiers-{request.param}", "older_verifiers_cases.py", home, "--image", named)
+        runner.run(making.__aexit__(None, None, None))
+    return {"version": request.param, **told}
+
+
+@pytest.mark.parametrize("case", WANTED_OF_OLDER)
+def test_older_verifiers_see_what_they_would_see_at_prime(saw_of_older: Mapping[str, Any], case: str) -> None:
+    if case in HAS_NOT[saw_of_older["version"]]:
+        assert case not in saw_of_older
+    else:
+        assert saw_of_older[case] == WANTED_OF_OLDER[case]
+
+
+@pytest.fixture(scope="module")
+def saw_of_harbor(stack: Product, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """What Harbor's environment of Prime saw in all its cases."""
+    return seen(stack, HARBOR, "harbor_cases.py", tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.parametrize("case", WANTED_OF_HARBOR)
+def test_harbors_environment_sees_what_it_would_see_at_prime(saw_of_harbor: Mapping[str, Any], case: str) -> None:
+    assert saw_of_harbor[case] == WANTED_OF_HARBOR[case]
 
 
 @pytest.fixture(scope="module")

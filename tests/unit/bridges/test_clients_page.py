@@ -9,6 +9,7 @@ from tests.bridges import test_e2b_clients as e2b
 from tests.bridges import test_fusion_clients as fusion
 from tests.bridges import test_interpreter_clients as interpreter
 from tests.bridges import test_prime_clients as prime
+from tests.bridges import test_prime_live as live
 from tests.bridges import test_prime_programs as programs
 from tests.bridges.running import HERE
 
@@ -51,10 +52,24 @@ def test_what_is_built_on_primes_client_is_that_of_the_tests() -> None:
     assert f"verifiers-{version}" == programs.RUNTIME
     assert ran.startswith(f"{len(programs.WANTED)} cases")
     assert f"prime-{row('`prime sandbox`, the command line')[1]}" == programs.COMMAND_LINE
+    _, versions, ran = row("verifiers' `SandboxEnv`, `PythonEnv`; `PrimeRuntime` from 0.2 on")[:3]
+    assert versions.split(", ") == [*programs.OLDER_VERIFIERS]
+    assert ran.startswith(f"{len(programs.WANTED_OF_OLDER)} cases each")
+    _, version, ran = row("Harbor's environment `prime`")[:3]
+    assert (f"harbor-{version}", ran.split(" cases")[0]) == (programs.HARBOR, str(len(programs.WANTED_OF_HARBOR)))
+
+
+def test_the_live_tests_of_primes_client_are_those_of_the_tests() -> None:
+    _, versions, _, passed = row(f"the {sum(live.FILES.values())} live tests of `prime-sandboxes` itself")[:4]
+    assert live.COMMIT[:8] in versions
+    # One asks for a limit of the disk, which an engine has not.
+    assert passed.startswith(f"engine: {sum(live.FILES.values()) - 1}")
 
 
 def test_each_environment_is_pinned_with_digests() -> None:
-    for name in (*e2b.CLIENTS, *interpreter.CLIENTS, *prime.CLIENTS, programs.COMMAND_LINE, programs.RUNTIME):
+    verifiers = (f"verifiers-{version}" for version in programs.OLDER_VERIFIERS)
+    built_on_prime = (programs.COMMAND_LINE, programs.RUNTIME, programs.HARBOR, *verifiers)
+    for name in (*e2b.CLIENTS, *interpreter.CLIENTS, *prime.CLIENTS, *built_on_prime):
         pinned = (HERE / f"requirements/{name}.txt").read_text()
         assert f"{name[::-1].replace('-', '==', 1)[::-1]} \\" in pinned
         assert "--hash=sha256:" in pinned

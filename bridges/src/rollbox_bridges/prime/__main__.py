@@ -21,6 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.parser_of("prime", "the protocol of Prime Sandboxes", "127.0.0.1:3100")
     add = parser.add_argument
     add("--public-url", metavar="URL", help="Where clients reach the bridge; else where a request came to.")
+    add("--image", action="append", default=[], metavar="NAME=IMAGE", help="What a docker_image is; may be repeated.")
     add("--egress", metavar="PRESET", help="Network of sandboxes whose client gives no list.")
     add("--arch", default=DEFAULT_ARCH, help="Of the nodes; another one is asked for by the node's label.")
     add("--region-label", default=DEFAULT_REGION_LABEL, metavar="KEY", help="Label of nodes that is their region.")
@@ -39,6 +40,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         url=given.url,
         secret=program.secret_of(given.secret_file),
         public_url=None if given.public_url is None else given.public_url.rstrip("/"),
+        images=program.pairs_of("--image", given.image),
         keys=program.keys_of(given.keys),
         egress=given.egress,
         arch=given.arch,

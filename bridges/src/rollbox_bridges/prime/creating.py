@@ -105,7 +105,7 @@ def wish_of(body: Mapping[str, Any], settings: Settings) -> Wish:
     if key is None:
         raise Refusal(400, "there is no idempotency_key, without which a repeated create would make two sandboxes")
     return Wish(
-        image=image,
+        image=settings.images.get(image or "", image),
         checkpoint=checkpoint,
         key=key,
         digest=hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
@@ -116,7 +116,7 @@ def wish_of(body: Mapping[str, Any], settings: Settings) -> Wish:
 
 def _options(body: Mapping[str, Any], key: str, settings: Settings) -> CreateOptions:
     options: CreateOptions = {
-        "labels": _labels(body, key),
+        "labels": _labels(body, key, settings),
         "env": {**_variables(body, "environment_vars"), **_variables(body, "secrets")},
         "ttl": float(_minutes(body) * _MINUTE_S),
         "idle_timeout": _idle(body),
@@ -138,7 +138,7 @@ def _options(body: Mapping[str, Any], key: str, settings: Settings) -> CreateOpt
     return options
 
 
-def _labels(body: Mapping[str, Any], key: str) -> dict[str, str]:
+def _labels(body: Mapping[str, Any], key: str, settings: Settings) -> dict[str, str]:
     given = body.get("labels")
     if given is not None and not isinstance(given, list):
         raise Refusal(400, "labels is not a list of texts")
@@ -148,6 +148,8 @@ def _labels(body: Mapping[str, Any], key: str) -> dict[str, str]:
             found[label] = labels.text(name, body[name])
     if body.get("vm") is True:
         found[labels.VM] = "true"
+    if (image := _text(body, "docker_image")) in settings.images:
+        found[labels.IMAGE] = labels.text("docker_image", image)
     return found
 
 
@@ -180,9 +182,10 @@ def _minutes(body: Mapping[str, Any]) -> int:
     minutes = body.get("timeout_minutes", _DEFAULT_MINUTES)
     if minutes == _NO_LIMIT:
         return _MOST_MINUTES
-    if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes <= _MOST_MINUTES:
-        raise Refusal(400, f"timeout_minutes {minutes!r} is neither -1 nor 1 to {_MOST_MINUTES}")
-    return minutes
+    if isinstance(minutes, bool) or not isinstance(minutes, int) or not 1 <= minutes < 2**31:
+        raise Refusal(400, f"timeout_minutes {minutes!r} is neither -1 nor a number from 1 on")
+    # Some clients mean no limit by months; the answer says what it is.
+    return min(minutes, _MOST_MINUTES)
 
 
 def _idle(body: Mapping[str, Any]) -> float | None:

@@ -12,6 +12,8 @@ from rollbox_bridges.prime.words import Refusal
 NAME: Final = "prime/name"
 TEAM: Final = "prime/team"
 VM: Final = "prime/vm"
+IMAGE: Final = "prime/image"
+"""What a client has called the image, where the operator has another one for it."""
 REGION: Final = "prime/region"
 GPU_TYPE: Final = "prime/gpu-type"
 KEY: Final = "prime/key"

@@ -43,7 +43,7 @@ def told(record: SandboxRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.labels.get(labels.NAME, record.id),
-        "dockerImage": record.image,
+        "dockerImage": record.labels.get(labels.IMAGE, record.image),
         "cpuCores": record.cpu_millicores.limit / 1000,
         "memoryGB": record.memory_bytes.limit / _GIB,
         "diskSizeGB": (record.disk_bytes or 0) / _GIB,

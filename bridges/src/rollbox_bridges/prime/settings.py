@@ -19,6 +19,7 @@ class Settings:
         url: of the gateway of rollbox.
         secret: seals the credentials of sandboxes; the same for all replicas.
         public_url: where clients reach the bridge; None: where the request came to.
+        images: what a client calls an image -> the image, for clients that have a name of their own in them.
         keys: a client's key -> an owner's key of rollbox; empty: they are the same.
         egress: the network policy of sandboxes whose client says none; None: the installation's default.
         arch: of the installation's nodes; another one is asked for by the node's label.
@@ -29,6 +30,7 @@ class Settings:
     url: str | None = None
     secret: bytes = field(repr=False)
     public_url: str | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     egress: str | None = None
     arch: str = DEFAULT_ARCH
