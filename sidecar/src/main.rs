@@ -62,6 +62,7 @@ fn start(settings: Settings, started: Instant) -> Result<(), Problem> {
         file_worker: files::worker::run,
         proxy_port: settings.egress.map(|egress| egress.port),
         packages: settings.packages.clone(),
+        writable_mounts: settings.writable_mounts.clone(),
         started,
     };
     let (socket, child) = {

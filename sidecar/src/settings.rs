@@ -89,6 +89,8 @@ pub struct Settings {
     pub interpreter: bool,
     /// The package indexes that the package cache has.
     pub packages: Vec<String>,
+    /// Where the platform has mounted folders of the node that programs may write to.
+    pub writable_mounts: Vec<PathBuf>,
 }
 
 /// A setting that violates its rule.
@@ -152,6 +154,9 @@ impl Settings {
                 .optional("INTERPRETER", "python", |text| (text == "python").then_some(()))?
                 .is_some(),
             packages: source.packages(egress)?,
+            writable_mounts: source
+                .optional("WRITABLE_MOUNTS", "absolute paths other than /, separated by colons", folders)?
+                .unwrap_or_default(),
         })
     }
 }
@@ -253,6 +258,10 @@ fn file_path(text: &str) -> Option<PathBuf> {
     (path.is_absolute() && path.file_name().is_some() && !text.contains('\0')).then_some(path)
 }
 
+fn folders(text: &str) -> Option<Vec<PathBuf>> {
+    text.split(':').map(file_path).collect()
+}
+
 fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -293,6 +302,13 @@ mod tests {
         assert_eq!(settings.target_command, "/.rollbox/target");
         assert_eq!(settings.orphan_grace, Duration::from_secs(30));
         assert_eq!((settings.advertise, settings.install, settings.egress), (None, None, None));
+        assert!(settings.writable_mounts.is_empty());
+    }
+
+    #[test]
+    fn mount_points_are_separated_by_colons() {
+        let settings = read_with("WRITABLE_MOUNTS", Some("/cache:/var/shared,too")).unwrap();
+        assert_eq!(settings.writable_mounts, ["/cache", "/var/shared,too"].map(PathBuf::from));
     }
 
     #[test]
@@ -331,6 +347,9 @@ mod tests {
             ("EGRESS_DNS", "yes"),
             ("EGRESS_PACKAGES", "pypi.org"),
             ("INTERPRETER", "node"),
+            ("WRITABLE_MOUNTS", ""),
+            ("WRITABLE_MOUNTS", "/cache:relative"),
+            ("WRITABLE_MOUNTS", "/cache:/"),
         ] {
             let bad = read_with(name, Some(value)).unwrap_err();
             assert!(bad.variable.ends_with(name), "{name}={value}: {bad}");

@@ -6,8 +6,8 @@
 //!
 //! # Layout
 //! - `frame`: the protocol on the socket; `channel`: the spawner's end of it, `link`: the sidecar's.
-//! - `namespaces`, `memory_mounts`, `proc_mount`, `kernel_settings`, `seccomp`, `setup`: enter the sandbox, and protect
-//!   it from commands.
+//! - `namespaces`, `image_volumes`, `writable_mounts`, `memory_mounts`, `proc_mount`, `kernel_settings`, `seccomp`,
+//!   `setup`: enter the sandbox, and protect it from commands.
 //! - `serve`: the main loop; `plan`, `proxies`, `processors`, `identity`, `terminal`, `clone`, `stall`, `unreported`:
 //!   start a command; `lineage`, `sweep`: kill one.
 
@@ -32,10 +32,12 @@ mod stall;
 mod sweep;
 pub mod terminal;
 mod unreported;
+mod writable_mounts;
 
 use std::fmt::Display;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
@@ -76,6 +78,8 @@ pub struct SpawnerConfig {
     pub proxy_port: Option<u16>,
     /// The package indexes that the package cache has.
     pub packages: Vec<String>,
+    /// Where the platform has mounted folders of the node that programs may write to.
+    pub writable_mounts: Vec<PathBuf>,
     /// When the sidecar started; reported times count from there.
     pub started: Instant,
 }
@@ -148,7 +152,7 @@ fn serve(
     if let Some(port) = config.proxy_port {
         proxies::add(&mut target.environ, port, &Itself::here(), &config.packages);
     }
-    let setup = setup::set_up(target, config.processes, config.memory_bytes)
+    let setup = setup::set_up(target, config.processes, config.memory_bytes, &config.writable_mounts)
         .map_err(|err| failed("set up the sandbox's init", &err))?;
     let kernel = setup.kernel.clone();
     let mut spawner =

@@ -30,11 +30,14 @@ const NOT_ON_DISK: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// Which they are no kernel tells. A folder of the node that can be written is one if it has what the folder below it
 /// has, and nothing more than the runtime had to make there: what an admission controller has put into the pod stays.
 ///
+/// Under gVisor every folder of a node is one by that rule, since the gofer of the root file system shows below a mount
+/// point what is mounted there. So those of the platform are named: `mounted` are their places, with no link on the way.
+///
 /// # Errors
 /// A mount cannot be changed; the message names it.
-pub(super) fn detach(target: &Target) -> io::Result<()> {
+pub(super) fn detach(target: &Target, mounted: &[PathBuf]) -> io::Result<()> {
     let all: Vec<PathBuf> = mounts::all(&target.mounts).map(|one| one.at).collect();
-    let found = folders(&target.mounts);
+    let found = folders(&target.mounts, mounted);
     // Where its `/proc` does not show this process, no container runtime has made it: what is mounted there was there before.
     if found.is_empty() || !fs::exists(OWN)? {
         return Ok(());
@@ -43,12 +46,7 @@ pub(super) fn detach(target: &Target) -> io::Result<()> {
     let made: Vec<&Path> = all.iter().chain([&cwd]).map(PathBuf::as_path).collect();
     let volumes = apart(|| copies(&found, &made))?;
     for at in &volumes {
-        let kept: Vec<&Path> = all
-            .iter()
-            .filter(|one| is_below(one, at) && !volumes.contains(one))
-            .map(PathBuf::as_path)
-            .collect();
-        uncover(at, &kept).map_err(|err| named(&at.to_string_lossy(), &err))?;
+        uncover(at, &kept(at, &all, &volumes)).map_err(|err| named(&at.to_string_lossy(), &err))?;
     }
     // One in another one was made in that, and so was a working directory that the image lacks.
     for at in volumes.iter().chain(volumes.iter().any(|at| cwd.starts_with(at)).then_some(&cwd)) {
@@ -58,11 +56,12 @@ pub(super) fn detach(target: &Target) -> io::Result<()> {
 }
 
 /// Folders that may be such volumes, what is deeper first.
-fn folders(mountinfo: &str) -> Vec<PathBuf> {
+fn folders(mountinfo: &str, mounted: &[PathBuf]) -> Vec<PathBuf> {
     let on_disk = |mount: &Mount<'_>| {
         mount.writable
             && !OF_THE_KERNEL.contains(&mount.kind)
             && mount.at != Path::new("/")
+            && !mounted.contains(&mount.at)
             && !NOT_ON_DISK.iter().any(|place| mount.at.starts_with(place))
     };
     let alone = |at: &Path| mounts::all(mountinfo).filter(|mount| mount.at == at).count() == 1;
@@ -118,6 +117,11 @@ fn made_in(at: &Path, made: &[&Path]) -> BTreeSet<OsString> {
 
 fn is_copy(above: &BTreeSet<OsString>, below: &BTreeSet<OsString>, made: &BTreeSet<OsString>) -> bool {
     below.is_subset(above) && above.difference(below).all(|name| made.contains(name))
+}
+
+/// What is mounted in a volume and is none: it stays.
+fn kept<'a>(at: &Path, all: &'a [PathBuf], volumes: &[PathBuf]) -> Vec<&'a Path> {
+    all.iter().filter(|one| is_below(one, at) && !volumes.contains(one)).map(PathBuf::as_path).collect()
 }
 
 fn is_below(place: &Path, at: &Path) -> bool {
@@ -194,6 +198,22 @@ mod tests {
 48 36 0:30 / /var rw - 9p none rw
 49 48 0:31 / /var rw - 9p none rw
 ";
-        assert_eq!(folders(mountinfo), ["/usr/bin", "/usr"].map(PathBuf::from));
+        assert_eq!(folders(mountinfo, &[]), ["/usr/bin", "/usr"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_the_platform_has_mounted_is_none_and_stays_in_a_volume_that_is_detached() {
+        let mountinfo = "\
+36 35 0:36 / / rw - overlay none rw
+42 36 0:41 / /usr rw - 9p none rw
+43 42 0:50 / /usr/bin rw - 9p none rw
+44 42 0:51 / /usr/lib rw - 9p none rw
+45 36 0:52 / /var rw - 9p none rw
+";
+        let mounted = ["/usr/bin", "/var"].map(PathBuf::from);
+        let volumes = folders(mountinfo, &mounted);
+        assert_eq!(volumes, ["/usr/lib", "/usr"].map(PathBuf::from));
+        let all: Vec<PathBuf> = mounts::all(mountinfo).map(|one| one.at).collect();
+        assert_eq!(kept(Path::new("/usr"), &all, &volumes), [Path::new("/usr/bin")]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
@@ -11,7 +12,7 @@ use nix::unistd::{Gid, Uid, geteuid, getuid, setgroups, setresgid, setresuid};
 
 use super::identity::Databases;
 use super::seccomp::InitSignals;
-use super::{clone, image_volumes, kernel_settings, memory_mounts, proc_mount, seccomp};
+use super::{clone, image_volumes, kernel_settings, memory_mounts, proc_mount, seccomp, writable_mounts};
 use crate::sys;
 use crate::target::Target;
 use crate::target::limits::{self, Limit};
@@ -47,11 +48,17 @@ pub(super) struct Setup {
 /// Sets up the init, in this order: mounts while they are possible, then the properties that commands inherit, last the
 /// seccomp filter, which denies mounts to this process too.
 ///
-/// `memory_bytes` is the size of `/dev/shm` (0: as the runtime has made it).
+/// `memory_bytes` is the size of `/dev/shm` (0: as the runtime has made it), `mounted` where the platform has mounted
+/// folders of the node that programs may write to.
 ///
 /// The limit `processes` for commands is enforced under gVisor (0: no limit). The control group that an engine limits
 /// does not see inside that kernel, where a fork bomb takes the whole sandbox's memory and leaves this process no time.
-pub(super) fn set_up(target: Target, processes: u32, memory_bytes: u64) -> io::Result<Setup> {
+pub(super) fn set_up(
+    target: Target,
+    processes: u32,
+    memory_bytes: u64,
+    mounted: &[PathBuf],
+) -> io::Result<Setup> {
     prctl::set_name(c"rollbox-spawner")?;
     // Commands see this process as PID 1. They must not ptrace it or read its files in `/proc`, whatever capabilities
     // they have.
@@ -60,7 +67,9 @@ pub(super) fn set_up(target: Target, processes: u32, memory_bytes: u64) -> io::R
     SigSet::all().thread_block()?;
     sys::default_signals();
     let gvisor = proc_mount::is_gvisor();
-    image_volumes::detach(&target)?;
+    let mounted = writable_mounts::places(mounted);
+    image_volumes::detach(&target, &mounted)?;
+    writable_mounts::open_to_all(&mounted);
     memory_mounts::settle(&target, memory_bytes, gvisor)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     proc_mount::replace()?;
