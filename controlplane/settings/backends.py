@@ -32,6 +32,7 @@ KUBERNETES_ONLY: Final = (
     "AGENT_SANDBOX",
     "DATASET_FOLDERS",
     "IMAGE_VOLUMES",
+    "SCRATCH_CLASS",
     "REGISTRY",
     "MIRROR",
     "MIRROR_NAME",
@@ -222,6 +223,7 @@ class KubernetesSettings:
         image_volumes: whether nodes mount images as volumes.
         builds: None = no images are built from Dockerfiles.
         devices: None = sandboxes get no devices.
+        scratch_class: the StorageClass of scratch, whose volumes many nodes write; empty: there is no scratch.
     """
 
     namespace: str
@@ -250,6 +252,7 @@ class KubernetesSettings:
     image_volumes: bool = False
     builds: BuildSettings | None = None
     devices: DeviceSettings | None = None
+    scratch_class: str = ""
 
     @classmethod
     def read(cls, read: Reader) -> Self:
@@ -289,6 +292,7 @@ class KubernetesSettings:
             image_volumes=read("IMAGE_VOLUMES", rules.one_of("true", "false"), "false") == "true",
             builds=BuildSettings.read(read),
             devices=DeviceSettings.read(read),
+            scratch_class=read("SCRATCH_CLASS", str.strip, ""),
         )
 
 

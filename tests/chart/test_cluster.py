@@ -189,6 +189,30 @@ def test_folders_of_nodes_are_those_that_the_operator_allows_and_mounted_read_on
     assert env["ROLLBOX_CONTROLPLANE_IMAGE_VOLUMES"] == "true"
 
 
+def test_scratch_is_claims_of_one_class_and_the_control_plane_may_change_no_others() -> None:
+    none, some = render(), render("scratch.storageClass=shared")
+    policy, names = "rollbox-rollbox-controlplane-scratch", "r'^rollbox-scratch-rollbox-[0-9a-f]{32}$'"
+    for told, there in ((none, False), (some, True)):
+        control = named(told, "Deployment", "rollbox-controlplane")
+        env = {one["name"]: one.get("value") for one in control["spec"]["template"]["spec"]["containers"][0]["env"]}
+        assert env.get("ROLLBOX_CONTROLPLANE_SCRATCH_CLASS") == ("shared" if there else None)
+        (role,) = [
+            one
+            for one in of_kind(told, "Role")
+            if one["metadata"]["name"] == "rollbox-controlplane" and "persistentvolumeclaims" in _verbs(one)
+        ]
+        verbs = ["create", "delete", "get", "patch"] if there else ["get"]
+        assert _verbs(role)["persistentvolumeclaims"] == verbs
+        assert (policy in [one["metadata"]["name"] for one in of_kind(told, "ValidatingAdmissionPolicy")]) == there
+        own = named(told, "ValidatingAdmissionPolicy", OWN_POLICY)
+        (shared,) = [one["expression"] for one in own["spec"]["variables"] if one["name"] == "shared"]
+        assert (f"!one.persistentVolumeClaim.claimName.matches({names})" in shared) == there
+    (rule,) = named(some, "ValidatingAdmissionPolicy", policy)["spec"]["validations"]
+    assert rule["expression"] == f"request.name.matches({names})"
+    with pytest.raises(ChartError):
+        render("scratch.storageClass=No Class")
+
+
 def test_the_admission_policy_names_the_class_and_can_be_left_out() -> None:
     policy = named(render("runtimeClass.name=cloud"), "ValidatingAdmissionPolicy", OWN_POLICY)
     assert "in ['cloud']" in policy["spec"]["validations"][0]["expression"]

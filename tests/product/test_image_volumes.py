@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from rollbox import Client, Sandbox
+from rollbox import Client, Sandbox, Scratch
 from rollbox.errors import DiskFull
 from tests.support.commits import commit, made_where_offered, repository
+from tests.support.datasets import scratch_volumes
 from tests.support.installed import own_cluster
 from tests.support.odd_images import ON_CLUSTER, OddImage, archive, folders, linked, provided
 
@@ -64,6 +65,22 @@ async def test_what_the_image_has_there_is_seen_with_its_modes(client: Client, t
         # What the runtime mounts in such a folder stays.
         mounted = await sandbox.exec("grep -c ' /etc/hosts ' /proc/mounts; grep localhost /etc/hosts | head -n 1")
         assert mounted.stdout.split()[:2] == ["1", "127.0.0.1"]
+
+
+async def test_a_scratch_in_such_a_folder_or_behind_a_link_is_shared(client: Client, tmp_path: Path) -> None:
+    shared = {at: Scratch(at.split("/")[1], size="16Mi") for at in ("/data/cache", "/link/cache")}
+    async with (
+        scratch_volumes(2),
+        provided(image(), tmp_path) as name,
+        await client.create(name, memory="128Mi", mounts=shared) as one,
+        await client.create(name, memory="128Mi", mounts=shared) as two,
+    ):
+        for at in shared:
+            await one.exec(f"echo 42 > {at}/answer", check=True)
+            assert (await two.exec(f"cat {at}/answer", check=True)).stdout == "42\n"
+        # The volumes are detached nevertheless.
+        await one_device(two)
+        assert (await two.exec("cat /data/file")).stdout == "of the image\n"
 
 
 @made_where_offered

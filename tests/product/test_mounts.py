@@ -5,14 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rollbox import Client, Dataset, Sandbox, SandboxError, SandboxGroup, Scratch
 from rollbox.dataset import Mounts
-from rollbox.errors import Conflict, DatasetUnavailable, InvalidArgument, NotFound, PermissionDenied, Unsupported
+from rollbox.errors import (
+    CapacityUnavailable,
+    Conflict,
+    DatasetUnavailable,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unsupported,
+)
 from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
-from tests.support.datasets import CONTENT, FOLDER, MINI, THEIRS, Files, claim, on_cluster, on_engine, written
+from tests.support.datasets import (
+    CONTENT,
+    FOLDER,
+    MINI,
+    THEIRS,
+    Files,
+    claim,
+    on_cluster,
+    on_engine,
+    scratch_volumes,
+    written,
+)
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, apply, kubectl, own_cluster
 from tests.support.product import Kept, keeping
@@ -23,7 +43,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.skipif(
     ON_CLUSTER and not own_cluster(), reason="whether nodes have such files is not known of another cluster"
 )
-engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a cluster refuses a scratch: test_a_cluster_has_no_scratch")
+engine_only = pytest.mark.skipif(ON_CLUSTER, reason="a scratch of a cluster is what its class makes of it; see below")
 cluster_only = pytest.mark.skipif(not ON_CLUSTER, reason="of a cluster's objects")
 DATA: dict[str, Dataset | Scratch] = {"/data": Dataset(MINI)}
 SMALL = "16Mi"
@@ -245,17 +265,19 @@ async def test_groups_share_within_and_not_between(client: Client) -> None:
         assert not await there[0].files.exists("/cache/answer")
 
 
-@engine_only
 async def test_two_at_once_make_one_scratch(client: Client) -> None:
     mounts = {"/cache": Scratch("at-once", size=SMALL)}
-    made = await asyncio.gather(*(client.create(IMAGE, memory="256Mi", mounts=mounts) for _ in range(4)))
-    for number, sandbox in enumerate(made):
-        await sandbox.exec(f"touch /cache/{number}", check=True)
-    assert (await made[0].exec("ls /cache")).stdout.split() == ["0", "1", "2", "3"]
-    await client.delete(*(one.id for one in made))
+    async with scratch_volumes(1):
+        made = await asyncio.gather(*(client.create(IMAGE, memory="256Mi", mounts=mounts) for _ in range(4)))
+        for number, sandbox in enumerate(made):
+            await sandbox.exec(f"touch /cache/{number}", check=True)
+        assert (await made[0].exec("ls /cache")).stdout.split() == ["0", "1", "2", "3"]
+        await client.delete(*(one.id for one in made))
 
 
 async def test_a_pool_serves_creates_with_the_same_mounts(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="a scratch is an owner's, and warm sandboxes have none yet"):
+        await client.set_pool("with-scratch", IMAGE, 1, mounts={"/cache": Scratch("cache")})
     await client.set_pool("with-data", IMAGE, 1, memory="256Mi", mounts=DATA)
     try:
         await until(lambda: _ready(client, "with-data"))
@@ -277,10 +299,10 @@ async def _ready(client: Client, pool: str) -> bool:
 
 @made_where_offered
 async def test_an_image_of_a_sandbox_has_nothing_of_its_mounts(client: Client) -> None:
-    mounts: Mounts = DATA if ON_CLUSTER else {**DATA, "/cache": Scratch("committed", size=SMALL)}
-    async with repository() as ours:
+    mounts: Mounts = {**DATA, "/cache": Scratch("committed", size=SMALL)}
+    async with scratch_volumes(1), repository() as ours:
         async with await client.create(IMAGE, mounts=mounts) as sandbox:
-            await sandbox.exec("echo kept > /kept; test ! -d /cache || echo lost > /cache/lost", check=True)
+            await sandbox.exec("echo kept > /kept; echo lost > /cache/lost", check=True)
             made = await commit(sandbox, ours)
         async with await client.create(made) as again:
             seen = await again.exec("cat /kept; find /data /cache -mindepth 1 2> /dev/null")
@@ -345,7 +367,7 @@ async def test_a_folder_that_the_chart_does_not_name_is_refused(client: Client) 
 
 @cluster_only
 async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Installed, files: Files) -> None:
-    pod = {
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "writes"},
@@ -354,17 +376,84 @@ async def test_a_pod_that_would_write_is_refused_by_the_api_server(stack: Instal
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "containers": [{"name": "a", "image": IMAGE, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": files.claim}}],
         },
     }
-    with pytest.raises(RuntimeError, match="must mount claims and hostPaths read only"):
-        await apply(pod, namespace=stack.sandboxes)
+    # Neither a data set, nor the scratch of another installation.
+    for claimed in (files.claim, f"rollbox-scratch-other-{'a' * 32}"):
+        pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claimed}}]
+        with pytest.raises(RuntimeError, match="must mount claims and hostPaths read only"):
+            await apply(pod, namespace=stack.sandboxes)
 
 
 @cluster_only
-async def test_a_cluster_has_no_scratch(client: Client) -> None:
-    with pytest.raises(Unsupported, match="an engine only"):
-        await client.create(IMAGE, mounts={"/cache": Scratch("cache")})
+async def test_a_scratch_is_a_claim_of_its_group_and_goes_with_it(client: Client, stack: Installed) -> None:
+    cache = {"/cache": Scratch("group", size=SMALL)}
+
+    async def group(owners: Client) -> SandboxGroup[Sandbox]:
+        return await SandboxGroup.create(IMAGE, n=2, memory="256Mi", mounts=cache, client=owners)
+
+    async with (
+        scratch_volumes(3) as folders,
+        Client(stack.url, stack.strangers_key) as stranger,
+        await group(client) as here,
+        await group(client) as there,
+        await stranger.create(IMAGE, memory="256Mi", mounts=cache, labels=here[0].record.labels) as theirs,
+    ):
+        # Both ways, at once, whichever user; by commands, file calls and programs that have a file open.
+        await here[0].exec("echo 42 > /cache/answer", user="nobody", check=True)
+        assert await here[1].files.read("/cache/answer") == b"42\n"
+        async with await here[0].shell() as shell:
+            await shell.run("exec 3< /cache/answer; cat <&3", check=True)
+            await here[1].exec("echo 43 >> /cache/answer; mkdir /cache/made; mv /cache/answer /cache/made/", check=True)
+            assert (await shell.run("cat <&3", check=True)).stdout == "43\n"
+            assert (await shell.run("cat /cache/made/answer; ls /cache", check=True)).stdout == "42\n43\nmade\n"
+        # Another group has one of its own, and so has another owner, whatever it calls its group.
+        for other in (*there, theirs):
+            assert (await other.exec("ls /cache", check=True)).stdout == ""
+        assert len(await _claims(stack)) == 3
+        assert len([one for one in folders if (one / "made").exists()]) == 1
+        larger = {"/cache": Scratch("group", size="32Mi")}
+        with pytest.raises(Conflict, match="another size"):
+            await client.create(IMAGE, mounts=larger, labels=here[0].record.labels)
+        await here[0].delete(wait=True)
+        assert (await here[1].exec("cat /cache/made/answer")).stdout == "42\n43\n"
+    await until(lambda: _none_claimed(stack))
+
+
+@cluster_only
+async def test_a_scratch_whose_claim_is_removed_is_the_installations_fault(client: Client, stack: Installed) -> None:
+    cache = {"/cache": Scratch("removed", size=SMALL)}
+    async with scratch_volumes(2), await client.create(IMAGE, memory="256Mi", mounts=cache) as sandbox:
+        (claimed,) = await _claims(stack)
+        await kubectl("delete", claimed, "-n", stack.sandboxes, "--wait=false")
+        with pytest.raises(DatasetUnavailable, match="is being removed while sandboxes have it") as refused:
+            await client.create(IMAGE, memory="256Mi", mounts=cache)
+        assert (refused.value.fault, refused.value.mask_sample) == ("platform", True)
+        # What runs keeps what it has mounted.
+        await sandbox.exec("echo kept > /cache/file; cat /cache/file", check=True)
+        await sandbox.delete(wait=True)
+        async with await client.create(IMAGE, memory="256Mi", mounts=cache) as again:
+            assert (await again.exec("ls -A /cache")).stdout == ""
+    await until(lambda: _none_claimed(stack))
+
+
+@cluster_only
+async def test_a_scratch_that_the_class_has_no_volume_for_ends_the_start(client: Client, stack: Installed) -> None:
+    cache = {"/cache": Scratch("none", size=SMALL)}
+    async with scratch_volumes(0):
+        with pytest.raises(CapacityUnavailable, match="PersistentVolumeClaim") as refused:
+            await client.create(IMAGE, memory="256Mi", mounts=cache, start_timeout=10)
+        assert (refused.value.fault, refused.value.mask_sample) == ("capacity", True)
+        await until(lambda: _none_claimed(stack))
+
+
+async def _claims(stack: Installed) -> list[str]:
+    told = await kubectl("get", "pvc", "-n", stack.sandboxes, "-o", "name")
+    return [one for one in told.split() if "rollbox-scratch-" in one]
+
+
+async def _none_claimed(stack: Installed) -> bool:
+    return not await _claims(stack)
 
 
 @cluster_only

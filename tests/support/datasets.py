@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tests.support.commits import ON_CLUSTER
 from tests.support.installed import Installed, apply, kubectl
-from tests.support.release import DATASETS
+from tests.support.release import DATASETS, SCRATCH_CLASS
 from tests.support.stack import Product, start, stop_process
 
 # Its name, that of one that is another owner's, and on a cluster that of the same as a folder of the node.
@@ -109,6 +111,42 @@ def claim(name: str, folder: Path, mode: str = "ReadOnlyMany") -> tuple[dict[str
     }
     asked = {**spec, "resources": {"requests": {"storage": "1Gi"}}}
     return volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
+
+
+@asynccontextmanager
+async def scratch_volumes(count: int) -> AsyncIterator[list[Path]]:
+    """Volumes of a cluster's class of scratch, which are folders of this machine; these folders. None on an engine.
+
+    One test at a time has some: a claim takes any of them.
+    """
+    if not ON_CLUSTER:
+        yield []
+        return
+    DATASETS.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with (DATASETS / "scratch.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        async with AsyncExitStack() as stack:
+            yield await stack.enter_async_context(_volumes(count)) if count else []
+
+
+@asynccontextmanager
+async def _volumes(count: int) -> AsyncIterator[list[Path]]:
+    folders = [Path(tempfile.mkdtemp(prefix="scratch-", dir=DATASETS)) for _ in range(count)]
+    made = []
+    for folder in folders:
+        # Only its owner may write there, as storage often leaves it.
+        folder.chmod(0o755)
+        volume, _ = claim(f"test-{folder.name}".replace("_", "-").lower(), folder, "ReadWriteMany")
+        volume["spec"]["storageClassName"] = SCRATCH_CLASS
+        made.append(volume)
+    await apply(*made)
+    try:
+        yield folders
+    finally:
+        names = [one["metadata"]["name"] for one in made]
+        await kubectl("delete", "pv", *names, "--ignore-not-found", "--timeout=60s")
+        for folder in folders:
+            shutil.rmtree(folder)
 
 
 def _dataset(name: str, **spec: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ NODE_EVENTS: Final = "/api/v1/namespaces/default/events"
 SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
 ENDPOINTS: Final = f"/api/v1/namespaces/{NAMESPACE}/endpoints"
 SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+CLAIMS: Final = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -69,6 +70,7 @@ class FakeKubernetes:
             SERVICES: {},
             ENDPOINTS: {},
             SLICES: {},
+            CLAIMS: {},
         }
     )
     runtime_classes: dict[str, Json] = field(default_factory=lambda: {"gvisor": {"handler": "runsc"}})
@@ -129,6 +131,18 @@ class FakeKubernetes:
         self.history.append((self.version, kind, collection, thing))
         async with self._changed:
             self._changed.notify_all()
+        if (kind, collection) == ("DELETED", PODS):
+            await self._collect(str(thing["metadata"].get("uid")))
+
+    async def _collect(self, uid: str) -> None:
+        """Removes the claims whose last owner is gone, as the garbage collector does."""
+        for name, claim in list(self.objects[CLAIMS].items()):
+            owners = claim["metadata"].get("ownerReferences") or []
+            left = [one for one in owners if one["uid"] != uid]
+            if owners and not left:
+                await self.remove(CLAIMS, name)
+            elif left != owners:
+                await self.put(CLAIMS, {**claim, "metadata": {**claim["metadata"], "ownerReferences": left}})
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         line = f"{request.method} {request.path}{'?watch' if 'watch' in request.query else ''}"
@@ -293,6 +307,9 @@ def _merged(changed: Json, asked: Json) -> None:
     """Applies a merge patch of metadata, spec and endpoints."""
     patch = asked["metadata"]
     changed |= {"endpoints": asked["endpoints"]} if "endpoints" in asked else {}
+    if owners := patch.get("ownerReferences"):
+        known = changed["metadata"].get("ownerReferences") or []
+        changed["metadata"]["ownerReferences"] = [*{one["uid"]: one for one in (*known, *owners)}.values()]
     changed["metadata"].setdefault("annotations", {}).update(patch.get("annotations") or {})
     taken = patch.get("$deleteFromPrimitiveList/finalizers") or ()
     left = [one for one in changed["metadata"].get("finalizers") or () if one not in taken]

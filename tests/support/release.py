@@ -27,10 +27,13 @@ LAZY = (
 STARTS_PER_NODE = 4
 # Where tests put data sets; the node of `make cluster` is this machine.
 DATASETS = STATE / "datasets"
+# Of scratch; tests make its volumes (`tests.support.datasets.scratch_volumes`).
+SCRATCH_CLASS = "rollbox-test-scratch"
 VALUES = (
     "gateway.portsDomain=ports.test",
     f"controlplane.startsPerNode={STARTS_PER_NODE}",
     f"datasets.folders[0]={DATASETS}",
+    f"scratch.storageClass={SCRATCH_CLASS}",
     *LAZY,
 )
 

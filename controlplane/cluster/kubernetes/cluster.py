@@ -55,6 +55,7 @@ from controlplane.cluster.kubernetes.pods.podspec import MOST_AVOIDED, PodDefaul
 from controlplane.cluster.kubernetes.pods.pulls import pulling
 from controlplane.cluster.kubernetes.pods.ready_address import ReadyAddress
 from controlplane.cluster.kubernetes.pods.removal import Removal
+from controlplane.cluster.kubernetes.pods.scratch import Scratches
 from controlplane.cluster.protocol import (
     Boot,
     Death,
@@ -64,6 +65,7 @@ from controlplane.cluster.protocol import (
     Placement,
     Pulling,
     SandboxNode,
+    ScratchAt,
     Started,
 )
 from controlplane.errors import Problem
@@ -142,7 +144,14 @@ class KubernetesCluster:
         self._mine = {"labelSelector": selector(defaults.installation)}
         self._removal = Removal(client, self._pods, self._path, self._events)
         node_of = self._pods.node_of
-        self.mounts = PodMounts(client, defaults.namespace, mountable, clock)
+        scratches = Scratches(
+            client,
+            defaults.namespace,
+            defaults.installation,
+            mountable.scratch_class,
+            self._pods.__contains__,
+        )
+        self.mounts = PodMounts(client, defaults.namespace, mountable, clock, scratches)
         self.lazy = None
         if defaults.lazy is not None:
             told = LazyNodes() if parts is None else parts.lazy
@@ -236,7 +245,7 @@ class KubernetesCluster:
                 commits=_commits(registry),
                 cordon_drains=settings.cordon_drains,
                 may_come=[of_pool(one, fleet.selector) for one in pools],
-                mountable=MountOptions(settings.dataset_folders, settings.image_volumes),
+                mountable=MountOptions(settings.dataset_folders, settings.image_volumes, settings.scratch_class),
                 builds=settings.builds,
                 clock=clock,
             )
@@ -366,6 +375,7 @@ class KubernetesCluster:
             made = await self._client.create(self._path, manifest, within_s=within_s, answered=looked_at)
             if looked_at:
                 check_kept(boot.mounts, made)
+                await self.mounts.scratches.made(made, boot.mounts, self._left_s(start_by_ms))
         except NotAskedError as late:
             detail = f"{sandbox_id} waited until its deadline for its turn to be sent to the cluster: {late.detail}"
             raise Problem("start_queue_timeout", detail, sandbox_id=sandbox_id) from late
@@ -373,7 +383,14 @@ class KubernetesCluster:
             # Ids are never reused, so AlreadyExists is an earlier attempt of this create, whose answer was lost.
             if refused.refusal.reason != "AlreadyExists":
                 raise
+            await self._claimed(sandbox_id, boot, start_by_ms)
         return Started(None)
+
+    async def _claimed(self, sandbox_id: str, boot: Boot, start_by_ms: int) -> None:
+        """Makes the claims of a pod that an earlier attempt has made."""
+        if any(isinstance(one, ScratchAt) for one in boot.mounts):
+            there = await self._client.get(f"{self._path}/{sandbox_id}")
+            await self.mounts.scratches.made(there, boot.mounts, self._left_s(start_by_ms))
 
     def _left_s(self, until_ms: int) -> float:
         return max(0.0, until_ms - self._clock.now_ms()) / 1000

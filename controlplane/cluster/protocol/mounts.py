@@ -50,7 +50,8 @@ class Mounts(Protocol):
             size_bytes: the most that it is to hold.
 
         Raises:
-            Problem: unsupported, with what an operator would have to do; conflict: it is there with another size.
+            Problem: unsupported, with what an operator would have to do; conflict: it is there with another size;
+                dataset_unavailable: it is being removed.
         """
         ...
 

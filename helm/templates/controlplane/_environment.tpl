@@ -57,6 +57,9 @@
 {{- if dig "imageVolumes" false $datasets }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_VOLUMES, value: "true"}
 {{- end }}
+{{- with include "rollbox.scratchClass" . }}
+- {name: ROLLBOX_CONTROLPLANE_SCRATCH_CLASS, value: {{ . | quote }}}
+{{- end }}
 {{- if include "rollbox.nodeAgents" . }}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS, value: {{ .Release.Namespace }}/{{ include "rollbox.name" (list . "node") }}}
 - {name: ROLLBOX_CONTROLPLANE_NODE_AGENTS_NAME, value: {{ include "rollbox.nodeServer" . }}}

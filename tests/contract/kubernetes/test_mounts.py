@@ -1,20 +1,20 @@
 """Data sets on Kubernetes: which the backend takes, what it says of their claims, and what a pod gets of them."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from controlplane.cluster import Boot, DatasetAt
+from controlplane.cluster import Boot, DatasetAt, ScratchAt
 from controlplane.cluster.kubernetes import KubernetesCluster
 from controlplane.cluster.kubernetes.pods.mounts import check_kept, claim_trouble
 from controlplane.errors import Problem
 from controlplane.model import SandboxSpec
 from controlplane.model.dataset import DatasetSpec
 from tests.contract.kubernetes.conftest import Opener
-from tests.support.fake_kubernetes import NAMESPACE, PODS, FakeKubernetes, Fault
+from tests.support.fake_kubernetes import CLAIMS, NAMESPACE, PODS, FakeKubernetes, Fault
 
-CLAIMS = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
 BOOT = Boot("t", "k", "{}")
 
 
@@ -101,7 +101,7 @@ async def test_folders_and_images_are_taken_where_the_installation_says_so(opene
             with pytest.raises(Problem, match="of the chart") as refused:
                 plain.mounts.check_dataset(one)
             assert refused.value.code == code
-        with pytest.raises(Problem, match="an engine only") as refused:
+        with pytest.raises(Problem, match=r"scratch\.storageClass of the chart") as refused:
             await plain.mounts.check_scratch("k", 1 << 30)
         assert refused.value.code == "unsupported"
     async with opener(dataset_folders=("/srv/data",), image_volumes=True) as open_to_both:
@@ -109,3 +109,91 @@ async def test_folders_and_images_are_taken_where_the_installation_says_so(opene
             open_to_both.mounts.check_dataset(one)
         with pytest.raises(Problem, match="allowed are those in /srv/data "):
             open_to_both.mounts.check_dataset(beside)
+
+
+PAPERS = DatasetAt("/data", "papers", DatasetSpec(claim="papers"))
+SHARED = ScratchAt("/cache", "a" * 32, 1 << 30)
+NAME = f"rollbox-scratch-r-{'a' * 32}"
+
+
+async def started(cluster: KubernetesCluster, name: str, *mounts: ScratchAt | DatasetAt, **more: Any) -> None:
+    await cluster.start(name, SandboxSpec(image="a", **more), replace(BOOT, mounts=mounts or [SHARED]))
+
+
+def owners(api: FakeKubernetes) -> list[str]:
+    return [one["name"] for one in api.objects[CLAIMS][NAME]["metadata"]["ownerReferences"]]
+
+
+async def test_a_scratch_is_a_claim_of_its_pods_and_goes_with_the_last(api: FakeKubernetes, opener: Opener) -> None:
+    async with opener(scratch_class="shared") as cluster:
+        await started(cluster, "sb-0", PAPERS)
+        assert not api.objects[CLAIMS]
+        await started(cluster, "sb-1", SHARED, replace(SHARED, path="/too"))
+        made = api.objects[CLAIMS][NAME]
+        assert made["spec"] == {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "shared",
+            "resources": {"requests": {"storage": str(1 << 30)}},
+        }
+        pod = api.objects[PODS]["sb-1"]
+        assert made["metadata"]["ownerReferences"] == [
+            {"apiVersion": "v1", "kind": "Pod", "name": "sb-1", "uid": pod["metadata"]["uid"]}
+        ]
+        volumes = [one["persistentVolumeClaim"] for one in pod["spec"]["volumes"][1:]]
+        assert volumes == [{"claimName": NAME}] * 2
+        sidecar, target = pod["spec"]["containers"]
+        assert [one["mountPath"] for one in target["volumeMounts"][1:]] == ["/cache", "/too"]
+        assert not any(one.get("readOnly") for one in target["volumeMounts"][1:])
+        # By their places the sidecar knows that they are no folders of the image's; it mounts none of them.
+        assert {"name": "ROLLBOX_SIDECAR_WRITABLE_MOUNTS", "value": "/cache:/too"} in sidecar["env"]
+        assert [one["name"] for one in sidecar["volumeMounts"]] == ["rollbox"]
+        await started(cluster, "sb-2")
+        assert owners(api) == ["sb-1", "sb-2"]
+        await cluster.stop("sb-1")
+        assert owners(api) == ["sb-2"]
+        await cluster.stop("sb-2")
+        assert api.objects[CLAIMS] == {}
+
+
+async def test_pods_at_once_share_one_claim_and_a_repeated_start_makes_none(
+    api: FakeKubernetes, opener: Opener
+) -> None:
+    async with opener(scratch_class="shared") as cluster:
+        await asyncio.gather(*(started(cluster, f"sb-{number}") for number in range(8)))
+        assert sorted(owners(api)) == [f"sb-{number}" for number in range(8)]
+        await started(cluster, "sb-3")
+        assert len(owners(api)) == 8
+        # Its pod was made, and its claim was not, when this replica lost the answer.
+        await api.put(PODS, {**api.objects[PODS]["sb-0"], "metadata": {"name": "sb-9", "uid": "nine"}})
+        await started(cluster, "sb-9", replace(SHARED, key="b" * 32))
+        assert set(api.objects[CLAIMS]) == {NAME, f"rollbox-scratch-r-{'b' * 32}"}
+        await asyncio.gather(*(cluster.stop(f"sb-{number}") for number in (*range(8), 9)))
+
+
+async def test_a_scratch_of_another_size_is_a_conflict_and_one_that_nobody_has_is_none(
+    api: FakeKubernetes, opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.cluster.kubernetes.pods.scratch.LOOK_EVERY_S", 0.01)
+    other = replace(SHARED, size_bytes=2 << 30)
+    async with opener(scratch_class="shared") as cluster:
+        await cluster.mounts.check_scratch(SHARED.key, 1 << 30)
+        await started(cluster, "sb-1")
+        for refused in (cluster.mounts.check_scratch(SHARED.key, 2 << 30), started(cluster, "sb-2", other)):
+            with pytest.raises(Problem, match="another size") as caught:
+                await refused
+            assert caught.value.code == "conflict"
+        # The collector has not come yet: what is there was of others, and the new one begins empty.
+        api.objects[CLAIMS][NAME]["metadata"]["ownerReferences"] = [{"name": "sb-0", "uid": "zero"}]
+        await cluster.stop("sb-1")
+        await cluster.mounts.check_scratch(SHARED.key, 2 << 30)
+        await started(cluster, "sb-3", other)
+        assert owners(api) == ["sb-3"]
+        # One that is never removed is told in the time of the start; before that, where sandboxes still have it.
+        api.objects[CLAIMS][NAME]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        with pytest.raises(Problem, match="not gone in time") as late:
+            await started(cluster, "sb-4", other, start_timeout_ms=200)
+        assert late.value.code == "capacity_unavailable"
+        with pytest.raises(Problem, match="is being removed while sandboxes have it") as vanishing:
+            await cluster.mounts.check_scratch(SHARED.key, 2 << 30)
+        assert vanishing.value.code == "dataset_unavailable"
+        await asyncio.gather(*(cluster.stop(name) for name in ("sb-2", "sb-3", "sb-4")))

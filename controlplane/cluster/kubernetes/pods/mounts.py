@@ -1,4 +1,4 @@
-"""Data sets of pods: volumes that are read only, from claims, images and folders of nodes."""
+"""Data sets of pods, volumes that are read only, from claims, images and folders of nodes; and their scratch."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS
+from controlplane.cluster.kubernetes.pods import scratch
 from controlplane.cluster.protocol import Bound, DatasetAt
 from controlplane.errors import Problem
 from controlplane.model.dataset import DatasetSpec
@@ -20,7 +21,7 @@ READ_BY_MANY: Final = frozenset({"ReadOnlyMany", "ReadWriteMany"})
 KNOWN_FOR_MS: Final = 2_000
 MOST_KNOWN: Final = 1_024
 _NAME: Final = "dataset-"
-_VOLUME: Final = re.compile(rf"\b{_NAME}\d+\b")
+_VOLUME: Final = re.compile(rf"\b(?:{_NAME}|{scratch.VOLUME})\d+\b")
 # A folder that a node does not have comes there by no repetition of the kubelet's.
 _NO_FOLDER: Final = re.compile(r"hostPath type check failed")
 MOST_WORDS_CHARS: Final = 400
@@ -28,18 +29,20 @@ MOST_WORDS_CHARS: Final = 400
 Json = dict[str, Any]
 
 
-def volumes(bound: Sequence[Bound]) -> list[Json]:
+def volumes(bound: Sequence[Bound], installation: str) -> list[Json]:
     """The volumes of a pod; pure."""
-    return [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
+    datasets = [{"name": _name(number), **_source(one.dataset)} for number, one in _datasets(bound)]
+    return [*datasets, *scratch.volumes(bound, installation)]
 
 
 def volume_mounts(bound: Sequence[Bound]) -> list[Json]:
     """Where the target sees them; pure."""
-    return [
+    datasets: list[Json] = [
         # What else is mounted in a folder would stay writable under a runtime that shares the node's kernel.
         {"name": _name(number), "mountPath": one.path, "readOnly": True, "recursiveReadOnly": "IfPossible"}
         for number, one in _datasets(bound)
     ]
+    return [*datasets, *scratch.volume_mounts(bound)]
 
 
 def annotations(bound: Sequence[Bound]) -> dict[str, str]:
@@ -49,22 +52,20 @@ def annotations(bound: Sequence[Bound]) -> dict[str, str]:
 
 
 def not_mounted(pod: Mapping[str, Any], message: str) -> str:
-    """What is told of a pod whose node cannot mount its volumes; empty: it has no data sets; pure.
+    """What is told of a pod whose node cannot mount its volumes; empty: it has no data sets and no scratch; pure.
 
     Args:
         pod: the API's object, or the part of it that ``trimmed`` keeps.
         message: the kubelet's.
     """
-    annotated = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_DATASETS) or "")
-    names = dict(one.partition("=")[::2] for one in annotated.split(",")) if annotated else {}
+    words = _words(pod)
     # Of a claim kubelets may name the volume behind it alone.
-    found = [names[one] for one in _VOLUME.findall(message) if one in names] or list(names.values())
+    found = [words[one] for one in _VOLUME.findall(message) if one in words] or list(words.values())
     if not found:
         return ""
     node = str((pod.get("spec") or {}).get("nodeName") or "")
-    which = ", ".join(dict.fromkeys(found))
-    sets = "the data set" if len(set(found)) == 1 else "one of the data sets"
-    return f"{sets} {which} cannot be mounted on node {node}: {message[:MOST_WORDS_CHARS]}"
+    which = " or ".join(f"the {one}" for one in dict.fromkeys(found))
+    return f"{which} cannot be mounted on node {node}: {message[:MOST_WORDS_CHARS]}"
 
 
 def is_hopeless(message: str) -> bool:
@@ -73,15 +74,13 @@ def is_hopeless(message: str) -> bool:
 
 
 def paths(pod: Mapping[str, Any]) -> list[str]:
-    """Where a pod's containers have data sets; pure."""
-    containers = (pod.get("spec") or {}).get("containers") or ()
-    mounted = [mount for one in containers for mount in one.get("volumeMounts") or ()]
-    return sorted(mount["mountPath"] for mount in mounted if mount["name"].startswith(_NAME))
+    """Where a pod's containers have data sets and scratch; pure."""
+    return sorted(mount["mountPath"] for mount in _mounted(pod))
 
 
 def kept(pod: Mapping[str, Any]) -> Json:
-    """The part of a pod's spec that ``paths`` reads; empty, as of most pods, without data sets."""
-    mounted = [{"name": _NAME, "mountPath": path} for path in paths(pod)]
+    """The part of a pod's spec that ``paths`` and ``not_mounted`` read; empty, as of most pods, without mounts."""
+    mounted = [{"name": one["name"], "mountPath": one["mountPath"]} for one in _mounted(pod)]
     return {"containers": [{"volumeMounts": mounted}]} if mounted else {}
 
 
@@ -98,6 +97,23 @@ def check_kept(bound: Sequence[Bound], made: Json) -> None:
         if _name(number) not in there:
             why = f"the API server leaves {one.dataset.source} out: it has no image volumes (feature gate ImageVolume)"
             raise Problem("dataset_unavailable", f"the data set {one.name} cannot be had: {why}", dataset=one.name)
+
+
+def _mounted(pod: Mapping[str, Any]) -> list[Json]:
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    mounted = [mount for one in containers for mount in one.get("volumeMounts") or ()]
+    return [mount for mount in mounted if _VOLUME.fullmatch(mount["name"])]
+
+
+def _words(pod: Mapping[str, Any]) -> dict[str, str]:
+    """What a pod's volumes are, for people: data sets by their names, scratch by where it is."""
+    annotated = str((pod["metadata"].get("annotations") or {}).get(ANNOTATION_DATASETS) or "")
+    names = dict(one.partition("=")[::2] for one in annotated.split(",")) if annotated else {}
+    shared = [one for one in _mounted(pod) if one["name"].startswith(scratch.VOLUME)]
+    return {
+        **{volume: f"data set {name}" for volume, name in names.items()},
+        **{one["name"]: f"scratch at {one['mountPath']}" for one in shared},
+    }
 
 
 def _datasets(bound: Sequence[Bound]) -> list[tuple[int, DatasetAt]]:
@@ -123,10 +139,12 @@ class MountOptions:
     Attributes:
         folders: beginnings of folders of nodes that data sets may name.
         images: whether nodes mount images as volumes.
+        scratch_class: the StorageClass of scratch; empty: there is none.
     """
 
     folders: Sequence[str] = ()
     images: bool = False
+    scratch_class: str = ""
 
 
 class PodMounts:
@@ -137,6 +155,7 @@ class PodMounts:
         namespace: the sandboxes'; claims are looked for there.
         options: what may be mounted.
         clock: for how long an answer holds.
+        scratches: the claims of scratch.
     """
 
     def __init__(
@@ -145,7 +164,9 @@ class PodMounts:
         namespace: str,
         options: MountOptions,
         clock: Clock,
+        scratches: scratch.Scratches,
     ) -> None:
+        self.scratches = scratches
         self._client = client
         self._namespace = namespace
         self._folders = options.folders
@@ -154,13 +175,8 @@ class PodMounts:
         self._known: dict[str, tuple[int, str]] = {}
 
     async def check_scratch(self, key: str, size_bytes: int) -> None:
-        """See ``Mounts.check_scratch``: sidecars detach what pods could share (docs/inside/starts.md)."""
-        del key, size_bytes
-        detail = (
-            "a scratch is to be had on an engine only: in a pod a folder that can be written is taken for a VOLUME of "
-            "the image, and each sandbox has its own"
-        )
-        raise Problem("unsupported", detail, option="mounts")
+        """See ``Mounts.check_scratch``. Cost: one call to the API server."""
+        await self.scratches.check(key, size_bytes)
 
     def check_dataset(self, dataset: DatasetSpec) -> None:
         """See ``Mounts.check_dataset``."""

@@ -25,7 +25,7 @@ from controlplane.cluster.kubernetes.marks import (
 from controlplane.cluster.kubernetes.nodes import resources
 from controlplane.cluster.kubernetes.nodes.devices import DeviceClaims
 from controlplane.cluster.kubernetes.nodes.lazy import LazyImages, not_on, pull_policy
-from controlplane.cluster.kubernetes.pods import claims, direct, mounts
+from controlplane.cluster.kubernetes.pods import claims, direct, mounts, scratch
 from controlplane.cluster.kubernetes.pods.shard import shard_of
 from controlplane.cluster.protocol import Boot
 from controlplane.egress import NO_NETWORKS, DirectNetworks
@@ -168,7 +168,7 @@ def pod(
             "containers": [_sidecar(sandbox_id, spec, boot, defaults), _target(spec, boot, defaults, lazily)],
             "volumes": [
                 {"name": "rollbox", "emptyDir": {"medium": "Memory", "sizeLimit": str(SHARED_BYTES)}},
-                *mounts.volumes(boot.mounts),
+                *mounts.volumes(boot.mounts, defaults.installation),
             ],
             **claims.of_pod(defaults.devices, spec),
             **_placement(spec, defaults, _affinity(boot.avoid[:MOST_AVOIDED], near, confined)),
@@ -204,6 +204,7 @@ def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaul
 
 
 def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaults) -> list[Json]:
+    shared = scratch.paths(boot.mounts)
     settings = (
         ("SANDBOX_ID", sandbox_id),
         ("LISTEN", f"tcp:0.0.0.0:{SIDECAR_PORT}"),
@@ -219,6 +220,7 @@ def _settings(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefau
         ("INSTALL", TARGET_COMMAND),
         ("TARGET_COMMAND", TARGET_COMMAND),
         *([("INTERPRETER", boot.interpreter)] if boot.interpreter else []),
+        *([("WRITABLE_MOUNTS", ":".join(shared))] if shared else []),
     )
     return [{"name": f"ROLLBOX_SIDECAR_{name}", "value": value} for name, value in (*settings, *defaults.egress)]
 

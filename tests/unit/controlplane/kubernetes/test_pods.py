@@ -185,7 +185,21 @@ async def test_a_claim_that_a_node_cannot_mount_is_told_at_the_deadline_of_the_s
         await asyncio.sleep(10)
         ((after_s, one),) = told
         assert (one.cause, 50 < after_s < 60) == ("dataset_unavailable", True)
-        assert one.detail.startswith("one of the data sets papers, models cannot be mounted on node n1: MountVolume")
+        which = "the data set papers or the data set models"
+        assert one.detail.startswith(f"{which} cannot be mounted on node n1: MountVolume")
+
+
+async def test_a_scratch_that_a_node_cannot_mount_is_told_by_its_place() -> None:
+    async with watched() as (pods, told):
+        shared = {"name": "target", "volumeMounts": [{"name": "scratch-1", "mountPath": "/cache"}]}
+        pods.put(waiting(spec={"nodeName": "n1", "containers": [shared]}))
+        pods.not_mounted("sb-1", "Unable to attach or mount volumes: unmounted volumes=[scratch-1]: timed out")
+        await asyncio.sleep(60)
+        ((_, one),) = told
+        assert (one.cause, one.detail.split(":")[0]) == (
+            "dataset_unavailable",
+            "the scratch at /cache cannot be mounted on node n1",
+        )
 
 
 @pytest.mark.parametrize(
