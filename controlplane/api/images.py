@@ -15,7 +15,7 @@ from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import checked_key
 from controlplane.cluster import CommittedImage, NodeImage, PrefetchState
 from controlplane.errors import Problem
-from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, names_a_file
+from controlplane.images import MOST_FIRST, MOST_FIRST_BYTES, ImageConfig, names_a_file
 from controlplane.lifecycle.housekeeping.committed import CommittedUse, checkpoint_of
 from controlplane.lifecycle.images import ConversionProgress, ImageProgress, RecordWish
 from controlplane.lifecycle.service.commits import CommitWish
@@ -34,6 +34,7 @@ DEFAULT_RECORD_MS: Final = 600_000
 MAX_RECORD_MS: Final = 1_800_000
 MAX_COMMAND: Final = 65_536
 
+AnyName = Annotated[ImageName, Path(description="as a create is given it")]
 CommittedName = Annotated[
     str, Path(max_length=512, description="`NAME[:TAG][@DIGEST]` among your own images, or the whole name of one")
 ]
@@ -290,6 +291,40 @@ class RemovedImage(BaseModel):
     freed_bytes: int = 0
 
 
+class ImageConfigBody(BaseModel):
+    """What an image says of the processes that run from it.
+
+    Attributes:
+        digest: of the image, as records name it; empty: the engine tells none.
+        architecture: that it is for; empty: it does not say.
+        created: the time (RFC 3339); empty: it does not say.
+        entrypoint, cmd: the words of its command; none: it has no such. Sandboxes do not run it by themselves.
+        env: `NAME=VALUE` each.
+        cwd, user: empty: `/`, and root.
+        stop_signal: that asks its command to end; empty: SIGTERM.
+        ports: that its programs listen at, as `8000/tcp`.
+    """
+
+    image: str
+    digest: str
+    architecture: str
+    created: str
+    entrypoint: list[str]
+    cmd: list[str]
+    env: list[str]
+    cwd: str
+    user: str
+    stop_signal: str
+    labels: dict[str, str]
+    ports: list[str]
+
+    @classmethod
+    def of(cls, image: str, config: ImageConfig) -> Self:
+        """From what is known of it."""
+        told = asdict(config)
+        return cls(**{**told, "image": image})
+
+
 @router.get("/images", summary="Which images the nodes have")
 async def find(service: Service, owner: Owner, app: App) -> NodeImageList:
     """All but those that others have committed; operators see these too."""
@@ -353,6 +388,12 @@ async def commit(
         size_bytes=made.size_bytes,
         skipped=list(made.skipped),
     )
+
+
+@router.get("/images/config/{name:path}", summary="What an image says of the processes that run from it")
+async def config(name: AnyName, service: Service, owner: Owner) -> ImageConfigBody:
+    """Of the image that a create would start from now. Nothing is pulled: on an engine it has to be there already."""
+    return ImageConfigBody.of(name, await service.configs.of(owner, name))
 
 
 @router.get("/images/commits", summary="Your images that were made of sandboxes")

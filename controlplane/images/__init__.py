@@ -8,6 +8,7 @@ from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage
 from controlplane.images.challenge import Challenge, challenges, token_in
 from controlplane.images.checkpoints import Checkpoint
 from controlplane.images.commits import folder, is_foreign, own_reference, target
+from controlplane.images.config import ImageConfig
 from controlplane.images.copies import (
     MOST_FIRST,
     MOST_FIRST_BYTES,
@@ -68,6 +69,7 @@ __all__ = [
     "Entry",
     "Form",
     "Found",
+    "ImageConfig",
     "ImageOptions",
     "Keyring",
     "Keyrings",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from controlplane.images.budget import StoreLimit
+from controlplane.images.config import ImageConfig
 from controlplane.images.copies import Converted, Copied, Copying, Found, Recorded
 from controlplane.images.keyring import Credentials, Keyring
 from controlplane.images.private import PrivateRegistry
@@ -63,6 +64,22 @@ class Registry(Protocol):
 
         Raises:
             Problem: unsupported: they cannot; RegistryProblem: it is not given.
+        """
+        ...
+
+    async def config(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> ImageConfig:
+        """What an image says of the processes that run from it.
+
+        Args:
+            reference: the image.
+            digest: of its manifest or index; empty: what its tag means now.
+            architectures: of the machines, at least one: the first of an index's images that they would choose.
+            owner: whose credentials are used; empty for the platform's alone.
+
+        Raises:
+            Problem: unsupported: it is malformed, or for none of them; RegistryProblem: it is not given.
         """
         ...
 

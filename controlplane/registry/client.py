@@ -17,6 +17,7 @@ from controlplane.images import (
     DIGEST,
     DOCKER_HUB,
     MAX_MANIFEST_BYTES,
+    ImageConfig,
     Keyring,
     Reference,
     checked_config,
@@ -101,6 +102,26 @@ class Registries:
         blob = await self._get(reference, owner, f"blobs/{config}", MAX_CONFIG_BYTES)
         checked_config(name, _verified(reference, config, blob.body), architectures)
         return layers_of(body)
+
+    async def config(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> ImageConfig:
+        """See ``Registry.config``. Cost: two to four requests.
+
+        Raises:
+            Problem: unsupported, it is malformed, or for none of the architectures.
+            RegistryProblem: see ``Outcome``.
+        """
+        name, digest = str(reference), digest or await self.digest(reference, owner)
+        kind, body = await self._manifest(reference, owner, digest)
+        if is_index(kind, body):
+            chosen = [one.digest for one in entries_for(name, body, architectures) if not one.nested]
+            if not chosen:
+                raise Problem("unsupported", f"image {name}: its index has no manifest of its own", option="image")
+            kind, body = await self._manifest(reference, owner, chosen[0])
+        config = checked_manifest(name, kind, body)
+        blob = await self._get(reference, owner, f"blobs/{config}", MAX_CONFIG_BYTES)
+        return ImageConfig.parsed(name, digest, _verified(reference, config, blob.body))
 
     async def _manifest(self, reference: Reference, owner: str, digest: str) -> tuple[str, bytes]:
         try:

@@ -43,6 +43,13 @@ class RegistrySuite:
         assert digests[0] != digests[1]
         assert all(DIGEST.fullmatch(one) for one in digests)
 
+    async def test_an_image_says_what_its_processes_are(self, ground: Ground) -> None:
+        reference = ground.name("team/says")
+        digest = await ground.push(reference, "program")
+        for asked in (digest, ""):
+            said = await ground.registry.config(reference, asked, {"amd64"})
+            assert (said.digest, said.cmd, said.architecture) == (digest, ("program",), "amd64")
+
     async def test_what_is_not_there_is_absent(self, ground: Ground) -> None:
         reference = ground.name("none")
         with pytest.raises(RegistryProblem) as caught:

@@ -123,6 +123,17 @@ async def test_what_was_built_is_not_built_again_and_what_has_changed_is(context
 
 
 @on_engine
+async def test_an_image_says_what_its_processes_are(context: Context, client: Client) -> None:
+    context.write('FROM $BASE\nENV A=1\nWORKDIR /w\nENTRYPOINT ["a", "b"]\nCMD ["c"]\nEXPOSE 80\nSTOPSIGNAL SIGINT')
+    built = await context.build()
+    said = await client.image_config(built)
+    assert (said.digest, said.entrypoint, said.cmd) == (built.digest, ("a", "b"), ("c",))
+    assert (said.env["A"], said.cwd, said.ports, said.stop_signal) == ("1", "/w", ("80/tcp",), "SIGINT")
+    with pytest.raises(ImageNotFound, match="prefetch it"):
+        await client.image_config("registry.example/never/pulled:1")
+
+
+@on_engine
 @pytest.mark.tools
 @pytest.mark.parametrize("row", dict(tries()))
 async def test_what_an_instruction_does(context: Context, row: str) -> None:

@@ -26,6 +26,7 @@ from controlplane.cluster import (
 from controlplane.cluster.devices import refuse_gpu
 from controlplane.egress import EgressAttempt
 from controlplane.errors import Problem
+from controlplane.images import ImageConfig
 from controlplane.lifecycle import Push
 from controlplane.model import SandboxSpec
 from tests.support.fake_commits import FakeCommits
@@ -75,6 +76,7 @@ class FakeCluster:
     placed: dict[str, Placement] = field(default_factory=dict)
     room: Room | None = None  # `room_for` makes one; what starts is put on one of its nodes
     digests: dict[str, str] = field(default_factory=dict)  # of images that are on the machine
+    configs: dict[str, ImageConfig] = field(default_factory=dict)  # likewise
     image_state: ImageState = "here"
     on_nodes: set[str] = field(default_factory=set)  # whatever `image_state` says
     missing_images: set[str] = field(default_factory=set)
@@ -154,6 +156,9 @@ class FakeCluster:
 
     async def digest(self, name: str) -> str:
         return self.digests.get(name, "")
+
+    async def config(self, name: str) -> ImageConfig | None:
+        return self.configs.get(name)
 
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
         del layers

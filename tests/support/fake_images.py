@@ -54,6 +54,13 @@ class FakeImages:
         image = {"node": "n1", "names": ["a:1"], "digest": digest, "size_bytes": 5, **known}
         return web.json_response({"images": [image]})
 
+    async def config(self, request: web.Request) -> web.Response:
+        """One that runs `serve` by `sh`."""
+        name = request.match_info["name"]
+        lists = {"entrypoint": ["sh", "-c"], "cmd": ["serve"], "env": ["A=1=2", "B"], "ports": ["80/tcp"]}
+        texts = {"digest": f"sha256:{64 * 'a'}", "architecture": "amd64", "created": "", "cwd": "/srv", "user": "u"}
+        return web.json_response({"image": name, **lists, **texts, "stop_signal": "", "labels": {"l": "1"}, "later": 1})
+
     async def commit(self, request: web.Request) -> web.Response:
         """An image whose digest is that of its key: what is repeated has the same."""
         key, body = request.headers["Idempotency-Key"], await request.json()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.errors import Problem
-from controlplane.images import Reference, digest_of
+from controlplane.images import ImageConfig, Reference, digest_of
 from controlplane.registry import Outcome, RegistryProblem
 
 
@@ -46,3 +46,10 @@ class FakeRegistry:
         if self.refused:
             raise Problem("unsupported", f"image {reference} cannot run here: {self.refused}", option="image")
         return self.layers
+
+    async def config(
+        self, reference: Reference, digest: str, architectures: Collection[str], owner: str = ""
+    ) -> ImageConfig:
+        digest = digest or await self.digest(reference, owner)
+        await self.check(reference, digest, architectures, owner)
+        return ImageConfig(digest, "amd64", cmd=(self.content,))

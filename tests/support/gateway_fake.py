@@ -129,6 +129,7 @@ class FakeGateway:
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),
                 web.get("/v1/images", self._route("images", self.images.all)),
+                web.get("/v1/images/config/{name:.+}", self._route("images", self.images.config)),
                 web.get("/v1/images/commits", self._route("images", self.images.committed)),
                 web.delete("/v1/images/commits/{name:.+}", self._route("images", self.images.remove)),
                 web.post("/v1/images/build", self._route("build", self.images.build)),

@@ -89,7 +89,7 @@ class Pusher:
         """Pushes an image of one layer; its digest. Another `mark` makes it another image."""
         layer = b"layer" + mark.encode()
         config = json.dumps(
-            {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers"}, "m": mark}
+            {"architecture": architecture, "os": "linux", "rootfs": {"type": "layers"}, "config": {"Cmd": [mark]}}
         ).encode()
         return await self.manifest(name, tag, MANIFEST, {"config": (CONFIG, config), "layers": [(LAYER, layer)]})
 

@@ -52,6 +52,7 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
+from controlplane.images import ImageConfig
 from controlplane.model import SandboxSpec
 
 # The sidecar is removed first: it uses the target's namespaces, and Podman refuses to remove a container on which
@@ -182,6 +183,10 @@ class EngineCluster(OneMachine):
         """See ``Images.digest``: the id that the engine gives to an image's content."""
         local = await self._images.local(name)
         return "" if local is None else local.digest
+
+    async def config(self, name: str) -> ImageConfig | None:
+        """See ``Images.config``."""
+        return await self._images.config(name)
 
     async def pulling(self, sandbox_id: str) -> Pulling | None:
         """See ``Images.pulling``."""

@@ -22,7 +22,7 @@ from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.engine.pulling import PullMeter
 from controlplane.cluster.protocol import NO_LAYERS, ImageState, NodeImage, PrefetchProgress
 from controlplane.errors import Problem
-from controlplane.images import names_registry, parse
+from controlplane.images import ImageConfig, names_registry, parse
 
 # Errors of engines and registries for an image that does not exist or may not be pulled; other errors can be retried.
 _ABSENT: Final = re.compile(
@@ -41,6 +41,8 @@ SIDECARS: Final = "rollbox/sidecar-"
 MOST_PREFETCHED: Final = 3
 # How often it is told how far a pull is.
 TELL_EVERY_S: Final = 0.5
+# What is said of an image beside its processes: in its configuration, and by an engine.
+_SAID: Final = {"architecture": "Architecture", "created": "Created"}
 # Architectures that a processor can run besides its own.
 _ALSO: Final = {"amd64": ("386",), "arm64": ("arm",)}
 
@@ -75,17 +77,34 @@ class Images:
         Raises:
             Problem: unsupported, when it is for another architecture.
         """
+        image = await self._inspected(name)
+        if image is None:
+            return None
+        self._check(name, str(image.get("Architecture") or ""))
+        return Image(str(image["Id"]), bool((image.get("Config") or {}).get("Healthcheck")))
+
+    async def config(self, name: str) -> ImageConfig | None:
+        """What an image that is here says of its processes; None: it is not here. Cost: as ``local``.
+
+        Raises:
+            Problem: unsupported, when it is malformed.
+        """
+        image = await self._inspected(name)
+        if image is None:
+            return None
+        said = {ours: image.get(theirs) for ours, theirs in _SAID.items()}
+        return ImageConfig.read(name, Image(str(image["Id"])).digest, said, image.get("Config"))
+
+    async def _inspected(self, name: str) -> Mapping[str, Any] | None:
         for candidate in _candidates(name):
             try:
-                image = await self._client.call("GET", f"images/{candidate}/json")
+                image: Mapping[str, Any] = await self._client.call("GET", f"images/{candidate}/json")
             except Missing:
                 continue
             except Problem as problem:
                 raise _misnamed(name, problem) from problem
-            if hidden(name, image.get("RepoTags") or (), self._commits):
-                continue
-            self._check(name, str(image.get("Architecture") or ""))
-            return Image(str(image["Id"]), bool((image.get("Config") or {}).get("Healthcheck")))
+            if not hidden(name, image.get("RepoTags") or (), self._commits):
+                return image
         return None
 
     async def pull(self, name: str) -> Image:

@@ -69,7 +69,7 @@ from controlplane.cluster.protocol import (
     Started,
 )
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry
+from controlplane.images import ImageConfig, PrivateRegistry
 from controlplane.model import SandboxSpec
 from controlplane.settings import BuildSettings, CommitSettings, KubernetesSettings, PushSettings, RegistrySettings
 
@@ -333,6 +333,10 @@ class KubernetesCluster:
         """See ``Images.digest``: every node has images of its own."""
         del name
         return ""
+
+    async def config(self, name: str) -> ImageConfig | None:
+        """See ``Images.config``: of what was made here, the private registry has it."""
+        return None if self.commits is None else await self.commits.kept.config(name)
 
     def holding(self, spec: SandboxSpec, layers: Mapping[str, int]) -> Sequence[str]:
         """See ``Placements.holding``; as agents and pods have told last."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from controlplane.errors import Problem
+from controlplane.images import ImageConfig
 
 # Of an image of which nothing is known.
 NO_LAYERS: Final[Mapping[str, int]] = {}
@@ -99,6 +100,16 @@ class Images(Protocol):
         """The digest by which ``start`` takes an image that is on the machine already; no registry is asked.
 
         Empty: it is not there, or every node has images of its own.
+        """
+        ...
+
+    async def config(self, name: str) -> ImageConfig | None:
+        """What an image says of its processes that is on the machine, or was made here; no other registry is asked.
+
+        None: it is neither. Cost: a few calls.
+
+        Raises:
+            Problem: unsupported: it is malformed; the cluster does not answer.
         """
         ...
 

@@ -15,9 +15,11 @@ no digest; ``required`` refuses it. In both an image that is certain not to run 
 ``recordings`` runs commands in sandboxes of their owners, and makes recorded copies of what these opened;
 ``recorded_share`` refuses those of an owner that has as many as it may. ``external_copies`` knows which of them a
 registry has that somebody else looks after, and when they were used.
-``ownership`` says whose an image is, and ``inventory`` which ones the nodes have.
+``ownership`` says whose an image is, ``configs`` what it says of its processes, and ``inventory`` which ones the nodes
+have.
 """
 
+from controlplane.lifecycle.images.configs import Configs
 from controlplane.lifecycle.images.conversion_queue import Conversion
 from controlplane.lifecycle.images.conversions import Conversions
 from controlplane.lifecycle.images.copies import Copies, Copy
@@ -35,6 +37,7 @@ from controlplane.lifecycle.images.registry_store import RegistryStore
 from controlplane.lifecycle.images.rights import Rights
 
 __all__ = [
+    "Configs",
     "Conversion",
     "ConversionProgress",
     "Conversions",

@@ -252,17 +252,27 @@ class Images:
                 self._remember_unpinned(scopes)
         return pin
 
+    async def resolved(self, owner: str, name: str) -> Pin:
+        """What a name means now for an owner; nothing is copied.
+
+        Raises:
+            Problem: as ``permit`` and ``pin``.
+        """
+        await self.permit(owner, name)
+        name = self.pulled(name)
+        if self._resolver is None:
+            return Pin(name, parse(name).digest)
+        return await self._resolved(self._resolver, owner, name)
+
     async def named(self, owner: str, name: str) -> Pin:
         """What an owner's sandbox of no group and no pool would be started with now, copied where it has to be.
 
         Raises:
             Problem: as ``permit`` and ``pin``; image_pull_failed: it cannot be copied.
         """
-        await self.permit(owner, name)
-        name = self.pulled(name)
+        pin = await self.resolved(owner, name)
         if self._resolver is None:
-            return Pin(name, parse(name).digest)
-        pin = await self._resolved(self._resolver, owner, name)
+            return pin
         if (there := self.copied(pin)).ran or self._mirrored is None or not self._mirrored.wants(pin.name):
             return there
         async with self._mirrored.copying(pin.name, owner, resolved=pin.resolved) as copy:
@@ -297,7 +307,7 @@ class Images:
             return "unknown"
         try:
             reference = parse(self.pulled(name))
-            digest = await self._resolver.resolve(reference, await self._whose(owner, reference))
+            digest = await self._resolver.resolve(reference, await self.whose(owner, reference))
         except RegistryProblem as problem:
             # Machines may have credentials that the control plane has not.
             if problem.outcome == "absent" or (problem.outcome == "denied" and self._required):
@@ -307,7 +317,7 @@ class Images:
         here = await self._machines.image(str(reference.at(digest))) == "here"
         return "here" if here else "elsewhere"
 
-    async def _whose(self, owner: str, reference: Reference) -> str:
+    async def whose(self, owner: str, reference: Reference) -> str:
         """Who asks a registry: the owner, where others may be told something else."""
         return owner if self._rights is not None and await self._rights.guarded(reference) else ""
 
@@ -318,7 +328,7 @@ class Images:
         if digest := await self._machines.digest(name):
             self._metrics.image_pinned("here")
             return _pinned(name, reference.digest or digest)
-        whose = await self._whose(owner, reference)
+        whose = await self.whose(owner, reference)
         try:
             digest = await resolver.resolve(reference, whose, patient=patient)
         except RegistryProblem as problem:

@@ -34,6 +34,7 @@ from controlplane.lifecycle.housekeeping.needed import Needs
 from controlplane.lifecycle.housekeeping.recorded_cleanup import RecordedCleanup
 from controlplane.lifecycle.housekeeping.registry_cleanup import RegistryCleanup
 from controlplane.lifecycle.images import (
+    Configs,
     Conversions,
     Copies,
     ExternalCopies,
@@ -102,6 +103,7 @@ class Core:
         board: what gateways are told.
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
+        configs: what images say of the processes that run from them.
         lazily: in which form a start gets its image.
         datasets: what sandboxes mount besides their image.
         commits, committed, checkpoints: images that are made of sandboxes, those that were, and those that end.
@@ -235,7 +237,8 @@ class Core:
             metrics=deps.metrics,
             limit_bytes=options.commit_bytes,
         )
-        self.checkpoints, self.builds = (
+        self.configs, self.checkpoints, self.builds = (
+            Configs(deps.cluster, deps.registry, self.images, self.ownership),
             Checkpoints(deps.cluster.commits, self.ownership, deps.clock),
             ImageBuilds(
                 deps.cluster.builds,

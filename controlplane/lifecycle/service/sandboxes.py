@@ -40,6 +40,7 @@ class Sandboxes:
         pools: the pools, by name.
         egress: network policies, see ``EgressCalls``.
         inventory: the images on nodes.
+        configs: what images say of their processes.
         datasets: the data sets that sandboxes may mount.
         committed: the images that were made of sandboxes.
         builds: images from Dockerfiles.
@@ -62,7 +63,7 @@ class Sandboxes:
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
         self.datasets = core.datasets
-        self.builds = core.builds
+        self.builds, self.configs = core.builds, core.configs
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod

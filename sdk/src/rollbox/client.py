@@ -20,7 +20,7 @@ from rollbox.errors import BY_CODE, InvalidArgument
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
-from rollbox.image import Commits, NodeImage, NodeImageList
+from rollbox.image import Commits, ImageConfig, NodeImage, NodeImageList
 from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions, CreateSpec
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm, changes_body, pool_body
@@ -280,6 +280,23 @@ class Client:
             Unsupported: this installation cannot tell.
         """
         return [NodeImage.from_json(one) for one in (await self.gateway.call_api("GET", "images"))["images"]]
+
+    async def image_config(self, image: str) -> ImageConfig:
+        """Return what the image that a create of this name would start from says of the processes that run from it.
+
+        Nothing is pulled. A sandbox has the variables, the directory and the user; the command is for whoever runs it.
+
+        Args:
+            image: as for `create`.
+
+        Raises:
+            ImageNotFound: there is none; on an engine also where it has not been pulled (`prefetch` does).
+            PermissionDenied: it is another owner's.
+        """
+        if not isinstance(image, str) or not image.strip():
+            raise InvalidArgument(f"image {image!r} is not a name")
+        parts = ("images", "config", *str(image).split("/"))
+        return ImageConfig.from_json(await self.gateway.call_api("GET", *parts))
 
     async def commits(self) -> Commits:
         """Return your images that were made of sandboxes, what they take, and what they may.

@@ -123,6 +123,49 @@ class BuildProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """What an image says of the processes that run from it. A sandbox does not run its command by itself.
+
+    Attributes:
+        image: as it was asked for.
+        digest: what `SandboxRecord.image_digest` names it by; "" where the engine tells none.
+        architecture: that it is for; "": it does not say.
+        created: the time (RFC 3339); "": it does not say.
+        entrypoint, cmd: the words of its command.
+        env: its variables.
+        cwd, user: "": `/`, and root.
+        stop_signal: that asks its command to end; "": SIGTERM.
+        labels: of it.
+        ports: that its programs listen at, as `8000/tcp`.
+    """
+
+    image: str
+    digest: str = ""
+    architecture: str = ""
+    created: str = ""
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    user: str = ""
+    stop_signal: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Read the wire form; fields that this version does not know are left out."""
+        known: dict[str, Any] = {item.name: body[item.name] for item in fields(cls) if item.name in body}
+        known |= {name: tuple(known[name]) for name in ("entrypoint", "cmd", "ports") if name in known}
+        known["env"] = {name: value for name, _, value in (str(one).partition("=") for one in body.get("env", ()))}
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeImage:
     """An image on a node.
 

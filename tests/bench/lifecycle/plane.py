@@ -94,6 +94,9 @@ class PlayedCluster(OneMachine):
     async def digest(self, name: str) -> str:
         return ""
 
+    async def config(self, name: str) -> None:
+        return None
+
     async def undo_start(self, sandbox_id: str) -> None:
         await self._ask("stop", id=sandbox_id)
 

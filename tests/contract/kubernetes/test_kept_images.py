@@ -44,7 +44,8 @@ class Registry:
 
     async def image(self, repository: str, layers: Sequence[bytes], *tags: str) -> str:
         """Pushes an image with these tags, and that of its own; its digest."""
-        config = json.dumps({"created": CREATED, "rootfs": {"diff_ids": [digest(one) for one in layers]}}).encode()
+        said = {"created": CREATED, "config": {"Cmd": ["run"]}, "rootfs": {"diff_ids": [digest(one) for one in layers]}}
+        config = json.dumps(said).encode()
         account = {"Authorization": self.shown(repository)}
         for blob in (config, *layers):
             begun = await self.http.post(f"https://{self.address}/v2/{repository}/blobs/uploads/", headers=account)
@@ -230,6 +231,19 @@ async def test_the_same_tag_of_two_repositories_stands_for_either_ones_own(regis
         assert {one.name.split("/")[-2]: one.digest for one in found} == digests
     await kept.remove(found[0])
     assert await kept.expired(1_000_000) == [found[1]]
+
+
+async def test_what_its_processes_are_an_image_says_by_its_tag_and_by_its_digest(registry: Registry) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    digest = await registry.image("commits/alice/repo", [b"base", b"first"], "v1")
+    for name in (f"{HOST}/commits/alice/repo:v1", f"{HOST}/commits/alice/repo@{digest}"):
+        said = await kept.config(name)
+        assert said is not None
+        assert (said.digest, said.cmd) == (digest, ("run",))
+    assert await kept.config("elsewhere.example/repo:v1") is None
+    with pytest.raises(Problem, match="has no") as refused:
+        await kept.config(f"{HOST}/commits/alice/repo:v2")
+    assert refused.value.code == "image_not_found"
 
 
 async def test_repositories_that_are_told_in_smaller_parts_than_asked_for_are_all_found() -> None:

@@ -200,3 +200,13 @@ async def test_what_was_committed_is_listed_and_removed(client: Client, fake: Fa
     for bad in ("", " ", 1):
         with pytest.raises(InvalidArgument):
             await client.remove_image(bad)  # type: ignore[arg-type]
+
+
+async def test_an_image_says_what_its_processes_are(client: Client, fake: FakeGateway) -> None:
+    fake.fail("images", Fault("upstream_timeout"))
+    said = await client.image_config("registry:5000/team/app:1")
+    assert (said.image, said.entrypoint, said.cmd) == ("registry:5000/team/app:1", ("sh", "-c"), ("serve",))
+    assert (said.env, said.cwd, said.user, said.labels) == ({"A": "1=2", "B": ""}, "/srv", "u", {"l": "1"})
+    assert said.to_json()["ports"] == ("80/tcp",)
+    with pytest.raises(InvalidArgument, match="is not a name"):
+        await client.image_config(" ")

@@ -18,7 +18,8 @@ from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.cluster.kubernetes.node_agents.registry_session import RegistrySession
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
-from controlplane.images import Checkpoint, PrivateRegistry, own_bytes, parse
+from controlplane.errors import Problem
+from controlplane.images import Checkpoint, ImageConfig, PrivateRegistry, own_bytes, parse
 from controlplane.settings import PushSettings
 
 # Of images, and of tags of checkpoints: with ten layers each, 30 MiB.
@@ -106,6 +107,25 @@ class KeptImages:
         reference = parse(name)
         async with self._session.open() as asked:
             return await asked.digest(reference.repository, reference.tag)
+
+    async def config(self, name: str) -> ImageConfig | None:
+        """What an image that was made of a sandbox says of its processes; None: the name is of another registry.
+
+        Cost: two or three requests.
+
+        Raises:
+            Problem: image_not_found; unsupported: it is malformed; upstream_timeout: the registry does not answer.
+        """
+        reference = parse(name)
+        if not self._registry.holds(reference):
+            return None
+        async with self._session.open() as asked:
+            digest = reference.digest or await asked.digest(reference.repository, reference.tag)
+            manifest = await asked.json(f"{reference.repository}/manifests/{digest}") if digest else None
+            if manifest is None:
+                raise Problem("image_not_found", f"the private registry has no {name}", option="image")
+            config = await asked.json(f"{reference.repository}/blobs/{manifest['config']['digest']}") or {}
+        return ImageConfig.read(name, digest, config, config.get("config"))
 
     async def remove(self, image: CommittedImage) -> None:
         """See ``KeptImages.remove``; the registry's garbage collection frees what only it had.

@@ -17,7 +17,7 @@ from rollbox.conversion import ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords
 from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.health import Health
-from rollbox.image import BuiltImage, Commits, ConversionProgress, NodeImageList, PrefetchReport
+from rollbox.image import BuiltImage, Commits, ConversionProgress, ImageConfig, NodeImageList, PrefetchReport
 from rollbox.node import Node, NodeList
 from rollbox.options import CreateOptions
 from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
@@ -137,6 +137,10 @@ class Client:
     def images(self) -> NodeImageList:
         """As `rollbox.Client.images`."""
         return run(self.inner.images())
+
+    def image_config(self, image: str) -> ImageConfig:
+        """As `rollbox.Client.image_config`."""
+        return run(self.inner.image_config(image))
 
     def commits(self) -> Commits:
         """As `rollbox.Client.commits`."""

@@ -11,6 +11,7 @@ from controlplane.api.images import _lines
 from controlplane.cluster import Death
 from controlplane.cluster.protocol import PrefetchProgress
 from controlplane.errors import Problem
+from controlplane.images import ImageConfig
 from controlplane.lifecycle.images.inventory import MOST_UNREAD, ImageProgress
 from tests.support.asgi import Answer
 from tests.support.fake_cluster import FakeCluster
@@ -302,3 +303,21 @@ async def test_a_prefetch_that_fails_as_a_whole_says_why_in_its_last_line() -> N
     lines = [json.loads(one) async for one in _lines(None, told())]
     assert (lines[0]["image"], lines[0]["state"]) == ("a:1", "here")
     assert (lines[1]["problem"]["code"], "summary" in lines[1], len(lines)) == ("upstream_timeout", False, 2)
+
+
+async def test_an_image_says_what_its_processes_are_to_those_who_may_have_it(plane: World) -> None:
+    committed = f"{COMMITS}/alice/repo:v1"
+    said = ImageConfig("sha256:1", "amd64", entrypoint=("sh",), cmd=("-c", "x"), env=("A=1",), labels={"l": "1"})
+    plane.cluster.configs.update({"team/app:1": said, committed: said})
+    told = await plane.api("GET", "/v1/images/config/team/app:1")
+    assert told.status == 200, told
+    assert (told.json["image"], told.json["entrypoint"], told.json["cmd"]) == ("team/app:1", ["sh"], ["-c", "x"])
+    assert (told.json["env"], told.json["labels"], told.json["user"]) == (["A=1"], {"l": "1"}, "")
+    assert (await plane.api("GET", f"/v1/images/config/{committed}")).status == 200
+    assert (await plane.api("GET", f"/v1/images/config/{committed}", key=OTHER_KEY)).code == "permission_denied"
+    assert (await plane.api("GET", "/v1/images/config/Not/A:Name")).code == "invalid_argument"
+
+
+async def test_of_an_image_that_is_not_here_nothing_is_known(plane: World) -> None:
+    refused = await plane.api("GET", "/v1/images/config/none:1")
+    assert (refused.status, refused.code) == (422, "image_not_found")
