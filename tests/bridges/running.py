@@ -144,11 +144,13 @@ def seen(stack: Product, name: str, script: str, style: str = "", *, protocol: s
     return asyncio.run(all_cases())
 
 
-def seen_by_docker(stack: Product, name: str, script: str, *options: str) -> Mapping[str, Any]:
-    """What a client of Docker saw in all its cases, over a bridge of its own."""
+def seen_by_docker(
+    stack: Product, name: str, script: str, *options: str, told: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """What a client of Docker saw in all its cases, over a bridge of its own; `told` are more of its variables."""
 
     async def all_cases() -> Mapping[str, Any]:
         async with docker(stack, *options) as environ:
-            return await cases(name, script, "", environ)
+            return await cases(name, script, "", {**environ, **(told or {})})
 
     return asyncio.run(all_cases())

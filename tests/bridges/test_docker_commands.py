@@ -110,7 +110,8 @@ async def test_what_would_be_ignored_is_refused_by_name(
             ("/v1.99/containers/create", body, 400, "client version 1.99 is too new"),
             ("/v1.10/containers/create", body, 400, "client version 1.10 is too old"),
             ("/v1.44/nothing", {}, 404, "page not found"),
-            ("/v1.44/build", {}, 501, "building an image"),
+            ("/v1.44/build?nocache=1", {}, 400, "nocache=1 is not supported"),
+            ("/v1.44/build?version=2", {}, 400, "BuildKit is not spoken"),
         ):
             async with http.post(f"http://docker{path}", json=sent) as answer:
                 assert (answer.status, words in (await answer.json())["message"]) == (status, True), path

@@ -9,8 +9,10 @@ import gzip
 import io
 import json
 import os
+import pathlib
 import socket
 import tarfile
+import tempfile
 import threading
 import time
 import urllib.request
@@ -37,6 +39,11 @@ def status(call):
     except errors.APIError as error:
         return error.status_code, error.explanation
     return 0, "nothing"
+
+
+def own_variables(env):
+    """Variables without that which every image has."""
+    return [one for one in env if not one.startswith("PATH=")]
 
 
 def until(look):
@@ -93,7 +100,7 @@ def created(_):
         "states": [before, container.status],
         "name": container.name == f"made-{os.getpid()}",
         "labels": container.labels,
-        "config": [attrs["Path"], attrs["Args"], attrs["Config"]["Env"], attrs["Config"]["WorkingDir"]],
+        "config": [attrs["Path"], attrs["Args"], own_variables(attrs["Config"]["Env"]), attrs["Config"]["WorkingDir"]],
         "limits": [attrs["HostConfig"][name] for name in ("Memory", "NanoCpus", "PidsLimit")],
         "cwd": container.exec_run("pwd").output.decode(),
         "variable": container.exec_run(["sh", "-c", "echo $K"]).output.decode(),
@@ -342,7 +349,8 @@ def run(_):
         saw["failed"] = [error.exit_status, error.stderr.decode()]
     gone = client.containers.run(IMAGE, ["sh", "-c", "exit 0"], detach=True, auto_remove=True)
     saw["removed"] = until(lambda: status(lambda: client.containers.get(gone.id))[0])
-    saw["no_command"] = status(lambda: client.containers.run(IMAGE))[0]
+    # The image's own command is an interpreter, which ends with its input.
+    saw["own_command"] = client.containers.run(IMAGE, remove=True).decode()
     saw["nosuch"] = status(lambda: client.containers.run(IMAGE, "nosuch", auto_remove=True, detach=True))[0]
     return saw
 
@@ -377,6 +385,68 @@ def committed(container):
     # The platform keeps it for as long as the sandbox is being removed.
     removed = until(lambda: status(lambda: client.images.remove("kept:1"))[0] == 0)
     return {"code": 0, "out": out, "removed": removed}
+
+
+DOCKERFILE = f"""
+FROM {IMAGE} AS base
+ARG WORD=none
+ENV WORD=$WORD
+WORKDIR /app
+COPY . .
+RUN echo built by $WORD
+ENTRYPOINT ["sh", "-c"]
+CMD ["echo $WORD; pwd; ls"]
+LABEL of=image
+EXPOSE 8000
+STOPSIGNAL SIGINT
+FROM base AS failing
+RUN echo said >&2; false
+"""
+
+
+def built(_):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in (("Dockerfile", DOCKERFILE), ("kept", "k"), ("left", "l"), (".dockerignore", "left\n.d*")):
+            (root / name).write_text(text)
+        options = {"path": folder, "target": "base", "buildargs": {"WORD": "one"}}
+        image, lines = client.images.build(tag="built:1", rm=True, **options)
+        said = "".join(line.get("stream", "") for line in lines)
+        untagged = client.images.build(**options, gzip=True)[0]
+        quiet = client.images.build(quiet=True, **options)[0]
+        (root.parent / f"{root.name}.Dockerfile").write_text(f"FROM {IMAGE}\nCOPY kept /")
+        outside = client.images.build(path=folder, dockerfile=f"../{root.name}.Dockerfile", tag="built:2")[0]
+        (root.parent / f"{root.name}.Dockerfile").unlink()
+        try:
+            client.images.build(path=folder, target="failing")
+            failed = []
+        except errors.BuildError as error:
+            log = "".join(line.get("stream", "") for line in error.build_log)
+            failed = ["said" in log, "[build_failed, fault: caller, mask_sample: false]" in error.msg]
+    config, container = image.attrs["Config"], client.containers.create("built:1", name="of-built")
+    own = container.attrs["Config"]
+    saw = {
+        "said": ["built by one" in said, "Successfully tagged built:1" in said],
+        "same": len({image.id, untagged.id, quiet.id}) == 1,
+        "tags": image.tags,
+        "config": [config["Entrypoint"], config["Cmd"], config["WorkingDir"], config["ExposedPorts"]],
+        "labels": [config["Labels"]["of"], own["Labels"]["of"]],
+        "own": [own["Entrypoint"], own_variables(own["Env"]), own["WorkingDir"]],
+        "of": container.image.id == image.id,
+        "ran": client.containers.run("built:1", remove=True).decode().split(),
+        "other": client.containers.run("built:1", ["echo $WORD"], environment={"WORD": "two"}, remove=True).decode(),
+        "plain": client.containers.run(image.id, ["kept"], entrypoint=["ls"], remove=True).decode(),
+        "outside": client.containers.run(outside, "cat /kept", remove=True).decode(),
+        "failed": failed,
+    }
+    container.remove()
+    client.images.get("built:1").tag("built", "3")
+    client.images.remove("built:3")
+    saw["still"] = client.containers.run("built:1", "true", remove=True).decode()
+    until(lambda: status(lambda: client.images.remove("built:1"))[0] == 0)
+    until(lambda: status(lambda: client.images.remove("built:2"))[0] == 0)
+    saw["gone"] = status(lambda: client.images.get(image.id))[0]
+    return saw
 
 
 def ports(_):
@@ -428,7 +498,7 @@ def refused(_):
         saw[name] = [code, "is not supported by rollbox's bridge: " in words]
     calls = {
         "pause": lambda: client.containers.get(before_id).pause(),
-        "build": lambda: client.images.build(fileobj=io.BytesIO(b"FROM x")),
+        "cache": client.api.prune_builds,
         "network": lambda: client.networks.create("x"),
         "volume": lambda: client.volumes.create("x"),
         "login": lambda: client.login("a", "b"),
@@ -461,6 +531,7 @@ CASES = (
     run,
     images,
     committed,
+    built,
     ports,
     refused,
 )

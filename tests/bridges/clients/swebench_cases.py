@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import tempfile
+import time
 from pathlib import Path, PurePosixPath
 
 import docker
 from swebench.harness import docker_utils, run_evaluation
+from swebench.image_builder import docker_build
+from swebench.image_builder.docker_utils import list_images, make_heredoc_run_command, remove_image
+from swebench.image_builder.image_spec import ImageSpec
 from swebench.types import TestSpec
 
 IMAGE = os.environ["IMAGE"]
@@ -23,6 +28,27 @@ def created():
     container = run_evaluation.create_container(spec, client, f"run-{os.getpid()}", logger)
     container.start()
     return container
+
+
+def built(_):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        steps = make_heredoc_run_command(["mkdir /testbed", "cd /testbed", "echo built > state"])
+        spec = ImageSpec("toy__toy-1", f"FROM {IMAGE}\n{steps}WORKDIR /testbed\n", None)
+        docker_build.build_image(spec)
+        # The second time it is there.
+        docker_build.build_instance_image(spec, client, logger, False)
+        out = client.containers.run(spec.name, "cat state", remove=True).decode()
+        try:
+            docker_build.build_image(ImageSpec("toy__toy-2", f"FROM {IMAGE}\nRUN false\n", None))
+            failed = ""
+        except docker_build.BuildImageError as error:
+            failed = Path(error.log_path).read_text()
+    for _ in range(600):
+        remove_image(client, spec.name, "quiet")
+        if spec.name not in list_images(client):
+            break
+        time.sleep(0.1)
+    return {"name": spec.name, "out": out, "failed": "fault: caller" in failed}
 
 
 def copied(container):
@@ -52,5 +78,5 @@ def cleaned(container):
 
 if __name__ == "__main__":
     shared = created()
-    for case in (copied, tested, timed_out, cleaned):
+    for case in (built, copied, tested, timed_out, cleaned):
         print(json.dumps({"case": case.__name__, "saw": case(shared)}), flush=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import tomllib
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rollbox import ExecResult, FileInfo, errors
+from rollbox import ExecResult, FileInfo, ImageConfig, errors
 from rollbox_bridges.docker import creating, frames, limits, pathstat, references, running, words
 from rollbox_bridges.docker.bindings import Binding
 from rollbox_bridges.docker.shim import creating as typed
@@ -42,7 +44,7 @@ def test_an_image_that_is_not_there_is_told_in_the_words_by_which_clients_pull()
 def test_zeros_ask_for_nothing_whatever_their_field_and_its_case() -> None:
     body = {"image": "x:1", "CMD": "true", "Future": None, "HostConfig": {"Privileged": False, "Binds": [], "New": 0}}
     wish = creating.wish_of(body)
-    assert (wish.image, wish.argv, wish.limits) == ("x:1", ("true",), limits.Limits())
+    assert (wish.image, wish.entrypoint, wish.cmd, wish.limits) == ("x:1", None, ("true",), limits.Limits())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,51 @@ def test_limits_are_those_of_docker_in_the_units_of_the_platform() -> None:
         auto_remove=True,
     )
     assert limits.limits_of({"NanoCpus": 1_500_000_000}).cpu == 1.5
+
+
+SAYS = ImageConfig(
+    "x:1", entrypoint=("e",), cmd=("c",), env={"A": "1", "B": "2"}, cwd="/w", user="u", stop_signal="SIGRTMIN+3"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "argv"),
+    [
+        ({}, ("e", "c")),
+        ({"Cmd": ["own"]}, ("e", "own")),
+        ({"Entrypoint": ["own"]}, ("own",)),
+        ({"Entrypoint": ["own"], "Cmd": ["a"]}, ("own", "a")),
+        ({"Entrypoint": []}, ("c",)),
+        ({"Entrypoint": [""], "Cmd": ["own"]}, ("own",)),
+    ],
+)
+def test_a_command_is_made_of_the_creates_and_the_images_words(asked: dict[str, Any], argv: tuple[str, ...]) -> None:
+    assert creating.settled(creating.wish_of({"Image": "x:1", **asked}), SAYS).argv == argv
+
+
+def test_what_a_create_says_goes_before_what_its_image_says() -> None:
+    config = {"PublishAllPorts": True, "PortBindings": {"80/tcp": None}}
+    body = {"Image": "x:1", "Env": ["B=3"], "User": "v", "Labels": {"l": "own"}, "HostConfig": config}
+    says = replace(SAYS, labels={"l": "1", "m": "2"}, ports=("80/tcp", "81"))
+    found = creating.settled(creating.wish_of({**body, "ExposedPorts": {"82/tcp": {}}}), says)
+    assert (found.env, found.cwd, found.user, found.labels) == (
+        {"A": "1", "B": "3"},
+        "/w",
+        "v",
+        {"l": "own", "m": "2"},
+    )
+    assert found.stop_signal == signal.SIGRTMIN + 3
+    assert [one.port for one in found.ports] == [80, 82, 81]
+
+
+@pytest.mark.parametrize("body", [{"Entrypoint": [""]}, {"Cmd": []}])
+def test_without_any_command_there_is_no_container(body: dict[str, Any]) -> None:
+    for config in (None, ImageConfig("x:1")):
+        with pytest.raises(words.Refusal, match="no command specified") as refused:
+            creating.settled(creating.wish_of({"Image": "x:1", **body}), config)
+        assert refused.value.status == 400
+    # What the platform does not tell is a shell, for those who type.
+    assert creating.settled(creating.wish_of({"Image": "x:1", "Tty": True}), None).argv == ("sh",)
 
 
 def test_fields_that_an_operator_leaves_out_are_told_and_no_others() -> None:

@@ -57,7 +57,7 @@ async def put(request: web.BaseRequest, container: Container) -> web.StreamRespo
     if (await _at(container, path, follow=True)).kind != "directory":
         raise Refusal(400, f"extraction point {path} is not a directory")
     owners = ["-o"] if _as_the_user(container, copied=query.flag("copyUIDGID")) else []
-    archive = _plain(request.content.iter_chunked(_CHUNK_BYTES), request.headers.get("Content-Encoding", "identity"))
+    archive = plain(request.content.iter_chunked(_CHUNK_BYTES), request.headers.get("Content-Encoding", "identity"))
     async with await _tar(container, ["-C", path, *owners, "-xpf", "-"], stdin=True) as process:
         try:
             async for data in archive:
@@ -114,13 +114,21 @@ def _parts(path: str, info: FileInfo) -> tuple[str, str]:
 
 
 def _as_the_user(container: Container, *, copied: bool) -> bool:
-    if copied and container.wish.user not in {"", "0", "root"}:
-        raise not_honoured("copyUIDGID=true", f"files would be root's, and the user is {container.wish.user}")
+    if copied and container.settled.user not in {"", "0", "root"}:
+        raise not_honoured("copyUIDGID=true", f"files would be root's, and the user is {container.settled.user}")
     return copied
 
 
-async def _plain(data: AsyncIterator[bytes], encoding: str) -> AsyncGenerator[bytes, None]:
-    """An archive as it is, or out of gzip; of other compressions is told."""
+async def plain(data: AsyncIterator[bytes], encoding: str) -> AsyncGenerator[bytes, None]:
+    """An archive as it is, or out of gzip.
+
+    Args:
+        data: as it comes.
+        encoding: that the request says.
+
+    Raises:
+        Refusal: it has another compression, or is no whole gzip.
+    """
     if encoding not in {"identity", "gzip"}:
         raise Refusal(415, f"content encoding {encoding!r} is not known: gzip and identity are")
     head = b""

@@ -12,6 +12,8 @@ from rollbox_bridges.docker.words import Refusal, not_honoured
 
 _MOST_BYTES: Final = 2**22
 _FALSE: Final = frozenset({"", "0", "no", "false", "none"})
+_NOTHING: Final = _FALSE | {"{}", "[]", "null"}
+_IGNORED: Final = "the bridge does not know it, and would ignore it"
 
 
 class Query:
@@ -21,16 +23,23 @@ class Query:
         request: it.
         known: names that are read.
         harmless: other names that change nothing here.
+        reasons: why another one is not honoured.
 
     Raises:
         Refusal: another name has a value that asks for something.
     """
 
-    def __init__(self, request: web.BaseRequest, known: frozenset[str], harmless: frozenset[str] = frozenset()) -> None:
-        self._values: Mapping[str, str] = request.query
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        known: frozenset[str],
+        harmless: frozenset[str] = frozenset(),
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
+        self._values = request.query
         for name, value in self._values.items():
-            if name not in known | harmless and value.lower() not in _FALSE:
-                raise not_honoured(f"{name}={value[:100]}", "the bridge does not know it, and would ignore it")
+            if name not in known | harmless and value.lower() not in _NOTHING:
+                raise not_honoured(f"{name}={value[:100]}", (reasons or {}).get(name, _IGNORED))
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Whether it is set."""
@@ -40,6 +49,22 @@ class Query:
     def text(self, name: str, default: str = "") -> str:
         """Its text."""
         return self._values.get(name, default)
+
+    def texts(self, name: str) -> list[str]:
+        """Its texts; names may come several times."""
+        return [one for one in self._values.getall(name, []) if one]
+
+    def json(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Its JSON; None where there is none.
+
+        Raises:
+            Refusal: it is no JSON.
+        """
+        text = self._values.get(name, "")
+        try:
+            return json.loads(text) if text else None
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"{name} is no JSON: {error}") from error
 
     def whole(self, name: str, default: int, *, least: int = 0) -> int:
         """Its number.
@@ -64,11 +89,7 @@ class Query:
         Raises:
             Refusal: they are malformed, or one is not known.
         """
-        text = self._values.get("filters", "")
-        try:
-            told: Any = json.loads(text) if text else {}
-        except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"filters is no JSON: {error}") from error
+        told: Any = self.json("filters") or {}
         if not isinstance(told, dict):
             raise Refusal(400, "filters is not a JSON object")
         for name in told:

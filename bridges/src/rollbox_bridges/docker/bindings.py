@@ -28,16 +28,39 @@ class Binding(NamedTuple):
     host_port: int
 
 
-def bindings_of(asked: Any, exposed: Any, *, publish_all: bool) -> tuple[Binding, ...]:  # noqa: ANN401 - JSON
-    """Read `PortBindings`, and with `PublishAllPorts` those of `ExposedPorts`.
+def bindings_of(asked: Any) -> tuple[Binding, ...]:  # noqa: ANN401 - JSON
+    """Read `PortBindings`.
 
     Raises:
         Refusal: they are malformed, or not of TCP.
     """
-    wanted = [] if asked is None else [one for port, places in _items(asked) for one in _of_port(port, places)]
+    return () if asked is None else tuple(one for port, places in _items(asked) for one in _of_port(port, places))
+
+
+def exposed_of(asked: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON
+    """Read `ExposedPorts`.
+
+    Raises:
+        Refusal: they are malformed.
+    """
+    return () if asked is None else tuple(port for port, _ in _items(asked))
+
+
+def published_of(bound: Iterable[Binding], exposed: Iterable[str], *, publish_all: bool) -> tuple[Binding, ...]:
+    """Those ports that are published.
+
+    Args:
+        bound: by `PortBindings`.
+        exposed: of the image and of the create.
+        publish_all: whether all of these are.
+
+    Raises:
+        Refusal: one of them is malformed, or not of TCP.
+    """
+    wanted = list(bound)
     if publish_all:
         named = {one.port for one in wanted}
-        ports = [_port(port) for port, _ in _items(exposed or {})]
+        ports = dict.fromkeys(_port(port) for port in exposed)
         wanted += [Binding(port, _LOOPBACK, 0) for port in ports if port not in named]
     return tuple(wanted)
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from rollbox import End, ExecResult, Process, Sandbox, SandboxError, errors
-from rollbox_bridges.docker.creating import Wish
+from rollbox_bridges.docker.creating import Settled, Wish
 from rollbox_bridges.docker.published import Published
 from rollbox_bridges.docker.references import container_id
 from rollbox_bridges.docker.running import Ended, ended, not_started
@@ -38,11 +38,21 @@ class Times:
     finished: float = 0.0
 
 
+class Made(NamedTuple):
+    """What a container is made of."""
+
+    wish: Wish
+    settled: Settled
+    image_id: str
+
+
 class Container:
     """One container.
 
     Attributes:
         sandbox, wish, name: of it.
+        settled: the wish, with what its image says.
+        image_id: of its image.
         id: 64 hexadecimal digits.
         state: of its main process; dead: the sandbox has ended.
         end: of its main process; None: it has not ended.
@@ -52,9 +62,11 @@ class Container:
         published: its ports.
     """
 
-    def __init__(self, sandbox: Sandbox, wish: Wish, name: str, gone: Callable[[Container], Awaitable[None]]) -> None:
+    def __init__(
+        self, sandbox: Sandbox, made_of: Made, name: str, gone: Callable[[Container], Awaitable[None]]
+    ) -> None:
         self.sandbox = sandbox
-        self.wish = wish
+        self.wish, self.settled, self.image_id = made_of
         self.name = name
         self.id = container_id(sandbox.id)
         self.state: State = "created"
@@ -62,7 +74,7 @@ class Container:
         self.error = ""
         self.times = Times()
         self.exec_id = ""
-        self.published = Published(sandbox, wish.limits.ports)
+        self.published = Published(sandbox, self.settled.ports)
         self._gone = gone
         self._main: Process | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -121,10 +133,10 @@ class Container:
             return True
 
     async def _spawn(self) -> None:
-        wish, self.exec_id = self.wish, f"docker-main-{secrets.token_hex(8)}"
+        wish, argv, self.exec_id = self.wish, self.settled.argv, f"docker-main-{secrets.token_hex(8)}"
         try:
             self._main = await self.sandbox.spawn(
-                list(wish.argv),
+                list(argv),
                 cwd=wish.cwd or None,
                 # What is typed on a terminal has no end.
                 stdin=wish.stdin or wish.tty,
@@ -134,7 +146,7 @@ class Container:
                 exec_id=self.exec_id,
             )
         except errors.InvalidArgument as error:
-            failed = not_started(error, wish.argv, wish.cwd, wish.user)
+            failed = not_started(error, argv, self.settled.cwd, self.settled.user)
             if failed is None:
                 raise
             self.end, self.error = Ended(failed[0]), f"failed to create task for container: {failed[1]}"

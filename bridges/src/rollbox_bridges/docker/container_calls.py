@@ -10,16 +10,15 @@ from aiohttp import web
 from rollbox import SandboxError
 from rollbox_bridges.docker import described
 from rollbox_bridges.docker.asking import Query, json_body
-from rollbox_bridges.docker.container import Container
-from rollbox_bridges.docker.creating import signal_of, wish_of, without
+from rollbox_bridges.docker.container import Container, Made
+from rollbox_bridges.docker.creating import settled, signal_of, wish_of, without
 from rollbox_bridges.docker.engine import Engine
-from rollbox_bridges.docker.references import ARCHITECTURE
-from rollbox_bridges.docker.words import Refusal, not_honoured
+from rollbox_bridges.docker.references import check_platform, image_id, is_id
+from rollbox_bridges.docker.words import Refusal
 
 _FILTERS: Final = frozenset({"name", "id", "label", "status"})
 _KILL: Final = 9
 _ENDLESS: Final = -1
-_CPUS: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _CONDITIONS: Final = ("not-running", "next-exit", "removed")
 
 
@@ -30,8 +29,14 @@ async def create(request: web.BaseRequest, engine: Engine) -> web.StreamResponse
     body = await json_body(request)
     warnings = without(body, engine.settings.left_out)
     wish = wish_of(body)
-    container = await engine.containers.create(wish, engine.images.source(wish.image), query.text("name"))
-    engine.images.keep(wish.image, engine.images.source(wish.image))
+    source = engine.images.source(wish.image)
+    config = await engine.images.config(source)
+    if config is None:
+        warnings.append("the platform does not tell the image's ENTRYPOINT, which is not run")
+    made_of = Made(wish, settled(wish, config), (config and config.digest) or image_id(source))
+    container = await engine.containers.create(made_of, source, query.text("name"))
+    if not is_id(wish.image):
+        engine.images.keep(wish.image, source, config.digest if config else "")
     return web.json_response({"Id": container.id, "Warnings": warnings}, status=201)
 
 
@@ -124,7 +129,7 @@ async def prune(request: web.BaseRequest, engine: Engine) -> web.StreamResponse:
 async def _stopped(request: web.BaseRequest, container: Container) -> bool:
     query = Query(request, frozenset({"t", "signal"}))
     within_s = query.whole("t", container.wish.stop_s, least=_ENDLESS)
-    number = signal_of(query.text("signal"), container.wish.stop_signal)
+    number = signal_of(query.text("signal"), container.settled.stop_signal)
     return await container.stop(number, None if within_s == _ENDLESS else within_s)
 
 
@@ -137,16 +142,3 @@ async def _looked_at(container: Container) -> None:
             await container.ended(record.end)
     except SandboxError as error:
         await container.lost(error)
-
-
-def check_platform(text: str) -> None:
-    """Check the platform that is asked for: where this machine's images run, those of the sandboxes do.
-
-    Raises:
-        Refusal: it is another one.
-    """
-    system, _, cpu = text.lower().partition("/")
-    cpu = cpu.partition("/")[0]
-    here = ARCHITECTURE
-    if text and (system != "linux" or (cpu and _CPUS.get(cpu, cpu) != here)):
-        raise not_honoured(f"platform {text[:40]!r}", f"sandboxes run linux/{here}")

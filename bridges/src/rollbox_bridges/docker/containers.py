@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rollbox import Client, CreateOptions, SandboxError
-from rollbox_bridges.docker.container import Container
+from rollbox_bridges.docker.container import Container, Made
 from rollbox_bridges.docker.creating import Wish
 from rollbox_bridges.docker.references import checked_name
 from rollbox_bridges.docker.settings import Settings
@@ -34,11 +34,11 @@ class Containers:
         # A name is taken from the beginning of a create on.
         self._names: dict[str, str] = {}
 
-    async def create(self, wish: Wish, image: str, name: str) -> Container:
+    async def create(self, made_of: Made, image: str, name: str) -> Container:
         """Create one.
 
         Args:
-            wish: what it is to be.
+            made_of: what it is to be.
             image: as the platform takes it.
             name: "": that of its sandbox.
 
@@ -50,11 +50,11 @@ class Containers:
         wanted = checked_name(name) if name else ""
         self._take(wanted)
         try:
-            sandbox = await self._client.create(image, **self._options(wish, wanted))
+            sandbox = await self._client.create(image, **self._options(made_of.wish, wanted))
         except BaseException:
             self._names.pop(wanted, None)
             raise
-        container = Container(sandbox, wish, wanted or sandbox.id, self._ended)
+        container = Container(sandbox, made_of, wanted or sandbox.id, self._ended)
         self._all[container.id] = container
         self._names[container.name] = container.id
         self._forget_dead()
@@ -176,7 +176,7 @@ class Containers:
 
 def _passes(container: Container, filters: Mapping[str, Sequence[str]]) -> bool:
     names, ids, states = filters.get("name"), filters.get("id"), filters.get("status")
-    labels = container.wish.labels
+    labels = container.settled.labels
     return (
         (not names or any(one.removeprefix("/") in container.name for one in names))
         and (not ids or any(container.id.startswith(one) for one in ids))

@@ -8,7 +8,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from rollbox import ImageConfig
 from rollbox_bridges.docker import fields
+from rollbox_bridges.docker.bindings import Binding, exposed_of, published_of
 from rollbox_bridges.docker.limits import REASONS, Limits, limits_of, offline
 from rollbox_bridges.docker.words import Refusal, not_honoured
 
@@ -47,12 +49,14 @@ _REASONS: Final = {
     "Shell": "it is for builds",
     "OnBuild": "it is for builds",
 }
-# What base images run on a terminal; the bridge is not told the command of an image.
+# What base images run on a terminal, where the platform does not tell the command of an image.
 _SHELL: Final = ("sh",)
 # Labels that the platform takes are its labels too, so that its lists can be asked for them.
 _LABEL: Final = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 _LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _MOST_LABELS: Final = 60
+# SIGRTMIN+3 is how images of systemd are stopped.
+_REAL_TIME: Final = re.compile(r"(?:SIG)?RTMIN(?:\+([0-9]|[12][0-9]|30))?")
 OWN: Final = "docker/"
 """What labels of the bridge itself begin with."""
 
@@ -63,22 +67,21 @@ class Wish:
 
     Attributes:
         image: as it has named it.
-        argv: of the main process.
-        entrypoint, cmd: of which that is made.
-        env: of every process.
+        entrypoint, cmd: of which the main process is made; None: the image's.
+        env: of every process, beside the image's.
         cwd, user: of every process; "": the image's.
+        exposed: ports that it names, beside the image's.
         tty: whether the main process has a terminal.
         stdin: whether its input is open.
         stdin_once: whether its input ends with the first client that was attached to it.
         labels: all of them.
-        stop_signal: number.
+        stop_signal: number; None: the image's.
         stop_s: seconds between the signal and the end.
         limits: what it may use.
     """
 
     image: str
-    argv: tuple[str, ...]
-    entrypoint: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
@@ -87,8 +90,9 @@ class Wish:
     stdin: bool = False
     stdin_once: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
-    stop_signal: int = signal.SIGTERM
+    stop_signal: int | None = None
     stop_s: int = 10
+    exposed: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def platform_labels(self, name: str) -> dict[str, str]:
@@ -111,25 +115,81 @@ def wish_of(body: Any) -> Wish:  # noqa: ANN401 - JSON
     image = fields.text("Image", asked.get("Image"))
     if not image:
         raise Refusal(400, "no image is named: Image is empty")
-    limits = limits_of(asked.get("HostConfig"), asked.get("ExposedPorts"))
-    entrypoint = [one for one in fields.words("Entrypoint", asked.get("Entrypoint")) if one]
-    cmd = fields.words("Cmd", asked.get("Cmd"))
-    tty, stdin = fields.flag("Tty", asked.get("Tty")), fields.flag("OpenStdin", asked.get("OpenStdin"))
     return Wish(
         image=image,
-        argv=_argv(entrypoint, cmd, interactive=tty or stdin),
-        entrypoint=tuple(entrypoint),
-        cmd=tuple(cmd),
+        entrypoint=_entrypoint(body, asked.get("Entrypoint")),
+        cmd=tuple(fields.words("Cmd", asked.get("Cmd"))),
         env=fields.variables(asked.get("Env")),
         cwd=_directory(asked.get("WorkingDir")),
         user=user_of(asked.get("User")),
-        tty=tty,
-        stdin=stdin,
+        tty=fields.flag("Tty", asked.get("Tty")),
+        stdin=fields.flag("OpenStdin", asked.get("OpenStdin")),
         stdin_once=fields.flag("StdinOnce", asked.get("StdinOnce")),
         labels=fields.texts("Labels", asked.get("Labels")),
-        stop_signal=signal_of(fields.text("StopSignal", asked.get("StopSignal")), signal.SIGTERM),
+        stop_signal=signal_of(fields.text("StopSignal", asked.get("StopSignal")), 0) or None,
         stop_s=fields.whole("StopTimeout", asked.get("StopTimeout", 10)),
-        limits=_within(limits, asked),
+        exposed=exposed_of(asked.get("ExposedPorts")),
+        limits=_within(limits_of(asked.get("HostConfig")), asked),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A wish together with what its image says.
+
+    Attributes:
+        argv: of the main process.
+        entrypoint, cmd: of which that is made.
+        env: of every process: what the image says, and what was asked for.
+        cwd, user: "": `/`, and the image's.
+        labels: of the container.
+        stop_signal: number.
+        ports: published ones.
+    """
+
+    argv: tuple[str, ...]
+    entrypoint: tuple[str, ...]
+    cmd: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    user: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: int = signal.SIGTERM
+    ports: tuple[Binding, ...] = ()
+
+
+def settled(wish: Wish, config: ImageConfig | None) -> Settled:
+    """What a wish comes to with an image, by Docker's rules.
+
+    Args:
+        wish: of a create.
+        config: of the image; None: it is not known.
+
+    Raises:
+        Refusal: there is no command, or a port of the image's is not of TCP and is to be published.
+    """
+    said = config or ImageConfig(wish.image)
+    # An entrypoint of one's own takes the image's command away too.
+    cmd = wish.cmd or (() if wish.entrypoint else said.cmd)
+    entrypoint = said.entrypoint if wish.entrypoint is None else wish.entrypoint
+    # Docker's command line says that there is to be none by one empty word.
+    entrypoint = () if entrypoint == ("",) else entrypoint
+    argv = (*entrypoint, *cmd)
+    if not argv and config is None and (wish.tty or wish.stdin):
+        argv = cmd = _SHELL
+    if not argv:
+        why = "" if config is not None else ": the platform does not tell the command of this image, name one"
+        raise Refusal(400, f"no command specified{why}")
+    return Settled(
+        argv=argv,
+        entrypoint=entrypoint,
+        cmd=cmd,
+        env={**said.env, **wish.env},
+        cwd=wish.cwd or said.cwd,
+        user=wish.user or said.user,
+        labels={**said.labels, **wish.labels},
+        stop_signal=wish.stop_signal or signal_of(said.stop_signal, signal.SIGTERM),
+        ports=published_of(wish.limits.ports, (*wish.exposed, *said.ports), publish_all=wish.limits.publish_all),
     )
 
 
@@ -157,6 +217,8 @@ def signal_of(text: str, default: int) -> int:
         return default
     if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 64:
         return int(text)
+    if found := _REAL_TIME.fullmatch(text.upper()):
+        return signal.SIGRTMIN + int(found[1] or 0)
     try:
         return signal.Signals["SIG" + text.upper().removeprefix("SIG")]
     except KeyError as error:
@@ -176,15 +238,12 @@ def user_of(value: Any) -> str:  # noqa: ANN401 - JSON
     return user
 
 
-def _argv(entrypoint: list[str], cmd: list[str], *, interactive: bool) -> tuple[str, ...]:
-    argv = (*entrypoint, *cmd)
-    if argv:
-        return argv
-    if interactive:
-        return _SHELL
-    raise not_honoured(
-        "a container without a command", "the platform does not tell the command of an image: name it, like `sleep 2h`"
-    )
+def _entrypoint(body: Mapping[str, Any], value: Any) -> tuple[str, ...] | None:  # noqa: ANN401 - JSON
+    """Read an entrypoint; an empty list says that there is none, whatever the image has."""
+    said = fields.words("Entrypoint", value)
+    if said:
+        return tuple(said)
+    return () if any(name.lower() == "entrypoint" and given == [] for name, given in body.items()) else None
 
 
 def _directory(value: Any) -> str:  # noqa: ANN401 - JSON

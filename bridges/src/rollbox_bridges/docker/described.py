@@ -9,7 +9,7 @@ from typing import Any, Final
 from rollbox_bridges.docker.bindings import told
 from rollbox_bridges.docker.container import Container
 from rollbox_bridges.docker.execs import Exec
-from rollbox_bridges.docker.references import ARCHITECTURE, image_id
+from rollbox_bridges.docker.references import ARCHITECTURE
 
 API_VERSION: Final = "1.44"
 LEAST_API_VERSION: Final = "1.24"
@@ -19,14 +19,14 @@ _NANO: Final = 10**9
 
 def container(one: Container) -> dict[str, Any]:
     """A container as an inspect tells it."""
-    wish, argv = one.wish, one.wish.argv
+    wish, main = one.wish, one.settled
     return {
         "Id": one.id,
         "Created": time_of(one.times.created),
-        "Path": argv[0],
-        "Args": list(argv[1:]),
+        "Path": main.argv[0],
+        "Args": list(main.argv[1:]),
         "State": state(one),
-        "Image": image_id(wish.image),
+        "Image": one.image_id,
         "Name": f"/{one.name}",
         "RestartCount": 0,
         "Driver": "rollbox",
@@ -40,19 +40,19 @@ def container(one: Container) -> dict[str, Any]:
         "Config": {
             "Hostname": one.id[:12],
             "Domainname": "",
-            "User": wish.user,
+            "User": main.user,
             "Tty": wish.tty,
             "OpenStdin": wish.stdin,
             "StdinOnce": wish.stdin_once,
             "AttachStdin": False,
             "AttachStdout": False,
             "AttachStderr": False,
-            "Env": [f"{name}={value}" for name, value in wish.env.items()],
-            "Cmd": list(wish.cmd) or None,
-            "Entrypoint": list(wish.entrypoint) or None,
+            "Env": [f"{name}={value}" for name, value in main.env.items()],
+            "Cmd": list(main.cmd) or None,
+            "Entrypoint": list(main.entrypoint) or None,
             "Image": wish.image,
-            "WorkingDir": wish.cwd,
-            "Labels": dict(wish.labels),
+            "WorkingDir": main.cwd,
+            "Labels": dict(main.labels),
             "Volumes": None,
         },
         "NetworkSettings": _network(one),
@@ -69,11 +69,11 @@ def row(one: Container) -> dict[str, Any]:
         "Id": one.id,
         "Names": [f"/{one.name}"],
         "Image": one.wish.image,
-        "ImageID": image_id(one.wish.image),
-        "Command": " ".join(one.wish.argv),
+        "ImageID": one.image_id,
+        "Command": " ".join(one.settled.argv),
         "Created": int(one.times.created),
         "Ports": ports,
-        "Labels": dict(one.wish.labels),
+        "Labels": dict(one.settled.labels),
         "State": one.state,
         "Status": _status(one),
         "HostConfig": {"NetworkMode": _mode(one)},
@@ -153,7 +153,7 @@ def time_of(at_s: float) -> str:
 def _host(one: Container) -> dict[str, Any]:
     limits = one.wish.limits
     memory = limits.memory[1] if isinstance(limits.memory, tuple) else limits.memory
-    ports = told((binding, binding.host_port) for binding in limits.ports)
+    ports = told((binding, binding.host_port) for binding in one.settled.ports)
     return {
         "NetworkMode": _mode(one),
         "AutoRemove": limits.auto_remove,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from rollbox_bridges.docker.images import Images
 from rollbox_bridges.docker.settings import Settings
 from rollbox_bridges.docker.words import Refusal
 
+# As many as the platform builds at once.
+_MOST_BUILDS: Final = 4
 _NETWORKS: Final = {"bridge": "what the installation or --egress allows", "none": "nothing"}
 
 
@@ -35,6 +38,8 @@ class Engine:
         self.containers = Containers(self.client, settings)
         self.execs = Execs()
         self.images = Images(self.client)
+        # Each has its context in a folder of this machine.
+        self.build_places = asyncio.Semaphore(_MOST_BUILDS)
 
     async def aclose(self) -> None:
         """End all containers."""

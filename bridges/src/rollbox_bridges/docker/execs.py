@@ -85,7 +85,7 @@ class Exec:
                 exec_id=self.id,
             )
         except errors.InvalidArgument as error:
-            failed = not_started(error, wish.argv, cwd, wish.user or main.user)
+            failed = not_started(error, wish.argv, cwd, wish.user or self.container.settled.user)
             if failed is None:
                 raise
             self.end = Ended(failed[0])

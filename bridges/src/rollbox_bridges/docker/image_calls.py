@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from rollbox_bridges.docker import images
+from rollbox_bridges.docker import pictured
 from rollbox_bridges.docker.asking import Query, json_body
-from rollbox_bridges.docker.container_calls import check_platform
 from rollbox_bridges.docker.engine import Engine
 from rollbox_bridges.docker.fields import is_zero
-from rollbox_bridges.docker.references import joined, repository_of
+from rollbox_bridges.docker.references import check_platform, joined, repository_of, tag_of
 from rollbox_bridges.docker.words import Refusal, not_honoured, not_implemented
 
 _UNSAID: Final = frozenset({"comment", "author", "pause"})
@@ -22,13 +21,15 @@ async def list_(request: web.BaseRequest, engine: Engine) -> web.StreamResponse:
     """List those that were named here, and those on the platform's machines."""
     query = Query(request, frozenset({"filters", "all"}), harmless=frozenset({"digests", "shared-size"}))
     wanted = query.filters(frozenset({"reference"})).get("reference", [])
-    return web.json_response([images.row(one) for one in await engine.images.listed(wanted)])
+    return web.json_response(pictured.rows(await engine.images.listed(wanted)))
 
 
 async def inspect(request: web.BaseRequest, engine: Engine, name: str) -> web.StreamResponse:
     """Tell of one."""
     Query(request, frozenset())
-    return web.json_response(images.body(await engine.images.get(name)))
+    image = await engine.images.get(name)
+    config = await engine.images.told(image.source)
+    return web.json_response(pictured.body(image, engine.images.tags(image), config))
 
 
 async def pull(request: web.BaseRequest, engine: Engine) -> web.StreamResponse:
@@ -54,14 +55,14 @@ async def tag(request: web.BaseRequest, engine: Engine, name: str) -> web.Stream
     if not query.text("repo"):
         raise Refusal(400, "repo is empty")
     image = await engine.images.get(name)
-    engine.images.keep(joined(query.text("repo"), query.text("tag")), image.source)
+    engine.images.keep(tag_of(joined(query.text("repo"), query.text("tag"))), image.source, image.digest)
     return web.Response(status=201)
 
 
 async def remove(request: web.BaseRequest, engine: Engine, name: str) -> web.StreamResponse:
     """Remove an image that was made of a container; of others the name is forgotten here."""
-    Query(request, frozenset(), harmless=frozenset({"force", "noprune"}))
-    return web.json_response(await engine.images.remove(name))
+    query = Query(request, frozenset({"force"}), harmless=frozenset({"noprune"}))
+    return web.json_response(await engine.images.remove(name, force=query.flag("force")))
 
 
 async def commit(request: web.BaseRequest, engine: Engine) -> web.StreamResponse:

@@ -79,7 +79,8 @@ class Limits:
         cpu: cores; None: the platform's default.
         pids, disk_bytes: None: the installation's defaults.
         offline: whether it reaches nothing.
-        ports: published ones.
+        ports: published ones, of those that are named.
+        publish_all: whether those that the image and the create expose are published too.
         auto_remove: whether it is removed when it has ended.
         size: of its terminal, columns and rows.
     """
@@ -90,16 +91,13 @@ class Limits:
     disk_bytes: int | None = None
     offline: bool = False
     ports: tuple[Binding, ...] = ()
+    publish_all: bool = False
     auto_remove: bool = False
     size: tuple[int, int] | None = None
 
 
-def limits_of(body: Any, exposed: Any = None) -> Limits:  # noqa: ANN401 - JSON
+def limits_of(body: Any) -> Limits:  # noqa: ANN401 - JSON
     """Read a `HostConfig`.
-
-    Args:
-        body: it.
-        exposed: `ExposedPorts` of the create.
 
     Raises:
         Refusal: it is malformed, or asks for what there is not.
@@ -113,9 +111,8 @@ def limits_of(body: Any, exposed: Any = None) -> Limits:  # noqa: ANN401 - JSON
         pids=_pids(asked.get("PidsLimit")),
         disk_bytes=_disk(asked.get("StorageOpt")),
         offline=offline(asked.get("NetworkMode")),
-        ports=bindings_of(
-            asked.get("PortBindings"), exposed, publish_all=fields.flag("PublishAllPorts", asked.get("PublishAllPorts"))
-        ),
+        ports=bindings_of(asked.get("PortBindings")),
+        publish_all=fields.flag("PublishAllPorts", asked.get("PublishAllPorts")),
         auto_remove=fields.flag("AutoRemove", asked.get("AutoRemove")),
         size=fields.size_of("ConsoleSize", asked.get("ConsoleSize")),
     )

@@ -7,12 +7,15 @@ import platform
 import re
 from typing import Final
 
-from rollbox_bridges.docker.words import Refusal
+from rollbox_bridges.docker.words import Refusal, not_honoured
 
 _NAME: Final = re.compile(r"/?([a-zA-Z0-9][a-zA-Z0-9_.-]+)")
+_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG: Final = re.compile(rf"(?:[a-zA-Z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII)
 _DEFAULT_REGISTRIES: Final = ("docker.io/library/", "docker.io/", "index.docker.io/library/", "index.docker.io/")
 _LATEST: Final = "latest"
-ARCHITECTURE: Final = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+_CPUS: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURE: Final = _CPUS.get(platform.machine(), platform.machine())
 """Of this machine, which is taken for that of the sandboxes."""
 
 
@@ -58,6 +61,39 @@ def joined(image: str, tag: str) -> str:
     if not tag or "@" in image:
         return image
     return f"{image}@{tag}" if tag.startswith("sha256:") else f"{image}:{tag}"
+
+
+def short_id(text: str) -> str:
+    """An id as people see it."""
+    return text.removeprefix("sha256:")[:12]
+
+
+def check_platform(text: str) -> None:
+    """Check the platform that is asked for: where this machine's images run, those of the sandboxes do.
+
+    Raises:
+        Refusal: it is another one.
+    """
+    system, _, cpu = text.lower().partition("/")
+    cpu = cpu.partition("/")[0]
+    if text and (system != "linux" or (cpu and _CPUS.get(cpu, cpu) != ARCHITECTURE)):
+        raise not_honoured(f"platform {text[:40]!r}", f"sandboxes run linux/{ARCHITECTURE}")
+
+
+def is_id(text: str) -> bool:
+    """Whether this can be nothing but the id of an image."""
+    return text.startswith("sha256:")
+
+
+def tag_of(text: str) -> str:
+    """Read the name that an image is to get.
+
+    Raises:
+        Refusal: it can be none.
+    """
+    if len(text) > 256 or not _TAG.fullmatch(text):
+        raise Refusal(400, f"invalid reference format: {text[:200]!r}")
+    return familiar(text)
 
 
 def image_id(image: str) -> str:

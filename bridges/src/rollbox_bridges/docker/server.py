@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from rollbox import SandboxError
-from rollbox_bridges.docker import archives, container_calls, engine, exec_calls, image_calls, logs
+from rollbox_bridges.docker import archives, build_calls, container_calls, engine, exec_calls, image_calls, logs
 from rollbox_bridges.docker.described import API_VERSION, LEAST_API_VERSION
 from rollbox_bridges.docker.engine import Engine
 from rollbox_bridges.docker.settings import Settings
@@ -49,6 +49,7 @@ _CALLS: Final[tuple[tuple[str, str, _Call], ...]] = (
     ("POST", f"/images/{_NAME}/tag", image_calls.tag),
     ("DELETE", f"/images/{_NAME}", image_calls.remove),
     ("POST", "/commit", image_calls.commit),
+    ("POST", "/build", build_calls.build),
     ("GET", "/networks", engine.networks),
     ("GET", f"/networks/{_ANY}", engine.network),
     ("GET", "/volumes", engine.volumes),
@@ -65,8 +66,8 @@ _OF_CONTAINERS: Final[tuple[tuple[str, str, _Call], ...]] = (
 _MISSING: Final = (
     (f"/containers/{_ANY}/(pause|unpause)", "pausing a container", "It runs until it is stopped."),
     (f"/containers/{_ANY}/(stats|top|changes|export|update)", "this call", "`rollbox top` tells what sandboxes use."),
-    ("/build.*", "building an image", "`rollbox image build DIR` makes images of Dockerfiles."),
-    ("/session|/grpc", "BuildKit", "`rollbox image build DIR` makes images of Dockerfiles."),
+    ("/build/.*", "the cache of builds", "Steps that were built go with the images that they are part of."),
+    ("/session|/grpc", "BuildKit", "`DOCKER_BUILDKIT=0 docker build` builds without it."),
     ("/auth", "signing in at a registry", "Its credentials are the installation's."),
     ("/events.*", "the stream of events", "Wait for containers, or list them."),
     ("/networks.*", "changing networks", "A container reaches what its network policy allows, or nothing (none)."),

@@ -12,7 +12,7 @@ from rollbox_bridges.docker.shim.calling import Daemon, DaemonError, name
 
 _Command = Callable[[Daemon, argparse.Namespace], int]
 _INTERRUPTED: Final = 130
-_GROUPS: Final = frozenset({"container", "image"})
+_GROUPS: Final = frozenset({"container", "image", "buildx", "builder"})
 _OTHER_NAMES: Final = {"ls": "ps", "list": "ps", "remove": "rm"}
 _OF_IMAGES: Final = {"ls": "images", "list": "images", "rm": "rmi", "inspect": "inspect"}
 
@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     _of_commands(add)
     _of_containers(add)
     _of_images(add)
+    _of_builds(add)
     return made
 
 
@@ -119,17 +120,28 @@ def _of_images(add: Callable[..., argparse.ArgumentParser]) -> None:
     remove = add("rmi", looking.each)
     remove.add_argument("-f", "--force", action="store_true")
     remove.add_argument("containers", nargs="+", metavar="image")
-    remove.set_defaults(call=lambda _: ("DELETE", "/images/{}", {}))
+    remove.set_defaults(call=lambda given: ("DELETE", "/images/{}", {"force": int(given.force)}))
     commit = add("commit", _commit)
     commit.add_argument("container")
     commit.add_argument("repository", nargs="?", default="")
     version = add("version", looking.version)
     version.add_argument("-f", "--format", default="")
     add("info", looking.info)
+    add("compose", _compose, add_help=False, prefix_chars="\0").add_argument("words", nargs="*")
 
 
-def _ending(path: str) -> Callable[[argparse.Namespace], tuple[str, str, dict[str, Any]]]:
-    return lambda given: ("POST", f"/containers/{{}}/{path}", {"t": given.time, "signal": given.signal})
+def _of_builds(add: Callable[..., argparse.ArgumentParser]) -> None:
+    build = add("build", _build)
+    build.add_argument("-t", "--tag", action="append", default=[])
+    build.add_argument("-f", "--file", default="")
+    build.add_argument("-q", "--quiet", action="store_true")
+    for several in ("--build-arg", "--label"):
+        build.add_argument(several, action="append", default=[], metavar="K=V")
+    for text in ("--target", "--platform", "--network", "--iidfile", "--progress", "--output"):
+        build.add_argument(text, default="")
+    for flag in ("--no-cache", "--pull", "--rm", "--force-rm", "--load", "--push"):
+        build.add_argument(flag, action="store_true")
+    build.add_argument("context", metavar="PATH|-")
 
 
 def _listing(one: argparse.ArgumentParser) -> None:
@@ -153,6 +165,23 @@ def _rename(daemon: Daemon, given: argparse.Namespace) -> int:
     return 0
 
 
+def _build(daemon: Daemon, given: argparse.Namespace) -> int:
+    """Build an image from a Dockerfile."""
+    # As for `cp`.
+    from rollbox_bridges.docker.shim.building import build  # noqa: PLC0415
+
+    return build(daemon, given)
+
+
+def _compose(_: Daemon, given: argparse.Namespace) -> int:
+    """Refused: there are no networks and volumes of several containers."""
+    raise DaemonError(
+        0,
+        f"`compose {' '.join(given.words)[:200]}` is not supported: each container is a sandbox of its own, without "
+        "networks or volumes that several have. Run the containers one by one.",
+    )
+
+
 def _commit(daemon: Daemon, given: argparse.Namespace) -> int:
     """Make an image of a container's files."""
     query = {"container": given.container, "repo": given.repository}
@@ -164,7 +193,7 @@ def _flat(words: list[str]) -> list[str]:
     """The words of a command without its group: `container ls` is `ps`."""
     if len(words) < 2 or words[0] not in _GROUPS:
         return words
-    named = _OF_IMAGES if words[0] == "image" else _OTHER_NAMES
+    named = _OTHER_NAMES if words[0] == "container" else _OF_IMAGES
     typed = ["--type", words[0]] if words[1] == "inspect" else []
     return [named.get(words[1], words[1]), *typed, *words[2:]]
 

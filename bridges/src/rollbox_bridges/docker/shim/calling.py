@@ -139,7 +139,7 @@ def name(text: str) -> str:
 
 def _target(path: str, query: Mapping[str, Any] | None) -> str:
     said = {key: value for key, value in (query or {}).items() if value is not None}
-    return f"{_VERSION}{path}" + (f"?{urlencode(said)}" if said else "")
+    return f"{_VERSION}{path}" + (f"?{urlencode(said, doseq=True)}" if said else "")
 
 
 def _to_end(taken: socket.socket, head: bytes) -> bytes:

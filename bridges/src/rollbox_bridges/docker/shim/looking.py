@@ -76,9 +76,10 @@ def images(daemon: Daemon, given: argparse.Namespace) -> int:
     filters = json.dumps({"reference": [given.repository]} if given.repository else {})
     rows = []
     for one in daemon.call("GET", "/images/json", {"filters": filters}):
-        repository, _, tag = one["RepoTags"][0].rpartition(":")
         identity = one["Id"] if given.no_trunc else one["Id"].removeprefix("sha256:")[:_SHORT]
-        rows.append({"Repository": repository, "Tag": tag, "ID": identity, "Size": f"{one['Size'] // 10**6}MB"})
+        for image in one["RepoTags"]:
+            repository, _, tag = image.rpartition(":")
+            rows.append({"Repository": repository, "Tag": tag, "ID": identity, "Size": f"{one['Size'] // 10**6}MB"})
     _table(rows, given, "ID")
     return 0
 
