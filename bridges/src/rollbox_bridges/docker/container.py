@@ -268,9 +268,6 @@ class Container:
             async with asyncio.timeout(_READERS_S if self.state == "exited" else 0):
                 await self._until(lambda: not self._readers)
         await self.sandbox.delete()
-        if self._watching is not None and self._watching is not asyncio.current_task():
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
         await self.aclose()
         self.end = self.end or Ended(137)
         self._exits += 1
@@ -278,6 +275,9 @@ class Container:
 
     async def aclose(self) -> None:
         """Close its connections; the sandbox goes on."""
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         await self.published.aclose()
         if self._main is not None:
             await self._main.aclose()
