@@ -59,8 +59,8 @@ WANTED_OF_OLDER: Final[dict[str, Any]] = {
     },
     "python_environment": {"said": ["(no output)", "out\nOut[2]: 21", "ZeroDivisionError: division by zero"]},
 }
-# What a version has not: the oldest no runtimes, the next one no lists of hosts and no processes; of the last one PythonEnv makes a create that the clients that it asks
-# for refuse.
+# What a version has not: the oldest no runtimes, the next one no lists of hosts and no processes; PythonEnv of the last
+# one makes a create that the clients that it asks for refuse.
 HAS_NOT: Final = {
     "0.1.14": {case for case in WANTED_OF_OLDER if case.startswith("runtime")},
     "0.2.1": {"runtime_without_network", "runtime_with_live_processes"},
