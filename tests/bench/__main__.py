@@ -11,7 +11,19 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import bridge, egress, exec_path, gateway_hop, grade, interpreter, memory, mounts, neighbour, surface
+from tests.bench import (
+    bridge,
+    docker_bridge,
+    egress,
+    exec_path,
+    gateway_hop,
+    grade,
+    interpreter,
+    memory,
+    mounts,
+    neighbour,
+    surface,
+)
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
 from tests.support.containers import engine, engine_command
@@ -29,6 +41,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "grade": partial(grade.measure, image=ON_ENGINE),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
     "bridge": bridge.measure,
+    "docker_bridge": docker_bridge.measure,
 }
 
 

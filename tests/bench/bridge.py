@@ -48,6 +48,18 @@ async def _execs(speaker: Speaker, sandbox: Sandbox) -> list[Record]:
         answer = await speaker.within("POST", "/process.Process/Start", data=TRUE, **STREAM)
         assert answer.events[-2]["event"]["end"]["status"] == "exit status 0"
 
+    return await exec_records("E2B's bridge", by_bridge, sandbox)
+
+
+async def exec_records(bridge_name: str, by_bridge: Callable[[], Awaitable[None]], sandbox: Sandbox) -> list[Record]:
+    """Measure execs of `true` through a bridge against the SDK's, alone and many at once.
+
+    Args:
+        bridge_name: for the figures.
+        by_bridge: one exec.
+        sandbox: in which the SDK's run.
+    """
+
     async def by_sdk() -> None:
         assert (await sandbox.exec(["true"])).ok
 
@@ -62,8 +74,10 @@ async def _execs(speaker: Speaker, sandbox: Sandbox) -> list[Record]:
         for name, call in (("bridge", by_bridge), ("sdk", by_sdk)):
             crowd[name] += await asyncio.gather(*(_took_ms(call) for _ in range(AT_ONCE)))
     return [
-        _record("exec of true through E2B's bridge, p50", "p50", alone, f"{ALONE} of each, in turns, one at a time"),
-        _record("exec of true through E2B's bridge, p99", "p99", crowd, f"{AT_ONCE} at once, {ROUNDS} rounds of each"),
+        _record(f"exec of true through {bridge_name}, p50", "p50", alone, f"{ALONE} of each, in turns, one at a time"),
+        _record(
+            f"exec of true through {bridge_name}, p99", "p99", crowd, f"{AT_ONCE} at once, {ROUNDS} rounds of each"
+        ),
     ]
 
 
