@@ -30,7 +30,16 @@ _CHANNEL_OPTIONS: Final = (
 )
 
 
-_SERVICE: Final = agent_pb2.DESCRIPTOR.services_by_name["Agent"].full_name
+SERVICE: Final = agent_pb2.DESCRIPTOR.services_by_name["Agent"].full_name
+
+
+def channel(address: str) -> aio.Channel:
+    """A channel to a sidecar; opens no connection before the first call.
+
+    Args:
+        address: of the sidecar, as a sandbox's record has it.
+    """
+    return aio.insecure_channel(address.removeprefix("http://"), options=_CHANNEL_OPTIONS)
 
 
 class GrpcSidecars:
@@ -132,10 +141,10 @@ async def _asked(
     address: str, token: str, method: str, request: Message, answer: type[T], *, within_s: float = CALL_TIMEOUT_S
 ) -> T:
     metadata = (("authorization", f"Bearer {token}"),)
-    async with aio.insecure_channel(address.removeprefix("http://"), options=_CHANNEL_OPTIONS) as channel:
+    async with channel(address) as opened:
         # Not the generated stub: it would set up all methods of the sidecar, and only one is called.
-        call = channel.unary_unary(
-            f"/{_SERVICE}/{method}",
+        call = opened.unary_unary(
+            f"/{SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )

@@ -14,6 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
+PROGRAM = b"\x7fELF of the builder" * 20_000
+
 
 @dataclass
 class FakeBuilder:
@@ -69,6 +71,11 @@ class FakeBuilder:
         if request.path.startswith("/blobs/"):
             found = self.made.get(digest)
             return web.Response(status=404) if found is None else web.Response(body=found)
+        if request.path == "/program":
+            return web.Response(body=PROGRAM)
+        if request.path == "/connections":
+            await self.over.wait()  # no step connects to anything
+            return web.Response(status=404)
         return web.Response() if request.path == "/ready" else await self._build(request)
 
     async def _build(self, request: web.Request) -> web.StreamResponse:

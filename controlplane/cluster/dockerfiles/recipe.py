@@ -36,6 +36,11 @@ class Recipe:
         """The names of the images that it reads, in order, each once."""
         return images(self._steps())
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Those of the files that are fetched."""
+        return [file.address for file in self.files if file.address]
+
     def pinned(self, ids: Mapping[str, str], behind_from: Sequence[str] = ()) -> str:
         """The Dockerfile for the builder.
 

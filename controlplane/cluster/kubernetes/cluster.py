@@ -176,6 +176,7 @@ class KubernetesCluster:
                 place,
                 place.authority_file or push.authority_file,
                 architectures=self.architectures,
+                cached=tuple(filter(None, dict(defaults.egress).get("EGRESS_PACKAGES", "").split(","))),
                 clock=clock,
             )
         self._what = what if self.commits is None else replace(what, commits=self.commits.place)

@@ -4,7 +4,15 @@ Readiness is no part of them: the sidecar pushes that. Every backend passes ``te
 failure is a ``Problem``.
 """
 
-from controlplane.cluster.protocol.builds import BuildPlan, Builds, BuildWish, Built, PinnedBuild, without_builds
+from controlplane.cluster.protocol.builds import (
+    BuildNetwork,
+    BuildPlan,
+    Builds,
+    BuildWish,
+    Built,
+    PinnedBuild,
+    without_builds,
+)
 from controlplane.cluster.protocol.cluster import Cluster, Names, without_agents, without_commits
 from controlplane.cluster.protocol.commits import Commits, Committed, CommittedImage
 from controlplane.cluster.protocol.images import (
@@ -39,6 +47,7 @@ __all__ = [
     "NO_LAYERS",
     "Boot",
     "Bound",
+    "BuildNetwork",
     "BuildPlan",
     "BuildWish",
     "Builds",

@@ -38,6 +38,21 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
+class BuildNetwork:
+    """The network of a sandbox, which the steps of a build have.
+
+    Attributes:
+        sandbox_id: of the sandbox; its owner is that of the build.
+        address: of its sidecar.
+        token: for calls of the sidecar.
+    """
+
+    sandbox_id: str
+    address: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class BuildPlan:
     """A Dockerfile that has been read; clusters have classes of their own, and take those alone.
 
@@ -55,10 +70,12 @@ class PinnedBuild:
     Attributes:
         tag: a hash of all that goes into the image: Dockerfile, context, arguments, target, the images that it reads.
         addresses: from which it is to fetch files itself.
+        is_closed: one of its steps is to have no network, whatever the others have.
     """
 
     tag: str
     addresses: Sequence[str] = field(default=(), kw_only=True)
+    is_closed: bool = field(default=False, kw_only=True)
 
 
 class Builds(Protocol):
@@ -67,11 +84,6 @@ class Builds(Protocol):
     @property
     def reads_copies(self) -> bool:
         """Whether the names of ``pin`` are those of copies in the private registry, by their digests."""
-        ...
-
-    @property
-    def has_networks(self) -> bool:
-        """Whether steps can have the network of a sandbox."""
         ...
 
     def plan(self, owner: str, wish: BuildWish) -> BuildPlan:
@@ -102,7 +114,7 @@ class Builds(Protocol):
         secrets: Mapping[str, bytes],
         *,
         max_bytes: int,
-        network: str = "",
+        network: BuildNetwork | None = None,
     ) -> AsyncGenerator[str | Built, None]:
         """Builds; tells what the builder says, then, as the last one, what was made.
 
@@ -114,7 +126,7 @@ class Builds(Protocol):
             context: the archive.
             secrets: contents by the ids that mounts of the Dockerfile name; they are in no layer.
             max_bytes: the most that the layers may have that its base has not.
-            network: the id of a sandbox whose network its steps have, with ``has_networks``; empty: none.
+            network: that its steps have; None: none.
 
         Raises:
             Problem: build_failed: a step has failed; payload_too_large; capacity_unavailable: no room for it.

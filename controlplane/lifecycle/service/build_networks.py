@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from controlplane.cluster import BuildNetwork
 from controlplane.cluster.finish import finish
 from controlplane.egress import PolicyOrPreset
 from controlplane.errors import Problem
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.record.callers import new_caller
 from controlplane.lifecycle.service.creates import Creates
+from controlplane.lifecycle.tokens import SigningKey
 from controlplane.model import Sandbox, SandboxSpec
 
 # A control plane that dies leaves such a sandbox; it ends by itself so long after its build would have.
@@ -23,15 +25,17 @@ class BuildNetworks:
     Args:
         creates: makes it.
         endings: ends it.
+        key: signs the tokens for it.
     """
 
-    def __init__(self, creates: Creates, endings: Endings) -> None:
+    def __init__(self, creates: Creates, endings: Endings, key: SigningKey) -> None:
         self._creates = creates
         self._endings = endings
+        self._key = key
 
     @asynccontextmanager
-    async def of(self, owner: str, image: str, egress: PolicyOrPreset, within_ms: int) -> AsyncIterator[str]:
-        """The id of a sandbox of this policy, which ends with the block.
+    async def of(self, owner: str, image: str, egress: PolicyOrPreset, within_ms: int) -> AsyncIterator[BuildNetwork]:
+        """The network of a sandbox of this policy, which ends with the block.
 
         Args:
             owner: of the build.
@@ -47,7 +51,8 @@ class BuildNetworks:
         spec = SandboxSpec.model_validate(wish)
         try:
             made = await self._creates.create(owner, spec, None, by_ms=None, caller=new_caller(), begun=begun)
-            yield made.sandbox.id
+            sandbox = made.sandbox
+            yield BuildNetwork(sandbox.id, sandbox.address or "", self._key.token(sandbox).text)
         finally:
             if begun:
                 ended = Problem("deleted", "the build whose steps had its network is over")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import BinaryIO, Final, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from controlplane.cluster import BuildPlan, Builds, BuildWish, Built, Commits, without_builds
+from controlplane.cluster import BuildNetwork, BuildPlan, Builds, BuildWish, Built, Commits, PinnedBuild, without_builds
 from controlplane.egress import PolicyOrPreset
 from controlplane.errors import Problem
 from controlplane.images import folder, parse
@@ -66,7 +66,9 @@ class BuildProgress:
 class Networks(Protocol):
     """The part of ``BuildNetworks`` that is used."""
 
-    def of(self, owner: str, image: str, egress: PolicyOrPreset, within_ms: int) -> AbstractAsyncContextManager[str]:
+    def of(
+        self, owner: str, image: str, egress: PolicyOrPreset, within_ms: int
+    ) -> AbstractAsyncContextManager[BuildNetwork]:
         """See ``BuildNetworks.of``."""
         ...
 
@@ -151,7 +153,7 @@ class ImageBuilds:
         builds, commits = self._there()
         plan = builds.plan(owner, wish)
         if limits.egress is not None:
-            _check_egress(builds, plan)
+            _check_egress(plan)
         for name in plan.images:
             self._ownership.check(owner, _checked(name))
         # The answer begins before images are pulled.
@@ -164,9 +166,7 @@ class ImageBuilds:
             if digest := await commits.kept.digest(target):
                 yield BuildProgress("built", image=f"{target}@{digest}", digest=digest, cached=True)
                 return
-            if pinned.addresses and limits.egress is None:
-                detail = f"ADD of {pinned.addresses[0][:200]} takes a policy that allows its host (egress, --egress)"
-                raise Problem("unsupported", detail, option="egress")
+            _check_reach(pinned, limits)
             if context is None:
                 yield BuildProgress("context_wanted")
                 return
@@ -187,12 +187,12 @@ class ImageBuilds:
         return (await self._images.named(owner, name)).name if builds.reads_copies else self._images.pulled(name)
 
     @asynccontextmanager
-    async def _network(self, owner: str, plan: BuildPlan, limits: BuildLimits) -> AsyncIterator[str]:
+    async def _network(self, owner: str, plan: BuildPlan, limits: BuildLimits) -> AsyncIterator[BuildNetwork | None]:
         if limits.egress is None:
-            yield ""
+            yield None
             return
-        async with self._networks.of(owner, plan.images[0], limits.egress, limits.within_ms) as sandbox_id:
-            yield sandbox_id
+        async with self._networks.of(owner, plan.images[0], limits.egress, limits.within_ms) as network:
+            yield network
 
     async def _built(
         self, owner: str, target: str, run: Callable[..., AsyncGenerator[str | Built, None]], limits: BuildLimits
@@ -257,13 +257,20 @@ async def _each(told: AsyncGenerator[T, None], quiet_s: float) -> AsyncGenerator
         await told.aclose()
 
 
-def _check_egress(builds: Builds, plan: BuildPlan) -> None:
-    if not builds.has_networks:
-        detail = "egress: steps of a build have no network on Kubernetes; what they install comes with the context"
-        raise Problem("unsupported", detail, option="egress")
+def _check_egress(plan: BuildPlan) -> None:
     if not plan.images:
         detail = "egress takes a Dockerfile that begins with an image: a sandbox of it is how its steps reach anything"
         raise Problem("unsupported", detail, option="egress")
+
+
+def _check_reach(build: PinnedBuild, limits: BuildLimits) -> None:
+    if limits.egress is None and build.addresses:
+        detail = f"ADD of {build.addresses[0][:200]} takes a policy that allows its host (egress, --egress)"
+    elif limits.egress is not None and build.is_closed:
+        detail = "RUN --network=none beside an egress policy: a build has one network for all its steps"
+    else:
+        return
+    raise Problem("unsupported", detail, option="egress")
 
 
 def _checked(name: str) -> str:

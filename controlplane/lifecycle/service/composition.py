@@ -246,7 +246,7 @@ class Core:
                 self.committed,
                 self.ownership,
                 self.images,
-                networks=BuildNetworks(self.creates, self.endings),
+                networks=BuildNetworks(self.creates, self.endings, deps.key),
                 made=lazily.made,
             ),
         )

@@ -1,5 +1,7 @@
 // The builder: makes images from Dockerfiles by BuildKit, for the control plane that has started its sandbox. It is
 // configured by environment variables (internal/builder/settings.go). Exit status: 64 for a bad setting.
+//
+// As `rollbox-builder forward FROM TO` it carries what connects to one address to another, and nothing else.
 package main
 
 import (
@@ -16,10 +18,17 @@ import (
 	"rollbox.dev/node/internal/builder"
 )
 
-const exitConfig = 64
+const (
+	exitConfig   = 64
+	forwardWords = 4
+)
 
 func main() {
-	if err := run(); err != nil {
+	do := run
+	if len(os.Args) == forwardWords && os.Args[1] == "forward" {
+		do = func() error { return forwarding(os.Args[2], os.Args[3]) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "rollbox-builder:", err)
 		var setting *builder.SettingError
 		if errors.As(err, &setting) {
@@ -27,6 +36,12 @@ func main() {
 		}
 		os.Exit(1)
 	}
+}
+
+func forwarding(from, to string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return builder.Forward(ctx, from, to)
 }
 
 // run serves until nobody asks any more, or BuildKit has ended.
@@ -48,8 +63,9 @@ func run() error {
 	}
 	answering := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	defer func() { _ = answering.Close() }()
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	go func() { failed <- answering.Serve(listener) }()
+	go func() { failed <- server.Relay(ctx, daemon.Relay()) }()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {

@@ -98,7 +98,10 @@ func TestNothingIsWrittenOutsideOfAContext(t *testing.T) {
 }
 
 func TestTheWordsOfABuild(t *testing.T) {
-	wish := Wish{"last", map[string]string{"B": "2", "A": "1 x"}, map[string]string{"rollbox/0": "sha256:0"}, map[string]string{"id": "secret-0"}, true}
+	wish := Wish{
+		Target: "last", Arguments: map[string]string{"B": "2", "A": "1 x"}, Bases: map[string]string{"rollbox/0": "sha256:0"},
+		Secrets: map[string]string{"id": "secret-0"}, Files: true,
+	}
 	words := strings.Join(wish.words(places{"/c", "/b", "/in", "/out"}), "\n")
 	for _, wanted := range []string{
 		"force-network-mode=none", "target=last", "build-arg:A=1 x\n--opt\nbuild-arg:B=2",
@@ -107,6 +110,10 @@ func TestTheWordsOfABuild(t *testing.T) {
 		if !strings.Contains(words, wanted) {
 			t.Errorf("%q is not among %q", wanted, words)
 		}
+	}
+	wish.Network = true
+	if words := wish.words(places{}); slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, "network") }) {
+		t.Errorf("a build with a network asks for none of its own: %q", words)
 	}
 }
 

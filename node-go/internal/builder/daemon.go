@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -25,11 +26,12 @@ func Client() []string { return []string{"/usr/bin/buildctl", "--addr", "unix://
 
 // Daemon is BuildKit's.
 type Daemon struct {
-	command *exec.Cmd
-	ended   chan error
+	ended chan error
+	relay net.Listener
 }
 
-// Begin starts it, and returns once it answers.
+// Begin starts it, and returns once it answers. It has a network of its own, in which there is nothing but the port of a
+// relay: what its steps connect to in there comes from Relay.
 func Begin(ctx context.Context, settings Settings) (*Daemon, error) {
 	if err := prepare(settings); err != nil {
 		return nil, err
@@ -41,17 +43,27 @@ func Begin(ctx context.Context, settings Settings) (*Daemon, error) {
 		// Steps in a process namespace of their own would need a /proc of their own. What they can reach is their owner's.
 		"--oci-worker-no-process-sandbox",
 		"--oci-worker-binary", "/usr/sbin/runc",
+		// The network of a step is that of this process, unless a build asks for none.
+		"--oci-worker-net", "host",
 		"--oci-worker-gc=false",
 	)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Start(); err != nil {
+	daemon := &Daemon{ended: make(chan error, 1)}
+	err := apart(func() (err error) {
+		if daemon.relay, err = (&net.ListenConfig{}).Listen(ctx, "tcp", relay); err != nil {
+			return err
+		}
+		return command.Start()
+	}, func() { daemon.ended <- command.Wait() })
+	if err != nil {
 		return nil, err
 	}
-	daemon := &Daemon{command, make(chan error, 1)}
-	go func() { daemon.ended <- command.Wait() }()
 	return daemon, daemon.answers(ctx)
 }
+
+// Relay takes what steps with a network connect to.
+func (d *Daemon) Relay() net.Listener { return d.relay }
 
 // Ended receives its end.
 func (d *Daemon) Ended() <-chan error { return d.ended }
@@ -72,6 +84,26 @@ func (d *Daemon) answers(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// apart runs begin in a new network namespace, and then, once that has succeeded, the rest: behind the caller's back, in the
+// same thread, since a process that is killed with its parent is so with the thread that has started it.
+func apart(begin func() error, rest func()) error {
+	begun := make(chan error, 1)
+	go func() {
+		// For good: the thread is of no use elsewhere, and ends with this.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err != nil {
+			err = fmt.Errorf("a network namespace for steps: %w", err)
+		} else {
+			err = begin()
+		}
+		if begun <- err; err == nil {
+			rest()
+		}
+	}()
+	return <-begun
 }
 
 // prepare makes folders, in memory where that is wanted.

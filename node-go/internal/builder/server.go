@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,12 +24,15 @@ type Line struct {
 	Image  *ocispec.Manifest `json:"image,omitempty"`
 	Reason string            `json:"reason,omitempty"`
 	Why    string            `json:"why,omitempty"`
+	// Line is that of the Dockerfile, of a failure that has one.
+	Line int `json:"line,omitempty"`
 }
 
 // Server takes what a build reads, builds, and gives what it has made. One build at a time.
 type Server struct {
 	settings Settings
 	client   []string
+	outside  *outside
 	building sync.Mutex
 	// When the last request ended (Unix ns), and how many are under way.
 	last  atomic.Int64
@@ -37,7 +41,7 @@ type Server struct {
 
 // NewServer returns a server; client is the command of BuildKit's client, with its address.
 func NewServer(settings Settings, client []string) *Server {
-	server := &Server{settings: settings, client: client}
+	server := &Server{settings: settings, client: client, outside: newOutside()}
 	server.last.Store(time.Now().UnixNano())
 	return server
 }
@@ -47,6 +51,11 @@ func (s *Server) Idle() bool {
 	return s.under.Load() == 0 && time.Since(time.Unix(0, s.last.Load())) > s.settings.Idle
 }
 
+// Relay hands what steps connect to over to the control plane, until the listener is closed.
+func (s *Server) Relay(ctx context.Context, listener net.Listener) error {
+	return s.outside.serve(ctx, listener)
+}
+
 // Handler returns what answers requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -54,6 +63,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("PUT /blobs/{digest}", s.take)
 	mux.HandleFunc("GET /blobs/{digest}", s.give)
 	mux.HandleFunc("POST /build", s.build)
+	mux.HandleFunc("POST /connections", s.outside.give)
+	mux.HandleFunc("GET /program", program)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.settings.Token)) != 1 {
 			http.Error(w, "not the token of this builder", http.StatusUnauthorized)
@@ -97,6 +108,16 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request) {
 	http.ServeFile(w, r, s.made().path(digest))
 }
 
+// program answers with this program, which `Forward` is a part of.
+func program(w http.ResponseWriter, r *http.Request) {
+	at, err := os.Executable()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	http.ServeFile(w, r, at)
+}
+
 func (s *Server) build(w http.ResponseWriter, r *http.Request) {
 	if !s.building.TryLock() {
 		http.Error(w, "it builds already", http.StatusConflict)
@@ -115,7 +136,7 @@ func (s *Server) build(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		told(Line{Image: &image})
 	case errors.As(err, &because):
-		told(Line{Reason: because.reason, Why: because.why})
+		told(Line{Reason: because.reason, Why: because.why, Line: because.line})
 	case full(err):
 		told(Line{Reason: byRoom, Why: err.Error()})
 	default:
@@ -140,6 +161,9 @@ func (s *Server) built(ctx context.Context, mark string, archive io.Reader, tell
 		return none, fmt.Errorf("the wish of the build: %w", err)
 	}
 	if err := os.RemoveAll(at.out); err != nil {
+		return none, err
+	}
+	if err := fetchAll(ctx, s.outside.client(), at.files(), wish.Fetched); err != nil {
 		return none, err
 	}
 	over := func() bool { return over(s.settings.State, s.settings.MostBytes) }

@@ -1,6 +1,7 @@
 // Package builder builds images from Dockerfiles by BuildKit, as the only program of a sandbox that has no network: the
-// control plane brings what a build reads, and takes what it has made. Nothing here keeps an owner from anything: code that
-// gets out of a step has the sandbox, which is the owner's, and no way out of that.
+// control plane brings what a build reads, takes what it has made, and carries what steps with a network connect to. Nothing
+// here keeps an owner from anything: code that gets out of a step has the sandbox, which is the owner's, and no way out of
+// that but by the owner's policy.
 package builder
 
 import (

@@ -20,6 +20,8 @@ import (
 const (
 	// What ends a build.
 	byStep, byRoom, byBuilder = "step", "room", "builder"
+	// Of what is fetched: the address does not answer with it, it is too large, egress does not work.
+	byAddress, bySize, byEgress = "address", "size", "egress"
 	// Of one line of the builder's words.
 	mostLine = 16 << 10
 	// How often it is looked how much a build has written, and how long its programs have to end.
@@ -37,19 +39,27 @@ type Wish struct {
 	Secrets map[string]string `json:"secrets"`
 	// Files: there is a folder of files beside the Dockerfile, which it knows by a name too.
 	Files bool `json:"files"`
+	// Network: its steps have the daemon's, in which there is the relay's port and nothing else.
+	Network bool `json:"network"`
+	// Fetched are those of the files that come from addresses.
+	Fetched []Fetched `json:"fetched"`
 }
 
 // places are where a build's files are.
 type places struct{ context, beside, bases, out string }
+
+func (p places) files() string { return filepath.Join(p.beside, "files") }
 
 // words returns the command line of a build. The Dockerfile is one that the control plane has judged; what it names that is
 // no base of the wish could only be had with a network.
 func (w Wish) words(at places) []string {
 	words := []string{
 		"build", "--progress", "plain", "--frontend", "dockerfile.v0", "--opt", "filename=Dockerfile",
-		"--opt", "force-network-mode=none",
 		"--local", "context=" + at.context, "--local", "dockerfile=" + at.beside, "--oci-layout", "bases=" + at.bases,
 		"--output", "type=oci,tar=false,oci-mediatypes=true,dest=" + at.out,
+	}
+	if !w.Network {
+		words = append(words, "--opt", "force-network-mode=none")
 	}
 	if w.Target != "" {
 		words = append(words, "--opt", "target="+w.Target)
@@ -61,7 +71,7 @@ func (w Wish) words(at places) []string {
 		words = append(words, "--opt", "context:"+name+"=oci-layout://bases@"+w.Bases[name])
 	}
 	if w.Files {
-		words = append(words, "--local", "files="+filepath.Join(at.beside, "files"), "--opt", "context:rollbox/files=local:files")
+		words = append(words, "--local", "files="+at.files(), "--opt", "context:rollbox/files=local:files")
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.Secrets)) {
 		words = append(words, "--secret", "id="+id+",src="+filepath.Join(at.beside, w.Secrets[id]))
@@ -70,7 +80,11 @@ func (w Wish) words(at places) []string {
 }
 
 // failure is why there is no image.
-type failure struct{ reason, why string }
+type failure struct {
+	reason, why string
+	// Of the Dockerfile; 0: it is not known.
+	line int
+}
 
 func (f *failure) Error() string { return f.why }
 
@@ -91,7 +105,7 @@ func solve(ctx context.Context, client []string, words []string, full func() boo
 	go func() {
 		for ctx.Err() == nil {
 			if full() {
-				cancel(&failure{byRoom, "the build has filled the disk that it may have"})
+				cancel(&failure{reason: byRoom, why: "the build has filled the disk that it may have"})
 			}
 			time.Sleep(lookEvery)
 		}
@@ -126,18 +140,18 @@ func listen(said io.Reader, tell func(string)) string {
 
 func judged(said string, err error) error {
 	if said == "" {
-		return &failure{byBuilder, fmt.Sprintf("BuildKit's client has failed: %v", err)}
+		return &failure{reason: byBuilder, why: fmt.Sprintf("BuildKit's client has failed: %v", err)}
 	}
 	why := strings.TrimPrefix(said, "failed to solve: ")
 	for _, word := range []string{"code = Unavailable", "connection refused", "closing transport", "error reading from server"} {
 		if strings.Contains(said, word) {
-			return &failure{byBuilder, why}
+			return &failure{reason: byBuilder, why: why}
 		}
 	}
 	if strings.Contains(said, "no space left on device") {
-		return &failure{byRoom, why}
+		return &failure{reason: byRoom, why: why}
 	}
-	return &failure{byStep, why}
+	return &failure{reason: byStep, why: why}
 }
 
 // over returns whether the file system of a folder has more than so many bytes in it.

@@ -21,7 +21,7 @@ from controlplane.cluster.kubernetes.builds.manifests import MANIFEST
 from controlplane.cluster.kubernetes.builds.pods import BuildPods
 from controlplane.cluster.kubernetes.node_agents.tokens import ISSUER, SERVICE
 from controlplane.cluster.kubernetes.pods.podspec import PodDefaults
-from controlplane.cluster.protocol.builds import BuildWish, Built
+from controlplane.cluster.protocol.builds import BuildNetwork, BuildWish, Built
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, digest_of
 from controlplane.settings import BuildSettings, CommitSettings
@@ -76,9 +76,16 @@ class World:
         copies = {name: f"{HOST}/{names.get(name, f'mirror/base@{self.base}')}" for name in plan.images}
         return await self.builds.pin(plan, copies)
 
-    async def built(self, dockerfile: str = "FROM base\nRUN x\n", *, max_bytes: int = 1000) -> list[str | Built]:
+    async def built(
+        self,
+        dockerfile: str = "FROM base\nRUN x\n",
+        *,
+        max_bytes: int = 1000,
+        network: BuildNetwork | None = None,
+    ) -> list[str | Built]:
         pinned = await self.plan(dockerfile)
-        steps = self.builds.run(pinned, TARGET, io.BytesIO(bytes(1024)), {"s": b"secret"}, max_bytes=max_bytes)
+        context = io.BytesIO(bytes(1024))
+        steps = self.builds.run(pinned, TARGET, context, {"s": b"secret"}, max_bytes=max_bytes, network=network)
         async with aclosing(steps) as told:
             return [one async for one in told]
 
@@ -119,7 +126,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         api.builder = builder
         pods = BuildPods(client, DEFAULTS, SETTINGS, SystemClock(), port=builder.port)
         builds = PodBuilds(
-            pods, PrivateRegistry(HOST), place, authority, architectures=lambda: {"amd64"}, clock=SystemClock()
+            pods,
+            PrivateRegistry(HOST),
+            place,
+            authority,
+            architectures=lambda: {"amd64"},
+            cached=["pypi.org"],
+            clock=SystemClock(),
         )
         pushed = Pusher(http, plain, {})
         yield World(api, builds, builder, pushed, await pushed.image("mirror/base", "x"))
@@ -145,9 +158,11 @@ async def test_what_a_build_reads_is_brought_and_what_it_made_is_taken(world: Wo
     assert told == {
         "target": "",
         "arguments": {"A": "1"},
+        "network": False,
         "bases": {"rollbox/0": world.base},
         "secrets": {"s": "secret-0"},
         "files": False,
+        "fetched": [],
     }
     assert world.builder.files["mark/Dockerfile"] == b"FROM rollbox/0 AS rollbox-0\nRUN x\n"
     assert world.builder.files["mark/secret-0"] == b"secret"
@@ -208,6 +223,9 @@ async def test_a_builder_gets_no_layer_by_its_digest(world: World) -> None:
     ("lines", "code", "said"),
     [
         ([{"reason": "step", "why": "exit code: 3"}], "build_failed", "exit code: 3"),
+        ([{"reason": "address", "why": "the answer is 403", "line": 3}], "build_failed", "built: the answer is 403"),
+        ([{"reason": "size", "why": "more than it may fetch"}], "payload_too_large", "more than"),
+        ([{"reason": "egress", "why": "503 away"}], "egress_unavailable", "503 away"),
         ([{"reason": "room", "why": "no space left"}], "build_failed", "may have 4294967296 bytes"),
         ([{"reason": "builder", "why": "runc is gone"}], "internal", "runc is gone"),
         ([{"image": {"layers": []}}], "internal", "no image"),
@@ -268,13 +286,34 @@ async def test_what_is_too_large_is_not_taken(world: World) -> None:
 
 async def test_a_tag_is_of_what_images_are(world: World) -> None:
     first = await world.plan("FROM base\nCOPY --from=other /a /b\n")
-    assert first.dockerfile == "FROM rollbox/0 AS rollbox-0\nCOPY --from=rollbox/1 /a /b\n"
+    assert first.dockerfile() == "FROM rollbox/0 AS rollbox-0\nCOPY --from=rollbox/1 /a /b\n"
     other = await world.pushed.image("mirror/base", "y", mark="another")
     second = await world.plan("FROM base\nCOPY --from=other /a /b\n", other=f"mirror/base@{other}")
     assert first.tag != second.tag
     assert first.tag == (await world.plan("FROM base\nCOPY --from=other /a /b\n")).tag
     many = await world.pushed.index("mirror/base", "z", {"arm64": other, "amd64": world.base})
     assert (await world.plan("FROM base\n", base=f"mirror/base@{many}")).tag == (await world.plan("FROM base\n")).tag
+
+
+async def test_what_is_added_from_an_address_is_the_builders_to_fetch(world: World) -> None:
+    checksum = f"sha256:{'0' * 64}"
+    dockerfile = f"FROM base\nADD --checksum={checksum} https://a.test/x /x\nCOPY <<EOF /y\ny\nEOF\n"
+    assert (await world.plan(dockerfile)).addresses == ["https://a.test/x"]
+    world.builder.makes({b"new": "+gzip"})
+    await world.built(dockerfile)
+    told = json.loads(world.builder.files["mark/wish.json"])
+    (fetched,) = told["fetched"]
+    path = fetched.pop("path")
+    assert fetched == {"address": "https://a.test/x", "checksum": checksum, "line": 2}
+    assert told["files"] is True
+    assert f"--from=rollbox/files {path} /x" in world.builder.files["mark/Dockerfile"].decode()
+    assert f"mark/files/{path}" not in world.builder.files, "nothing stands in for what is fetched"
+    assert b"y\n" in world.builder.files.values()
+
+
+async def test_a_plan_knows_whether_a_step_is_to_have_no_network(world: World) -> None:
+    assert (await world.plan("FROM base\nRUN --network=none x\n")).is_closed
+    assert not (await world.plan("FROM base\nRUN --network=default x\n")).is_closed
 
 
 async def test_what_has_no_copy_is_refused(world: World) -> None:

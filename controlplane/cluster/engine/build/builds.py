@@ -26,7 +26,7 @@ from controlplane.cluster.engine.containers import Host
 from controlplane.cluster.engine.images import Images
 from controlplane.cluster.engine.machine import Machine
 from controlplane.cluster.finish import finish
-from controlplane.cluster.protocol.builds import BuildPlan, BuildWish, Built, PinnedBuild
+from controlplane.cluster.protocol.builds import BuildNetwork, BuildPlan, BuildWish, Built, PinnedBuild
 from controlplane.errors import Problem
 from controlplane.images import parse
 
@@ -90,11 +90,6 @@ class Builds:
         """See ``Builds.reads_copies``: an engine has images of its own."""
         return False
 
-    @property
-    def has_networks(self) -> bool:
-        """See ``Builds.has_networks``."""
-        return True
-
     def plan(self, owner: str, wish: BuildWish) -> Plan:
         """See ``Builds.plan``."""
         if self._machine.is_docker:
@@ -109,9 +104,9 @@ class Builds:
         ids = {name: str(one["Id"]).removeprefix("sha256:") for name, one in seen.items()}
         told = {name: await self._told(one) for name, one in ids.items()}
         judged = self._recipe(plan.owner, plan.wish, told)
-        addresses = [file.address for file in judged.files if file.address]
         named = tag(plan.wish, judged.pinned({**ids, FILES.name: "files"}), judged.files)
-        return Pinned(named, plan.wish, judged, ids, list(seen.values()), addresses=addresses)
+        images = list(seen.values())
+        return Pinned(named, plan.wish, judged, ids, images, addresses=judged.addresses, is_closed=judged.is_closed)
 
     def _recipe(self, owner: str, wish: BuildWish, bases: Mapping[str, Base] | None = None) -> Recipe:
         platform = f"linux/{self._machine.architecture}"
@@ -125,13 +120,10 @@ class Builds:
         secrets: Mapping[str, bytes],
         *,
         max_bytes: int,
-        network: str = "",
+        network: BuildNetwork | None = None,
     ) -> AsyncGenerator[str | Built, None]:
         """See ``Builds.run``."""
         build = cast("Pinned", build)
-        if network and build.recipe.is_closed:
-            detail = "RUN --network=none beside an egress policy: the engine's builder has one network for all steps"
-            raise Problem("unsupported", detail, option="egress")
         await asyncio.to_thread(contexts.check, context)
         await self._look()
         await self.sweep()
@@ -141,7 +133,10 @@ class Builds:
         build_id = random.token_hex(8)
         await self._leftovers.begin(build_id, int(time.time()), build.ids.values())
         try:
-            async with self._held(build_id, network) as inside, self._files(build_id, inside, build.recipe) as made_of:
+            async with (
+                self._held(build_id, network.sandbox_id if network else "") as inside,
+                self._files(build_id, inside, build.recipe) as made_of,
+            ):
                 dockerfile = build.recipe.pinned({**build.ids, FILES.name: made_of}, self._behind_from(inside))
                 given = _Given(build_id, dockerfile, context, secrets)
                 for _ in range(TRIES):

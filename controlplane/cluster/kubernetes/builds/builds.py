@@ -3,7 +3,7 @@
 import asyncio
 import secrets as random
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -13,13 +13,14 @@ from controlplane.cluster.dockerfiles import context as contexts
 from controlplane.cluster.dockerfiles.bounds import tag
 from controlplane.cluster.dockerfiles.judge import Base as Said
 from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
-from controlplane.cluster.dockerfiles.sources import File
 from controlplane.cluster.dockerfiles.stages import FILES
 from controlplane.cluster.kubernetes.builds.builder import NAMED, Builder, LeftError
 from controlplane.cluster.kubernetes.builds.manifests import Base, Made, made
+from controlplane.cluster.kubernetes.builds.outside import Outside, variables
 from controlplane.cluster.kubernetes.builds.pods import BuildPods
 from controlplane.cluster.kubernetes.builds.transfer import Transfer
-from controlplane.cluster.protocol.builds import BuildPlan, BuildWish, Built, PinnedBuild
+from controlplane.cluster.protocol.builds import BuildNetwork, BuildPlan, BuildWish, Built, PinnedBuild
+from controlplane.egress import package_variables
 from controlplane.errors import Problem
 from controlplane.images import PrivateRegistry, Reference, parse
 from controlplane.settings import CommitSettings
@@ -44,16 +45,30 @@ class Pinned(PinnedBuild):
 
     Attributes:
         wish: with the stage that is wanted as the builder knows it.
-        dockerfile: as the builder gets it.
-        files: that are made for it.
-        bases: by the names that it has for them.
+        recipe: of what the builder gets.
+        ours: the names that it has for images, by those of the Dockerfile.
+        bases: the images, by the names that it has for them.
     """
 
     wish: BuildWish
-    dockerfile: str
-    files: Sequence[File]
+    recipe: Recipe
+    ours: Mapping[str, str]
     bases: Mapping[str, Base]
     architecture: str
+
+    def dockerfile(self, behind_from: Sequence[str] = ()) -> str:
+        """As the builder gets it, each stage with these lines at its beginning."""
+        return self.recipe.pinned({**self.ours, FILES.name: NAMED.format("files")}, behind_from)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a build is given."""
+
+    build: Pinned
+    context: BinaryIO
+    secrets: Mapping[str, bytes]
+    network: BuildNetwork | None
 
 
 class PodBuilds:
@@ -65,6 +80,7 @@ class PodBuilds:
         place: where commits are put.
         authority: of its certificate; None: one that systems trust.
         architectures: of the nodes.
+        cached: the package indexes that the installation's package cache has; empty: there is none.
         clock: the time of day.
     """
 
@@ -76,6 +92,7 @@ class PodBuilds:
         authority: Path | None,
         *,
         architectures: Callable[[], Collection[str]],
+        cached: Sequence[str] = (),
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -83,17 +100,13 @@ class PodBuilds:
         self._place = place
         self._authority = authority
         self._architectures = architectures
+        self._cached = cached
         self._clock = clock
 
     @property
     def reads_copies(self) -> bool:
         """See ``Builds.reads_copies``."""
         return True
-
-    @property
-    def has_networks(self) -> bool:
-        """See ``Builds.has_networks``."""
-        return False
 
     def plan(self, owner: str, wish: BuildWish) -> Plan:
         """See ``Builds.plan``."""
@@ -118,11 +131,12 @@ class PodBuilds:
         return Pinned(
             tag(plan.wish, judged.pinned({**known, FILES.name: "files"}), judged.files),
             replace(plan.wish, target=judged.target),
-            judged.pinned({**ours, FILES.name: NAMED.format("files")}),
-            judged.files,
+            judged,
+            ours,
             {ours[name]: base for name, base in bases.items()},
             plan.architecture,
-            addresses=[file.address for file in judged.files if file.address],
+            addresses=judged.addresses,
+            is_closed=judged.is_closed,
         )
 
     async def run(
@@ -133,16 +147,16 @@ class PodBuilds:
         secrets: Mapping[str, bytes],
         *,
         max_bytes: int,
-        network: str = "",
+        network: BuildNetwork | None = None,
     ) -> AsyncGenerator[str | Built, None]:
         """See ``Builds.run``."""
         build = cast("Pinned", build)
-        del network  # see ``has_networks``
         await asyncio.to_thread(contexts.check, context)
         await self._pods.sweep()
         async with self._pods.running(build.architecture) as (name, builder):
             try:
-                steps = self._built(build, builder, target, context, secrets, max_bytes=max_bytes)
+                given = _Given(build, context, secrets, network)
+                steps = self._built(given, builder, target, max_bytes=max_bytes)
                 async with aclosing(steps) as told:
                     async for one in told:
                         yield one
@@ -154,22 +168,14 @@ class PodBuilds:
         await self._pods.sweep()
 
     async def _built(
-        self,
-        build: Pinned,
-        builder: Builder,
-        target: str,
-        context: BinaryIO,
-        secrets: Mapping[str, bytes],
-        *,
-        max_bytes: int,
+        self, given: _Given, builder: Builder, target: str, *, max_bytes: int
     ) -> AsyncGenerator[str | Built, None]:
+        build = given.build
         for base in build.bases.values():
             yield f"{base.name}: {len(base.layers)} layers, {base.size_bytes} bytes\n"
         await self._bring(build, builder)
         said: Any = None
-        mark = f".rollbox-{random.token_hex(8)}"
-        steps = builder.build(build.wish, build.dockerfile, build.bases, context, secrets, files=build.files, mark=mark)
-        async with aclosing(steps) as every:
+        async with aclosing(self._steps(given, builder)) as every:
             async for told in every:
                 if isinstance(told, str):
                     yield told
@@ -179,6 +185,29 @@ class PodBuilds:
         yield f"{len(image.own)} new layers, {image.size_bytes} bytes\n"
         digest = await self._put(image, parse(target), builder)
         yield Built(digest, image.size_bytes)
+
+    async def _steps(self, given: _Given, builder: Builder) -> AsyncGenerator[str | dict[str, Any], None]:
+        build, network = given.build, given.network
+        told, behind_from = build.wish.arguments, list[str]()
+        if network is not None:
+            told = {**variables(), **told}
+            behind_from = [f'ARG {name}="{value}"' for name, value in package_variables(self._cached).items()]
+        steps = builder.build(
+            replace(build.wish, arguments=told),
+            build.dockerfile(behind_from),
+            build.bases,
+            given.context,
+            given.secrets,
+            files=build.recipe.files,
+            mark=f".rollbox-{random.token_hex(8)}",
+            network=network is not None,
+        )
+        way: AbstractAsyncContextManager[object] = nullcontext()
+        if network is not None:
+            way = Outside.open(network, builder)
+        async with way, aclosing(steps) as every:
+            async for one in every:
+                yield one
 
     async def _bring(self, build: Pinned, builder: Builder) -> None:
         """Gives a builder the images that the build reads; each layer once."""
