@@ -392,7 +392,7 @@ async def commit(
 
 @router.get("/images/config/{name:path}", summary="What an image says of the processes that run from it")
 async def config(name: AnyName, service: Service, owner: Owner) -> ImageConfigBody:
-    """Of the image that a create would start from now. Nothing is pulled: on an engine it has to be there already."""
+    """Of the image that a create would start from now. Nothing is pulled: what is not there, its registry is asked."""
     return ImageConfigBody.of(name, await service.configs.of(owner, name))
 
 

@@ -290,7 +290,8 @@ class Client:
             image: as for `create`.
 
         Raises:
-            ImageNotFound: there is none; on an engine also where it has not been pulled (`prefetch` does).
+            ImageNotFound: there is none, or no registry is asked and it has not been pulled (`prefetch` does).
+            ImagePullFailed: its registry does not say.
             PermissionDenied: it is another owner's.
         """
         if not isinstance(image, str) or not image.strip():

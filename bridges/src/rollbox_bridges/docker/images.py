@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from rollbox import BuiltImage, Client, ImageConfig, NodeImage, Sandbox, errors
+from rollbox import BuiltImage, Client, ImageConfig, NodeImage, Sandbox, SandboxError, errors
 from rollbox_bridges.docker.references import familiar, image_id, is_id, repository_of
 from rollbox_bridges.docker.words import Refusal
 
@@ -81,7 +81,11 @@ class Images:
         except errors.ImageNotFound:
             # On an engine that is told of what is not there yet, too.
             await self._fetch(source)
-        except (errors.ImagePullFailed, errors.Unsupported):
+        except errors.ImagePullFailed:
+            # The platform's machines may reach a registry that does not answer it; the create says why not.
+            with suppress(Refusal, SandboxError):
+                await self._fetch(source)
+        except errors.Unsupported:
             return None
         return await self.told(source)
 
