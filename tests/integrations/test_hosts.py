@@ -32,9 +32,10 @@ HOSTS = {
     "smolagents": "3.11",
     "deepagents": "3.11",
     "llm_sandbox": "3.11",
+    "open_instruct": "3.12",
 }
 # Hosts that no registry has, each with the variable that names a folder with its checkout.
-CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT"}
+CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT", "open_instruct": "ROLLBOX_TEST_OPEN_INSTRUCT"}
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
