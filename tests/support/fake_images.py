@@ -86,7 +86,9 @@ class FakeImages:
         """What was made of sandboxes."""
         digest = f"sha256:{64 * 'c'}"
         known = {"digest": digest, "size_bytes": 7, "created_at_ms": 1, "built_on": [], "later": 1}
-        images = [{"image": f"commits/me/{one}@{digest}", "tags": [one], **known} for one in self.kept]
+        images = [
+            {"image": f"commits/me/{one}@{digest}", "tags": [one.rpartition(":")[2]], **known} for one in self.kept
+        ]
         return web.json_response({"images": images, "used_bytes": 7 * len(images), "limit_bytes": 100})
 
     async def remove(self, request: web.Request) -> web.Response:

@@ -1,5 +1,6 @@
 // What a user does with E2B's SDK for JavaScript, a case a function; as e2b_cases.py.
-import { CommandExitError, Sandbox } from 'e2b'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { CommandExitError, Sandbox, Template } from 'e2b'
 
 const fails = (error) => [error.constructor.name, String(error.message)]
 
@@ -76,6 +77,25 @@ const cases = {
     await came
     await handle.stop()
     return { created: true }
+  },
+  async templates() {
+    const name = `case-js-${process.pid}`
+    const folder = mkdtempSync('/tmp/case-js-')
+    writeFileSync(`${folder}/f`, 'copied\n')
+    const template = Template({ fileContextPath: folder })
+      .fromImage(process.env.IMAGE)
+      .copy('f', '/app/f')
+      .runCmd('echo ran > /app/ran')
+      .setWorkdir('/app')
+    await Template.build(template, name)
+    rmSync(folder, { recursive: true })
+    const mine = await Sandbox.create(name, { timeoutMs: 60_000 })
+    const { stdout } = await mine.commands.run('cat f ran')
+    await mine.kill()
+    const there = await Template.exists(name)
+    const headers = { 'X-API-Key': process.env.E2B_API_KEY }
+    await fetch(`${process.env.E2B_API_URL}/templates/${name}`, { method: 'DELETE', headers })
+    return { there, stdout }
   },
 }
 

@@ -11,8 +11,10 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
 import urllib.request
+from pathlib import Path
 
 import e2b
 from e2b import CommandExitException, SandboxQuery
@@ -20,7 +22,7 @@ from e2b import CommandExitException, SandboxQuery
 STYLE = sys.argv[1]
 Sandbox = e2b.AsyncSandbox if STYLE == "async" else e2b.Sandbox
 BRIDGE = os.environ["E2B_API_URL"]
-WITHIN_S = 120
+WITHIN_S = 300
 
 
 async def of(value):
@@ -163,6 +165,60 @@ async def snapshots(sandbox):
     await of(again.kill())
     removed = [await of(Sandbox.delete_snapshot(made_.snapshot_id)) for _ in range(2)]
     return {"text": text, "removed": removed}
+
+
+async def templates(_):
+    """A template from its steps, by its name, with another tag; one that fails, and one with a program at its start."""
+    cls = e2b.AsyncTemplate if STYLE == "async" else e2b.Template
+    name, said = f"case-{STYLE}-{os.getpid()}", []
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "src").mkdir()
+        Path(folder, "src/f").write_text("copied\n")
+        Path(folder, "one").write_text("one\n")
+        template = (
+            cls(file_context_path=folder)
+            .from_image(os.environ["IMAGE"])
+            .set_envs({"V": 'a "b"'})
+            .copy("src", "/app/src")
+            .copy("one", "/app/one", user="nobody", mode=0o640)
+            .run_cmd('echo says; echo "$V" > /tmp/ran')
+            .run_cmd("id -un > /tmp/who", user="nobody")
+            .set_workdir("/app")
+            .set_user("user")
+        )
+        built = await of(cls.build(template, f"{name}:v1", on_build_logs=lambda one: said.append(one.message)))
+    there = [await of(cls.exists(one)) for one in (f"{name}:v1", name)]
+    mine = await made(template=f"{name}:v1")
+    seen = await of(mine.commands.run("id -un; cat src/f /tmp/ran /tmp/who; stat -c '%U %a' one"))
+    await of(mine.kill())
+    await of(cls.assign_tags(f"{name}:v1", ["stable"]))
+    tags = sorted(one.tag for one in await of(cls.get_tags(name)))
+    failing = cls().from_image(os.environ["IMAGE"]).run_cmd("echo why; exit 7")
+    failed_ = await refused(lambda: cls.build(failing, f"{name}-failing"))
+    serving = cls().from_image(os.environ["IMAGE"]).set_start_cmd("sleep 1", "true")
+    started = await refused(lambda: cls.build(serving, f"{name}-serving"))
+    request = urllib.request.Request(f"{BRIDGE}/templates/{name}", method="DELETE")
+    request.add_header("X-API-Key", os.environ["E2B_API_KEY"])
+
+    async def removed():
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            # Its last sandbox is ending.
+            return None if error.code == 409 else error.code
+
+    removing = await until(removed)
+    return {
+        "name": built.name == f"{name}:v1",
+        "said": any("says" in one for one in said),
+        "there": there,
+        "seen": seen.stdout,
+        "tags": tags,
+        "failed": [failed_[0], "build_failed" in failed_[1]],
+        "started": [started[0], "is not supported" in started[1]],
+        "removed": [removing, await of(cls.exists(f"{name}:v1"))],
+    }
 
 
 async def ran(sandbox):
@@ -380,7 +436,7 @@ async def ports(sandbox):
 
 CASES = (
     info, pages, killed, shortened, extended, connected, by_metadata, no_image, wrong_key, other_id, not_supported,
-    snapshots,
+    snapshots, templates,
     ran, failed, settings, no_user, no_folder, timed_out, big, streamed, with_input, signalled, attached, terminal,
     texts, binary, octets, many, empty, missing, directories, watched, signed, ports,
 )  # fmt: skip

@@ -98,7 +98,7 @@ async def test_a_kill_is_told_once(fake: FakeGateway, e2b: Speaker) -> None:
         ("POST", "/v2/sandboxes/sb-1/fork"),
         ("GET", "/sandboxes/sb-1/logs"),
         ("GET", "/sandboxes/metrics"),
-        ("POST", "/v3/templates"),
+        ("PATCH", "/v2/templates/mine"),
         ("GET", "/volumes"),
     ],
 )

@@ -190,7 +190,7 @@ async def test_what_was_committed_is_listed_and_removed(client: Client, fake: Fa
     fake.images.kept.append("owner/deep/repo:v2")
     told = await client.commits()
     first = told.images[0]
-    assert (first.tags, first.size_bytes, first.built_on) == (("repo:v1",), 7, ())
+    assert (first.tags, first.size_bytes, first.built_on) == (("v1",), 7, ())
     assert (len(told.images), told.used_bytes, told.limit_bytes) == (2, 14, 100)
     assert await client.remove_image("owner/deep/repo:v2")
     # The answer is lost, and the repetition finds nothing left.

@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     add("--template", action="append", default=[], metavar="NAME=IMAGE", help="A template; may be repeated.")
     add("--image-key", default=DEFAULT_IMAGE_KEY, help="The key of metadata that names the image.")
     add("--egress", metavar="PRESET", help="Network of sandboxes whose client allows the Internet.")
+    add("--build-egress", metavar="PRESET", help="Network of builds of templates; else they have none.")
     add("--private-ports", action="store_true", help="Ports of sandboxes need their credential.")
     add("--secret-file", type=Path, help=f"Seals credentials; else ${program.SECRET}, else they end with it.")
     return made
@@ -46,6 +47,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
         image_key=given.image_key,
         keys=program.keys_of(given.keys),
         egress=given.egress,
+        build_egress=given.build_egress,
         public_ports=not given.private_ports,
     )
 

@@ -11,12 +11,13 @@ from aiohttp import web
 
 from rollbox import Client, CreateOptions, EgressPolicy, Sandbox, SandboxError, SandboxRecord, errors
 from rollbox_bridges.credentials import Credentials
-from rollbox_bridges.e2b import jsonbody, records, snapshots
+from rollbox_bridges.e2b import jsonbody, names, records, snapshots
 from rollbox_bridges.e2b.creating import Wish, seconds, wish_of
 from rollbox_bridges.e2b.network import policy_of
 from rollbox_bridges.e2b.pools import options_of
 from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.settings import Settings
+from rollbox_bridges.e2b.templates import Call, Templates
 from rollbox_bridges.e2b.words import Refusal, as_refusal, ended, unsupported
 from rollbox_bridges.faults import meaning
 from rollbox_bridges.sessions import Owners
@@ -29,7 +30,7 @@ _MISSING: Final = {
     "fork": ("forking a sandbox", "Create several of the same template."),
     "logs": ("the log of a sandbox", "Its commands have their own output."),
     "metrics": ("metrics of a sandbox", "`rollbox top` and the SDK's `sandbox.usage()` tell what it uses."),
-    "templates": ("building a template", "Any image is a template by its name; `rollbox image build` makes images."),
+    "templates": ("this of a template", "It is built, listed, tagged and removed."),
     "secrets": ("a store of secrets", "Give them as variables of the sandbox."),
     "volumes": ("a volume", "Write files, or mount data sets in a pool's template."),
 }
@@ -48,6 +49,7 @@ class Control:
         self._settings = settings
         self._owners = owners
         self._credentials = credentials
+        self._templates = Templates(settings, credentials)
         self._endings: dict[str, asyncio.TimerHandle] = {}
         self._killing: set[asyncio.Task[Any]] = set()
         self._routes: dict[tuple[str, ...], Callable[[web.Request, str, str], Awaitable[web.StreamResponse]]] = {
@@ -74,12 +76,15 @@ class Control:
         parts = parts[1:] if parts[0] in _VERSIONS else parts
         if parts == ["health"]:
             return web.Response(status=204)
+        if request.method == "PUT" and parts[:-1] == ["templates", "uploads"]:
+            return await self._templates.upload(request, parts[-1])
         key = self._key(request)
         sandbox_id = parts[1] if len(parts) > 1 and parts[0] == "sandboxes" and parts[1] not in _MISSING else ""
         try:
-            if request.method == "DELETE" and parts[0] == "templates":
-                # The name of an image has slashes of its own.
-                return await snapshots.remove(await self._owners.client(key), "/".join(parts[1:]))
+            if parts[0] == "templates":
+                call = Call(request, key, await self._owners.client(key))
+                if (served := await self._templates.serve(call, parts[1:])) is not None:
+                    return served
             serve = self._routes.get((request.method, *(["*" if one is sandbox_id else one for one in parts])))
             if serve is None:
                 raise _unknown(request, parts)
@@ -105,13 +110,13 @@ class Control:
         return web.json_response(self._opened(request, sandbox.record, key), status=201)
 
     async def _made(self, client: Client, wish: Wish, options: CreateOptions) -> Sandbox:
-        """Create from a pool's template, or from an image."""
+        """Create from a pool's template, from an image, or from a template that was built."""
         if not wish.named:
             return await client.create(wish.image, **options)
         try:
             pool = await client.pool(wish.template)
         except (errors.NotFound, errors.InvalidArgument):
-            return await client.create(wish.image, **options)
+            return await _of_image(client, wish, options)
         options.update(options_of(pool))
         return await client.create(pool.image, **options)
 
@@ -226,12 +231,27 @@ class Control:
         return key
 
     async def aclose(self) -> None:
-        """Forget the ends that are to come; the platform's own remain."""
+        """Forget the ends that are to come; the platform's own remain. Builds of templates end."""
+        await self._templates.aclose()
         for pending in self._endings.values():
             pending.cancel()
         for task in [*self._killing]:
             task.cancel()
             await asyncio.wait([task])
+
+
+async def _of_image(client: Client, wish: Wish, options: CreateOptions) -> Sandbox:
+    """Create from an image, or, where there is none of this name, from a template that was built."""
+    try:
+        return await client.create(wish.image, **options)
+    except (errors.ImageNotFound, errors.ImagePullFailed):
+        # Asked for last: a list of all images takes seconds on some engines.
+        built = await names.find(client, wish.template)
+        if built is None:
+            raise
+        key = options.get("idempotency_key")
+        again: CreateOptions = {**options, "idempotency_key": None if key is None else f"{key}-built"}
+        return await client.create(built.image, **again)
 
 
 def _unknown(request: web.Request, parts: Sequence[str]) -> Refusal:

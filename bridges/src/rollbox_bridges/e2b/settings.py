@@ -32,6 +32,7 @@ class Settings:
         image_key: the key of metadata that names the image, for clients that have no other place for it.
         keys: a client's key -> an owner's key of rollbox; empty: they are the same.
         egress: the network policy of sandboxes whose client allows the Internet; None: the installation's default.
+        build_egress: the network policy of builds of templates; None: they have no network.
         public_ports: whether ports of a sandbox are open to everybody with its id, as at E2B, or need its credential.
     """
 
@@ -43,6 +44,7 @@ class Settings:
     image_key: str = DEFAULT_IMAGE_KEY
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     egress: str | None = None
+    build_egress: str | None = None
     public_ports: bool = True
 
     def owner_key(self, client_key: str) -> str | None:

@@ -42,6 +42,9 @@ def e2b(
     egress: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Network of sandboxes whose client allows the Internet.")
     ] = None,
+    build_egress: Annotated[
+        str | None, typer.Option(metavar="PRESET", help="Network of builds of templates; else they have none.")
+    ] = None,
     private_ports: Annotated[
         bool, typer.Option("--private-ports", help="Ports of sandboxes need their credential.")
     ] = False,
@@ -51,6 +54,7 @@ def e2b(
     """Serve E2B's protocol until Ctrl-C; prints what to export for its clients."""
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--domain": domain, "--image": image}
     given |= {"--template": template, "--image-key": image_key, "--keys": keys, "--egress": egress}
+    given["--build-egress"] = build_egress
     _serve("e2b", {**given, "--private-ports": private_ports, "--secret-file": secret_file, "--json": json})
 
 
@@ -94,6 +98,9 @@ def prime(
     public_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Where clients reach the bridge; else where a request came to.")
     ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=IMAGE", help="What a docker_image is; may be repeated.")
+    ] = None,
     keys: Keys = None,
     egress: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Network of sandboxes whose client gives no list.")
@@ -112,6 +119,7 @@ def prime(
 ) -> None:
     """Serve the protocol of Prime Sandboxes until Ctrl-C; prints what to export for its clients."""
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--public-url": public_url, "--keys": keys}
+    given["--image"] = image
     given |= {"--egress": egress, "--arch": arch, "--region-label": region_label, "--gpu-label": gpu_label}
     _serve("prime", {**given, "--secret-file": secret_file, "--json": json})
 
