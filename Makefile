@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -86,11 +86,14 @@ frameworks: setup ## web frameworks in a sandbox, visited from outside and by a 
 frameworks-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels frameworks-cluster
 
-integrations: setup ## the adapters of hosts by these hosts' own tests; with NEWEST=1 on what is newest today
-	$(if $(NEWEST),ROLLBOX_TEST_NEWEST=1) $(BIN)/python -m tests.levels integrations
+integrations: setup ## the adapters of hosts by these hosts' own tests; with NEWEST=1 on what is newest today, with OLDEST=1 on the oldest that they work with
+	$(if $(NEWEST),ROLLBOX_TEST_VERSIONS=newest) $(if $(OLDEST),ROLLBOX_TEST_VERSIONS=oldest) $(BIN)/python -m tests.levels integrations
 
 integrations-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels integrations-cluster
+
+results: venv ## write the table of hosts in docs/hosts/index.md from what `make integrations` and `integrations-cluster` have left in build
+	$(BIN)/python -m tests.integrations.results
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster

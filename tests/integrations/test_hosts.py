@@ -7,35 +7,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.integrations.hosts import HOSTS, Host
 from tests.support import integrations
 from tests.support.committing import committing
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 
 BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
-# The version of Python that each has: where it is not this program's, the oldest that the host runs on.
-HOSTS = {
-    "inspect": "3.11",
-    "verifiers": "3.11",
-    "harbor": "3.12",
-    "mcp": "3.11",
-    "nemo_gym": "3.13.14",
-    "openenv": "3.11",
-    "mini_swe_agent": "3.11",
-    "swe_rex": "3.11",
-    "tinker_cookbook": "3.11",
-    "uni_agent": "3.11",
-    "openai_agents": "3.11",
-    "smolagents": "3.11",
-    "deepagents": "3.11",
-    "llm_sandbox": "3.11",
-    "open_instruct": "3.12",
-}
-# Hosts that no registry has, each with the variable that names a folder with its checkout.
-CHECKOUTS = {"uni_agent": "ROLLBOX_TEST_UNI_AGENT", "open_instruct": "ROLLBOX_TEST_OPEN_INSTRUCT"}
+# Of the oldest versions those hosts run that have a list of them: for the others what is pinned is the oldest.
+RUN = [name for name in HOSTS if integrations.lists(name)[-1].is_file()]
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
@@ -62,20 +46,31 @@ if BACKEND == "gvisor":
             runner.run(installing.__aexit__(None, None, None))
 
 
-def checkout(host: str) -> str:
+def checkout(host: Host) -> str:
     """The folder of a host that no registry has; empty for the others. The test is skipped where there is none."""
-    if host not in CHECKOUTS:
+    if not host.checkout:
         return ""
-    folder = os.environ.get(CHECKOUTS[host], "")
+    folder = os.environ.get(host.checkout, "")
     if not folder:
-        pytest.skip(f"no registry has {host}: {CHECKOUTS[host]} names a folder with its checkout")
+        pytest.skip(f"no registry has {host.title}: {host.checkout} names a folder with its checkout")
     return folder
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
+def version(name: str, python: Path, source: str) -> str:
+    """The version of a host, as the table of the docs has it."""
+    if source:
+        words = ("git", "-C", source, "describe", "--always", "--abbrev=7")
+        return f"at {subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()}"
+    distribution = HOSTS[name].distribution
+    modules = [" ".join(one) for one in integrations.modules_of_javascript(name).items()]
+    return ", ".join([integrations.versions(python, distribution)[distribution], *modules])
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
+    host = HOSTS[name]
     source = checkout(host)
-    python = integrations.environment(host, HOSTS[host])
+    python = integrations.environment(name, host.python)
     environ = {
         **stack.environment(),
         "ROLLBOX_URL": stack.url,
@@ -83,16 +78,18 @@ def test_the_suite_of_a_host_passes(stack: Product, host: str) -> None:
         "ROLLBOX_TEST_IMAGE": IMAGE,
         **({"PYTHONPATH": source} if source else {}),
     }
-    found = integrations.suite(python, f"on_{host}", environ, integrations.PLACE / f"{host}-{BACKEND}.xml")
+    record = integrations.PLACE / f"{integrations.named(name)}-{BACKEND}.xml"
+    found = integrations.suite(python, f"on_{name}", environ, record, version(name, python, source))
     assert found.failed == {}
     assert found.passed
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
+@pytest.mark.parametrize("name", RUN)
+def test_an_adapter_fits_the_types_of_its_host(name: str) -> None:
+    host = HOSTS[name]
     environ = {**os.environ, "MYPYPATH": checkout(host)}
-    python = integrations.environment(host, HOSTS[host])
-    package = integrations.ROOT / "integrations/src/rollbox_integrations" / host
+    python = integrations.environment(name, host.python)
+    package = integrations.ROOT / "integrations/src/rollbox_integrations" / name
     source = package if package.is_dir() else package.with_suffix(".py")
     words = (
         "-m",
@@ -100,7 +97,7 @@ def test_an_adapter_fits_the_types_of_its_host(host: str) -> None:
         "--python-executable",
         str(python),
         "--python-version",
-        integrations.minor(HOSTS[host]),
+        integrations.minor(host.python),
         str(source),
     )
     told = subprocess.run(

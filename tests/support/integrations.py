@@ -9,15 +9,18 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+
+from tests.support.junit import read
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build/integrations"
 LISTS = ROOT / "requirements/integrations"
 TESTS = ROOT / "integrations/tests"
 UV = Path(sys.executable).with_name("uv")
-# The newest versions in place of those that are pinned: what they break is not known before.
-NEWEST = bool(os.environ.get("ROLLBOX_TEST_NEWEST"))
+# "newest" has the newest versions in place of those that are pinned: what they break is not known before. "oldest" has
+# the oldest that the adapters work with, of hosts that have a list of those.
+CHOSEN = os.environ.get("ROLLBOX_TEST_VERSIONS") or "pinned"
+NEWEST, OLDEST = CHOSEN == "newest", CHOSEN == "oldest"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,19 @@ class Suite:
     failed: dict[str, str]
 
 
+def lists(host: str) -> tuple[Path, ...]:
+    """The lists of a host's packages, in the versions that are chosen, one over the other; one may not be there."""
+    if NEWEST:
+        return (LISTS / f"{host}.in",)
+    pinned = LISTS / f"{host}.txt"
+    return (pinned, LISTS / f"{host}-oldest.txt") if OLDEST else (pinned,)
+
+
+def named(host: str) -> str:
+    """What folders and records of a host are called, in the versions that are chosen."""
+    return host if CHOSEN == "pinned" else f"{host}-{CHOSEN}"
+
+
 def environment(host: str, version: str) -> Path:
     """Return the Python of a host's environment, which is made if it is not there or its list has changed.
 
@@ -43,21 +59,22 @@ def environment(host: str, version: str) -> Path:
     Raises:
         subprocess.CalledProcessError: its packages cannot be installed.
     """
-    wanted = LISTS / f"{host}.{'in' if NEWEST else 'txt'}"
-    folder = PLACE / (f"{host}-newest" if NEWEST else host)
+    wanted = lists(host)
+    folder = PLACE / named(host)
     made, inside = folder / "installed", folder / "bin/python"
     modules = LISTS / "npm" / host
-    listed = "".join(file.read_text() for file in (wanted, *sorted(modules.glob("*.json"))))
-    if not NEWEST and made.is_file() and made.read_text() == listed:
+    packages = "".join(file.read_text() for file in (*wanted, *sorted(modules.glob("*.json"))))
+    if not NEWEST and made.is_file() and made.read_text() == packages:
         return inside
     _uv("venv", "--clear", "--python", interpreter(version), str(folder))
-    # A list has all that is installed.
+    # A list has all that is installed; one of the oldest has what is otherwise.
     checked = () if NEWEST else ("--require-hashes", "--no-deps")
     chosen = ("--python-version", version) if version.count(".") > 1 else ()
     # Packages of a host that its sandboxes do without, and that take gigabytes.
     left_out = LISTS / f"{host}.override"
     spared = ("--override", str(left_out)) if left_out.is_file() else ()
-    _uv("pip", "install", "--python", str(inside), *chosen, *checked, *spared, "--requirement", str(wanted))
+    for one in wanted:
+        _uv("pip", "install", "--python", str(inside), *chosen, *checked, *spared, "--requirement", str(one))
     _uv(
         "pip",
         "install",
@@ -69,7 +86,7 @@ def environment(host: str, version: str) -> Path:
     )
     if modules.is_dir():
         _modules_of_javascript(modules, folder / "npm")
-    made.write_text(listed)
+    made.write_text(packages)
     return inside
 
 
@@ -96,7 +113,7 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def suite(python: Path, folder: str, environ: dict[str, str], record: Path) -> Suite:
+def suite(python: Path, folder: str, environ: dict[str, str], record: Path, name: str) -> Suite:
     """Run the tests of `integrations/tests/FOLDER` in a host's environment.
 
     Args:
@@ -104,12 +121,14 @@ def suite(python: Path, folder: str, environ: dict[str, str], record: Path) -> S
         folder: of the tests.
         environ: what the tests have besides this process's variables.
         record: the file that has what they did.
+        name: of the suite, in the record.
     """
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
-    words = ("-m", "pytest", "-q", "-c", str(TESTS / "pytest.ini"), "--rootdir", str(TESTS), f"--junitxml={record}")
+    words = ("-m", "pytest", "-q", "-c", str(TESTS / "pytest.ini"), "--rootdir", str(TESTS))
+    told = (f"--junitxml={record}", "-o", f"junit_suite_name={name}")
     run = subprocess.run(
-        [python, *words, str(TESTS / folder)],
+        [python, *words, *told, str(TESTS / folder)],
         cwd=TESTS,
         env={**os.environ, **environ},
         capture_output=True,
@@ -128,15 +147,20 @@ def versions(python: Path, *distributions: str) -> dict[str, str]:
     return dict(zip(distributions, told.stdout.split(), strict=True))
 
 
+def modules_of_javascript(host: str) -> dict[str, str]:
+    """Return which versions of modules of npm a host's environment has, by their names."""
+    inside = PLACE / named(host) / "npm/node_modules"
+    files = [*inside.glob("*/package.json"), *inside.glob("@*/*/package.json")]
+    wanted = LISTS / "npm" / host / "package.json"
+    names = json.loads(wanted.read_text())["dependencies"] if wanted.is_file() else {}
+    found = {one["name"]: one["version"] for one in (json.loads(file.read_text()) for file in files)}
+    return {name: found[name] for name in names}
+
+
 def _read(record: Path) -> Suite:
-    passed, failed = 0, {}
-    for case in ElementTree.parse(record).getroot().iter("testcase"):
-        troubles = [child for child in case if child.tag in ("failure", "error", "skipped")]
-        if troubles:
-            failed[f"{case.get('classname')}.{case.get('name')}"] = "\n".join(one.text or "" for one in troubles)
-        else:
-            passed += 1
-    return Suite(passed, failed)
+    tests = read(record.read_text()).tests
+    failed = {f"{one.module}.{one.name}": one.said for one in tests if one.outcome != "passed"}
+    return Suite(len(tests) - len(failed), failed)
 
 
 def _modules_of_javascript(listed: Path, inside: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ HARBOR = Path(sys.executable).with_name("harbor")
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
-async def test_an_agent_has_its_reward(client: Client, tmp_path: Path, agent: str, reward: float) -> None:
+async def test_an_agent_has_its_reward(
+    client: Client, tmp_path: Path, record_property: Callable[[str, object], None], agent: str, reward: float
+) -> None:
     arguments = f"build_args={json.dumps({'BASE': IMAGE})}"
     words = ("run", "--path", str(TASKS), "--agent", agent, "--env", PATH, "--ek", arguments, "--ek", "egress=offline")
     program = await asyncio.create_subprocess_exec(
@@ -29,3 +32,4 @@ async def test_an_agent_has_its_reward(client: Client, tmp_path: Path, agent: st
     results = await asyncio.to_thread(lambda: [json.loads(one.read_text()) for one in tmp_path.glob("*/*/result.json")])
     rewards = {one["task_name"]: (one["verifier_result"] or {}).get("rewards") for one in results}
     assert rewards == {f"{task.name}": {"reward": reward} for task in TASKS.iterdir()}, told.decode()[-4000:]
+    record_property("cases", len(rewards))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import nemo_gym_humaneval
 import pytest
 from fastapi.testclient import TestClient
@@ -13,12 +15,13 @@ PROBLEMS = 20
 
 
 @pytest.mark.parametrize("solved", [True, False])
-def test_answers_are_rewarded(solved: bool) -> None:
+def test_answers_are_rewarded(record_property: Callable[[str, object], None], solved: bool) -> None:
     with TestClient(nemo_gym_humaneval.server(IMAGE, egress="offline").setup_webserver()) as agent:
         sent = nemo_gym_humaneval.requests(PROBLEMS, solved=solved)
         answers = [agent.post("/verify", json=one).json() for one in sent]
     assert [one["reward"] for one in answers] == [float(solved)] * PROBLEMS
     assert {(one["mask_sample"], one["failure_kind"]) for one in answers} == {(False, None)}
+    record_property("cases", PROBLEMS)
 
 
 def test_a_reward_without_a_sandbox_is_masked(client: Client) -> None:

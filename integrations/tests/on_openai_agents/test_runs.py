@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ async def test_a_run_that_is_cancelled_leaves_nothing(client: Client) -> None:
     assert running.cancelled()
 
 
-async def test_the_example_solves_its_problems(client: Client) -> None:
+async def test_the_example_solves_its_problems(client: Client, record_property: Callable[[str, object], None]) -> None:
     program = await asyncio.create_subprocess_exec(sys.executable, EXAMPLE, IMAGE, stdout=asyncio.subprocess.PIPE)
     told, _ = await program.communicate()
     assert (told.decode(), program.returncode) == ("10 of 10 solved\n", 0)
+    record_property("cases", 10)

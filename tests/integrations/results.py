@@ -1,0 +1,83 @@
+"""Writes the table of hosts in docs/hosts/index.md from the records that runs of their suites have left.
+
+python -m tests.integrations.results    # rows of hosts without a record stay as they are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.bench.gvisor.page import between
+from tests.integrations.hosts import ADAPTER, HOSTS, Host
+from tests.support.integrations import PLACE, ROOT
+from tests.support.junit import Record, Test, read
+from tests.support.result_table import OLDEST, PLACES, Seen, parsed, rendered, renewed, result
+
+PAGE: Final = ROOT / "docs/hosts/index.md"
+MARK: Final = "hosts"
+
+
+def filled(page: str, records: Mapping[str, Record]) -> str:
+    """The page with what was seen last of each host.
+
+    Args:
+        page: so far.
+        records: by the names of their files.
+
+    Raises:
+        ValueError: the page has no such table.
+    """
+    runs = [seen(name, record) for name, record in sorted(records.items(), key=lambda one: one[1].when)]
+    order = [host.title for host in HOSTS.values()]
+    rows = renewed(parsed(table_of(page)), [run for run in runs if run is not None], order)
+    return between(page, MARK, rendered(rows, "host"))
+
+
+def table_of(page: str) -> str:
+    """The table as the page has it."""
+    return page.partition(f"<!-- {MARK}: begin -->")[2].partition(f"<!-- {MARK}: end -->")[0]
+
+
+def seen(name: str, record: Record) -> Seen | None:
+    """What a record says; None where it is of the newest versions, which nothing pins, or of no host.
+
+    Args:
+        name: of its file: HOST-BACKEND, or HOST-oldest-BACKEND.
+        record: what the tests did; its name is the host's version.
+    """
+    kept, _, backend = name.rpartition("-")
+    host, _, which = kept.partition("-")
+    if host not in HOSTS or which not in ("", "oldest") or backend not in PLACES or not record.tests:
+        return None
+    version = record.name + (OLDEST if which else "")
+    return Seen(HOSTS[host].title, version, PLACES[backend], dict(_results(HOSTS[host], record.tests)))
+
+
+def _results(host: Host, tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
+    for module, what in host.programs.items():
+        if found := [one for one in tests if one.module == module]:
+            yield what, result(found)
+    if found := [one for one in tests if one.module not in host.programs]:
+        yield ADAPTER, result(found)
+
+
+def records(folder: Path) -> Mapping[str, Record]:
+    """The records of a folder, by the names of their files."""
+    return {file.stem: read(file.read_text()) for file in folder.glob("*.xml")}
+
+
+def main() -> None:
+    """Write the page."""
+    found = records(PLACE)
+    PAGE.write_text(filled(PAGE.read_text(), found))
+    print(f"{PAGE.relative_to(ROOT)} says what {_listed(found)} have told")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "no records"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What the tests of a run did, from a file that pytest writes with `--junitxml`; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from xml.etree import ElementTree
+
+# What a test counts for that tries a whole set of things: a property that it records.
+CASES: Final = "cases"
+_TROUBLES: Final = ("failure", "error", "skipped")
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test that ran.
+
+    Attributes:
+        module: its last name alone.
+        name: with its parameters.
+        outcome: passed, failed or skipped.
+        said: why it did not pass.
+        cases: how many things it has tried.
+        client: whom it tried, where it says so.
+    """
+
+    __test__ = False
+
+    module: str
+    name: str
+    outcome: str
+    said: str = ""
+    cases: int = 1
+    client: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run.
+
+    Attributes:
+        name: of the suite.
+        when: it began, as ISO 8601 has it.
+        tests: in their order.
+    """
+
+    name: str
+    when: str
+    tests: tuple[Test, ...]
+
+
+def read(text: str) -> Record:
+    """Read a record.
+
+    Raises:
+        xml.etree.ElementTree.ParseError: it is none.
+    """
+    root = ElementTree.fromstring(text)
+    suite = root if root.tag == "testsuite" else root.find("testsuite")
+    if suite is None:
+        return Record("", "", ())
+    return Record(suite.get("name", ""), suite.get("timestamp", ""), tuple(map(_test, suite.iter("testcase"))))
+
+
+def _test(case: ElementTree.Element) -> Test:
+    troubles = [child for child in case if child.tag in _TROUBLES]
+    failed = any(one.tag != "skipped" for one in troubles)
+    properties = {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
+    return Test(
+        module=case.get("classname", "").rpartition(".")[2],
+        name=case.get("name", ""),
+        outcome="failed" if failed else "skipped" if troubles else "passed",
+        said="\n".join((one.text if failed else one.get("message")) or "" for one in troubles),
+        cases=int(properties.get(CASES, 1)),
+        client=properties.get("client", ""),
+    )
