@@ -15,7 +15,7 @@ from rollbox.options import CreateOptions
 from rollbox_integrations import outcome
 from rollbox_integrations.versions import require
 
-require("mini-swe-agent", "2.4.6", "mini-swe-agent")
+require("mini-swe-agent", "2.4.0", "mini-swe-agent")
 
 from minisweagent.exceptions import Submitted  # noqa: E402 - not before its version is known
 from minisweagent.utils.serialize import recursive_merge  # noqa: E402

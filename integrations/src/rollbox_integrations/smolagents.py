@@ -13,7 +13,7 @@ from rollbox.options import CreateOptions
 from rollbox_integrations import outcome
 from rollbox_integrations.versions import require
 
-require("smolagents", "1.26.0", "smolagents")
+require("smolagents", "1.25.0", "smolagents")
 
 import PIL.Image  # noqa: E402 - of smolagents, not before its version is known
 from smolagents.default_tools import FinalAnswerTool  # noqa: E402

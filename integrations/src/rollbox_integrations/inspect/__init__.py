@@ -7,7 +7,7 @@
 
 from rollbox_integrations.versions import require
 
-require("inspect-ai", "0.3.285", "inspect")
+require("inspect-ai", "0.3.280", "inspect")
 
 from rollbox_integrations.inspect.config import Build, RollboxConfig  # noqa: E402 - not before its version is known
 from rollbox_integrations.inspect.environment import RollboxSandboxEnvironment  # noqa: E402
