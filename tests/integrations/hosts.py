@@ -45,6 +45,12 @@ HOSTS: Final[Mapping[str, Host]] = {
             "test_oracle": "its runner over ten tasks with Dockerfiles: the oracle, and an agent that does nothing"
         },
     ),
+    "trl": Host(
+        "TRL",
+        "trl",
+        python="3.12",
+        programs={"test_suites": "its environments and rows over the same ten tasks, with scripted tools"},
+    ),
     "openenv": Host("OpenEnv", "openenv"),
     "nemo_gym": Host(
         "NeMo Gym",
