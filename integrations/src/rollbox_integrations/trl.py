@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rollbox import SandboxError
 from rollbox_integrations import outcome
@@ -52,6 +52,9 @@ class RollboxHarborEnv(HarborEnv):
 
     _loop: asyncio.AbstractEventLoop
     _loop_thread: threading.Thread
+    _env: Any
+    _paths: Any
+    _task: Any
 
     def __init__(self, environment_type: str = _TYPE, **options: Any) -> None:  # noqa: ANN401 - Harbor's
         """Take the options of Harbor's environment; nothing is created.
@@ -92,7 +95,7 @@ class RollboxHarborEnv(HarborEnv):
         if self._starting is None:
             return 0.0
         with self._masked():
-            self._run(self._ready())
+            self._run(self._ready())  # type: ignore[no-untyped-call]
             try:
                 return float(super().reward)
             except Exception as error:
@@ -144,7 +147,7 @@ class RollboxHarborEnv(HarborEnv):
 
     def _exec(self, command: str, timeout: int = 180) -> str:
         with self._masked():
-            self._run(self._ready())
+            self._run(self._ready())  # type: ignore[no-untyped-call]
             return str(super()._exec(command, timeout))
 
     @contextlib.contextmanager
@@ -219,10 +222,10 @@ class RollboxHarborSpec(HarborSpec):
     @functools.cached_property
     def environment_factory(self) -> Callable[[], RollboxHarborEnv]:
         """See TRL. It can be pickled."""
-        return functools.partial(self._env_cls, environment_type=_TYPE, **self._options)
+        return functools.partial(cast("type[RollboxHarborEnv]", self._env_cls), environment_type=_TYPE, **self._options)
 
     @property
-    def reward_funcs(self) -> None:
+    def reward_funcs(self) -> None:  # type: ignore[override]
         """None: the environments own their reward (`get_reward`), in `AsyncGRPOTrainer` too."""
         return
 
