@@ -18,6 +18,7 @@ from tests.bench import (
     exec_path,
     gateway_hop,
     grade,
+    hosts,
     interpreter,
     memory,
     mounts,
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
     "bridge": bridge.measure,
     "docker_bridge": docker_bridge.measure,
+    "hosts": hosts.measure,
 }
 
 

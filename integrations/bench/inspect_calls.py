@@ -1,0 +1,68 @@
+"""inspect: see `calls`."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from calls import IMAGE, Run, main
+from inspect_ai.util import SandboxEnvironment
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+
+from rollbox_integrations.inspect import RollboxConfig, RollboxSandboxEnvironment
+
+TASK = "bench"
+COMPOSE = f"""services:
+  default:
+    image: {IMAGE}
+    command: sleep infinity
+    init: true
+    mem_limit: 256m
+"""
+
+
+def _run(environment: SandboxEnvironment) -> Run:
+    return lambda argv: environment.exec(list(argv))
+
+
+class Inspect:
+    """See `calls.Host`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._compose = folder / "compose.yaml"
+        self._compose.write_text(COMPOSE)
+
+    @contextlib.asynccontextmanager
+    async def opened(self, provider: str) -> AsyncIterator[Run]:
+        """See `calls.Host.opened`."""
+        kind = registry_find_sandboxenv(provider)
+        config = RollboxConfig(image=IMAGE, memory="256Mi") if provider == "rollbox" else str(self._compose)
+        await kind.task_init(TASK, config)
+        environments = await kind.sample_init(TASK, config, {})
+        try:
+            yield _run(environments["default"])
+        finally:
+            await kind.sample_cleanup(TASK, config, environments, interrupted=False)
+
+    @contextlib.asynccontextmanager
+    async def both(self) -> AsyncIterator[tuple[Run, Run]]:
+        """See `calls.Host.both`."""
+        config = RollboxConfig(image=IMAGE, memory="256Mi")
+        await RollboxSandboxEnvironment.task_init(TASK, config)
+        environments = await RollboxSandboxEnvironment.sample_init(TASK, config, {})
+        one = environments["default"].as_type(RollboxSandboxEnvironment)
+        try:
+            yield _run(one), lambda argv: one.sandbox.exec(list(argv))
+        finally:
+            await RollboxSandboxEnvironment.sample_cleanup(TASK, config, environments, interrupted=False)
+
+    def unstarted(self) -> object:
+        """See `calls.Host.unstarted`."""
+        return RollboxConfig(image=IMAGE, memory="256Mi")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        main(Inspect(Path(made)))
