@@ -90,7 +90,12 @@ ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 # Files that wait for minutes, and the longest of those that have a release of their own.
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
 DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_agent_sandbox.py")
-IMAGES_LONGEST = ("e2e/test_commits.py", "e2e/test_private_registry.py", "e2e/test_node_agent.py")
+IMAGES_LONGEST = (
+    "e2e/test_build_egress.py",
+    "e2e/test_commits.py",
+    "e2e/test_private_registry.py",
+    "e2e/test_node_agent.py",
+)
 # Half a minute to a minute and a half, alone.
 SOAK = ("contract/test_soak.py",)
 FRAMEWORKS = (
