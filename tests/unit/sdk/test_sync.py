@@ -12,7 +12,7 @@ import pytest
 from rollbox import Sandbox, sync
 from rollbox.errors import Unsupported
 from rollbox.sync.loop_thread import on_background_loop, run
-from tests.support.eventually import LIMIT_S, eventually
+from tests.support.eventually import LIMIT_S
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway
 
@@ -53,9 +53,23 @@ def test_a_cancellation_reaches_its_loop(apart: FakeGateway) -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        await eventually(apart.cancelled["e1"].is_set)
+        assert apart.cancelled["e1"].is_set()
 
     asyncio.run(cancelled())
+
+
+def test_a_program_that_ends_while_it_creates_leaves_nothing(apart: FakeGateway) -> None:
+    tasks: list[asyncio.Task[Sandbox]] = []
+
+    async def ends() -> None:
+        for _ in range(32):
+            tasks.append(asyncio.create_task(on_background_loop(Sandbox.create("python"), lambda made: made.delete())))
+        # Then some of the others have begun, and some are made.
+        await asyncio.wait(tasks[:1])
+
+    asyncio.run(ends())
+    kept = {task.result().id for task in tasks if not task.cancelled()}
+    assert {record.id for record in sync.Sandbox.list()} == kept
 
 
 def test_it_starts_again_after_it_was_closed(apart: FakeGateway) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -32,8 +30,6 @@ from rollbox_integrations.deepagents.files import AgentFiles
 
 # What a command may answer at most; the end of a longer output is kept.
 _MOST_OUTPUT_BYTES = 16 * 1024**2
-# A create that is cancelled still sends its cleanup request.
-_CLEANUP_LIMIT_S = 5.0
 # deepagents' search has no other words for a grep that it cannot use than that nothing was found.
 _CAN_GREP = "command -v rg >/dev/null 2>&1 || printf a | grep -HnFZ a >/dev/null 2>&1"
 
@@ -98,7 +94,7 @@ class RollboxSandbox(BaseSandbox):
 
         Cancel safety: no sandbox is left.
         """
-        made = await _awaited(image, options)
+        made = await on_background_loop(_created(image, options), lambda sandbox: sandbox.delete())
         backend = cls(sandbox=rollbox.sync.Sandbox(made), timeout=timeout)
         backend._own = True
         return backend
@@ -259,32 +255,6 @@ class RollboxSandbox(BaseSandbox):
         told = faults.of_call(error)
         self.fault = told.fault if isinstance(told, faults.SandboxUnavailable) else self.fault
         return told
-
-
-async def _awaited(image: str | None, options: CreateOptions) -> rollbox.Sandbox:
-    """Create a sandbox on the loop in the background, whose end a cancelled caller waits for: programs end then."""
-    made: list[rollbox.Sandbox] = []
-    over = threading.Event()
-
-    async def there() -> None:
-        try:
-            made.append(await _created(image, options))
-        finally:
-            over.set()
-
-    def undone() -> None:
-        over.wait(_CLEANUP_LIMIT_S)
-        for sandbox in made:
-            with contextlib.suppress(SandboxError):
-                run(sandbox.delete())
-
-    try:
-        await on_background_loop(there())
-    except asyncio.CancelledError:
-        # In a thread, which `asyncio.run` waits for even where it cancels this once more.
-        await asyncio.to_thread(undone)
-        raise
-    return made[0]
 
 
 async def _created(image: str | None, options: CreateOptions) -> rollbox.Sandbox:

@@ -7,15 +7,18 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from contextlib import suppress
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
+from rollbox._problem import SandboxError
 from rollbox.errors import InvalidArgument
 from rollbox.process.streams import limited
 from rollbox.sync.cancellable import CancellableCalls
 
 _T = TypeVar("_T")
+Undo: TypeAlias = Callable[[_T], Coroutine[Any, Any, object]]
 # A call that Ctrl-C cancels still sends its cleanup request, which takes 2 s at most.
 _CLEANUP_LIMIT_S = 5.0
 
@@ -88,12 +91,31 @@ class _LoopThread:
         finally:
             calls.over()
 
-    def begun(self, call: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Run a coroutine on the loop; cancelling what is returned cancels it there."""
-        if self._loop is None:
+    async def awaited(self, call: Coroutine[Any, Any, _T], undo: Undo[_T] | None) -> _T:
+        """Await on another loop a coroutine that runs on this one; see `on_background_loop`."""
+        if (loop := self._loop) is None:
             call.close()
             raise _over()
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        async def watched() -> _T:
+            tasks.append(asyncio.current_task())
+            return await call
+
+        async def over() -> None:
+            # Behind the cancellation, which the loop has taken before; one that came first has begun nothing.
+            for task in filter(None, tasks):
+                await asyncio.wait([task])
+                if undo is not None and not task.cancelled() and task.exception() is None:
+                    await undo(task.result())
+            call.close()
+
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(watched(), loop))
+        except asyncio.CancelledError:
+            # In a thread, for which `asyncio.run` waits even where it cancels this once more.
+            await asyncio.to_thread(_ended, over(), loop)
+            raise
 
     def leave(self, call: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the loop without waiting for it."""
@@ -109,6 +131,17 @@ class _LoopThread:
         if self._loop is not None and self.pid == os.getpid():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(_CLEANUP_LIMIT_S)
+
+
+def _ended(over: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+    """Wait for an end on a loop, within the limit; a loop that is closed has ended all of its tasks."""
+    try:
+        future = asyncio.run_coroutine_threadsafe(over, loop)
+    except RuntimeError:
+        over.close()
+        return
+    with suppress(TimeoutError, CancelledError, SandboxError):
+        future.result(_CLEANUP_LIMIT_S)
 
 
 def _result(future: Future[_T], ended: threading.Event) -> _T:
@@ -166,22 +199,27 @@ def run(call: Coroutine[Any, Any, _T]) -> _T:
     return shared.run(call)
 
 
-async def on_background_loop(call: Coroutine[Any, Any, _T]) -> _T:
+async def on_background_loop(call: Coroutine[Any, Any, _T], undo: Undo[_T] | None = None) -> _T:
     """Await a coroutine that runs on the loop in the background: what it makes outlives the loop that awaits it.
 
     For programs that run a loop of their own for each call (`asyncio.run`), since a sandbox works only on the loop on
     which it was made.
 
+    Args:
+        call: what is awaited.
+        undo: gets what it has returned where its caller was cancelled just then; for what would be left behind.
+
     Raises:
         InvalidArgument: the interpreter ends, and runs no threads any more.
-    Cancel safety: a cancellation reaches the coroutine, whose end is not waited for.
+    Cancel safety: a cancellation reaches the coroutine, whose end is waited for, 5 s at most: a program that ends then
+        leaves nothing behind.
     """
     try:
-        future = _shared.current().begun(call)
+        shared = _shared.current()
     except BaseException:
         call.close()
         raise
-    return await asyncio.wrap_future(future)
+    return await shared.awaited(call, undo)
 
 
 async def awaited(one: Awaitable[_T]) -> _T:
