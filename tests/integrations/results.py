@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench.gvisor.page import between
 from tests.integrations.hosts import ADAPTER, HOSTS, Host
 from tests.support.integrations import PLACE, ROOT
 from tests.support.junit import Record, Test, read
+from tests.support.marked import between
 from tests.support.result_table import OLDEST, PLACES, Seen, parsed, rendered, renewed, result
 
 PAGE: Final = ROOT / "docs/hosts/index.md"

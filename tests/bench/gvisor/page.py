@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.bench.gvisor.sizes import WITHOUT
+from tests.support.marked import between
 
 Run = Mapping[str, Any]
 # A table is between two such marks on the page.
@@ -22,19 +23,6 @@ def filled(page: str, scenarios: Mapping[str, list[Run]]) -> str:
         if runs := scenarios.get(scenario):
             page = between(page, mark, TABLES[scenario](runs[-1]))
     return page
-
-
-def between(page: str, mark: str, table: str) -> str:
-    """The page with this table between the marks of this name.
-
-    Raises:
-        ValueError: it has no such marks.
-    """
-    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
-    if not 0 <= page.find(begin) < page.find(end):
-        raise ValueError(f"there is no place for the table: {begin} and {end}, in this order")
-    before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n{table}{end}{rest.partition(end)[2]}"
 
 
 def speed(run: Run) -> str:

@@ -21,8 +21,9 @@ TAKEN_BYTES = 256 * MIB
 RESET = struct.pack("ii", 1, 0)
 
 
-def _refuses(listener: socket.socket) -> None:
+def _refuses(listener: socket.socket, accepted: list[socket.socket]) -> None:
     connection, _ = listener.accept()
+    accepted.append(connection)
     # A client that has its answer may close over what it was about to send.
     with closing(connection), suppress(ConnectionError):
         connection.recv(MIB)
@@ -40,9 +41,14 @@ def refusing() -> Iterator[str]:
     """The address of a server that refuses one upload; in a thread, since it reads while the client is not done."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         listener.settimeout(30)
-        serving = threading.Thread(target=_refuses, args=(listener,))
+        accepted: list[socket.socket] = []
+        serving = threading.Thread(target=_refuses, args=(listener, accepted))
         serving.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        # The client's loop may have ended before it had closed its end.
+        for connection in accepted:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         serving.join()
 
 
