@@ -37,6 +37,15 @@ RUN cp -r /usr/lib/python3* /app/lib && python3 -m compileall -q -f /app/lib || 
 RUN head -c 67108864 /dev/urandom > large && sha256sum large > sum
 RUN tar -cf tree.tar many && rm -r many
 """
+# BuildKit takes itself for rootless in gVisor alone. Only then it shares its processes with steps, as the builder asks.
+OUTSIDE = r"""mv /usr/bin/buildkitd /usr/bin/own
+cat > /usr/bin/buildkitd <<'END'
+#!/bin/sh
+for one; do shift; [ "$one" = --oci-worker-no-process-sandbox ] || set -- "$@" "$one"; done
+exec /usr/bin/own "$@"
+END
+chmod 755 /usr/bin/buildkitd
+exec /rollbox-builder"""
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 
 
@@ -53,7 +62,8 @@ async def measure(_: Installed) -> list[Record]:
             took[in_gvisor] += [seconds] if number else []
     own, other = of_rounds(took[True]), of_rounds(took[False])
     where = f"a Dockerfile of six steps and 40 files, {ROUNDS} rounds in turn, a new pod each, state in memory, 2 cores"
-    baseline = Baseline("the same builder in a privileged pod under runc", other["p50"], other)
+    what = "the same builder in a privileged pod under runc, whose steps have process namespaces of their own"
+    baseline = Baseline(what, other["p50"], other)
     return [Record("a build, from its context to its layers", own["p50"], "s", where, baseline, distribution=own)]
 
 
@@ -102,6 +112,7 @@ def _pod(name: str, token: str, *, in_gvisor: bool) -> dict[str, Any]:
     container = {
         "name": "builder",
         "image": pushed("builder"),
+        **({} if in_gvisor else {"command": ["/bin/sh", "-c", OUTSIDE]}),
         "env": [{"name": f"ROLLBOX_BUILDER_{one}", "value": value} for one, value in told.items()],
         "securityContext": powers,
         "resources": {"limits": {"cpu": "2", "memory": "4Gi"}, "requests": {"cpu": "100m", "memory": "512Mi"}},
