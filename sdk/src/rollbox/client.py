@@ -284,12 +284,13 @@ class Client:
     async def image_config(self, image: str) -> ImageConfig:
         """Return what the image that a create of this name would start from says of the processes that run from it.
 
-        Nothing is pulled. A sandbox has the variables, the directory and the user; the command is for whoever runs it.
+        Nothing is pulled. A sandbox has the variables, the directory and the user, and runs no command by itself.
 
         Args:
             image: as for `create`.
 
         Raises:
+            InvalidArgument: it is no name of an image.
             ImageNotFound: there is none, or no registry is asked and it has not been pulled (`prefetch` does).
             ImagePullFailed: its registry does not say.
             PermissionDenied: it is another owner's.
