@@ -55,13 +55,13 @@ async def solved(image: str, problem: dict[str, str]) -> bool:
     """Whether an agent solves a problem, in a sandbox of its own, which the test then looks at."""
     program = problem["prompt"] + problem["canonical_solution"]
     test = f"from solution import *\n{problem['test']}\ncheck({problem['entry_point']})\n"
-    model = Script([("write_file", {"file_path": "/work/solution.py", "content": program})])
+    model = Script([("write_file", {"file_path": "/made/solution.py", "content": program})])
     try:
         async with await RollboxSandbox.acreate(image, memory="256Mi", egress="offline") as backend:
             agent = create_deep_agent(model, backend=backend)
-            await agent.ainvoke({"messages": [("user", f"Write /work/solution.py:\n{problem['prompt']}")]})
-            await backend.awrite("/work/test.py", test)
-            return (await backend.aexecute("python3 /work/test.py", timeout=30)).exit_code == 0
+            await agent.ainvoke({"messages": [("user", f"Write /made/solution.py:\n{problem['prompt']}")]})
+            await backend.awrite("/made/test.py", test)
+            return (await backend.aexecute("python3 /made/test.py", timeout=30)).exit_code == 0
     except SandboxUnavailable as error:
         print(f"{error.fault['code']}: {'masked' if error.fault['mask_sample'] else 'scored'}")
         return False

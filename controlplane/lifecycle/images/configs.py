@@ -32,7 +32,7 @@ class Names(Protocol):
         ...
 
     async def whose(self, owner: str, reference: Reference) -> str:
-        """Who asks a registry."""
+        """The owner for whom a registry is asked; empty: all are told the same."""
         ...
 
 

@@ -318,7 +318,7 @@ class Images:
         return "here" if here else "elsewhere"
 
     async def whose(self, owner: str, reference: Reference) -> str:
-        """Who asks a registry: the owner, where others may be told something else."""
+        """The owner for whom a registry is asked; empty: all are told the same."""
         return owner if self._rights is not None and await self._rights.guarded(reference) else ""
 
     async def _resolved(self, resolver: Resolver, owner: str, name: str, *, patient: bool = False) -> Pin:

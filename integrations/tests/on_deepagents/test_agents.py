@@ -57,16 +57,16 @@ def told(state: dict[str, Any]) -> list[ToolMessage]:
 
 ASK = {"messages": [("user", "Do it.")]}
 TURNS: tuple[Sequence[Call], ...] = (
-    [("write_file", {"file_path": "/work/a.py", "content": "print(6 * 7)\nprint('no')\n"})],
+    [("write_file", {"file_path": "/made/a.py", "content": "print(6 * 7)\nprint('no')\n"})],
     [
-        ("edit_file", {"file_path": "/work/a.py", "old_string": "'no'", "new_string": "'yes'"}),
-        ("ls", {"path": "/work"}),
+        ("edit_file", {"file_path": "/made/a.py", "old_string": "'no'", "new_string": "'yes'"}),
+        ("ls", {"path": "/made"}),
     ],
     [
-        ("execute", {"command": "python3 /work/a.py; exit 3"}),
-        ("grep", {"pattern": "yes", "path": "/work"}),
-        ("glob", {"pattern": "*.py", "path": "/work"}),
-        ("read_file", {"file_path": "/work/a.py"}),
+        ("execute", {"command": "python3 /made/a.py; exit 3"}),
+        ("grep", {"pattern": "yes", "path": "/made"}),
+        ("glob", {"pattern": "*.py", "path": "/made"}),
+        ("read_file", {"file_path": "/made/a.py"}),
     ],
 )
 
@@ -74,9 +74,9 @@ TURNS: tuple[Sequence[Call], ...] = (
 def check(state: dict[str, Any]) -> None:
     answers = told(state)
     assert [answer.status for answer in answers] == ["success"] * 7
-    assert "/work/a.py" in answers[2].text
+    assert "/made/a.py" in answers[2].text
     assert ("42\nyes\n" in answers[3].text, answers[3].artifact["exit_code"]) == (True, 3)
-    assert ["/work/a.py" in answer.text for answer in answers[4:6]] == [True, True]
+    assert ["/made/a.py" in answer.text for answer in answers[4:6]] == [True, True]
     assert "print('yes')" in answers[6].text
     assert isinstance(state["messages"][-1], AIMessage)
 
@@ -106,7 +106,7 @@ def test_out_of_memory_is_a_result(client: Client) -> None:
     "call",
     [
         ("execute", {"command": "true"}),
-        ("write_file", {"file_path": "/work/a", "content": ""}),
+        ("write_file", {"file_path": "/made/a", "content": ""}),
         ("ls", {"path": "/"}),
         ("read_file", {"file_path": "/etc/hostname"}),
         ("grep", {"pattern": "a", "path": "/etc"}),

@@ -66,7 +66,7 @@ async def test_a_cancelled_command_is_killed(box: RollboxSandbox) -> None:
 
 
 def test_files_go_both_ways_and_each_has_its_own_error(box: RollboxSandbox) -> None:
-    files = [(f"/work/{number}/a", bytes([number])) for number in range(30)]
+    files = [(f"/made/{number}/a", bytes([number])) for number in range(30)]
     up = box.upload_files([*files, ("relative", b""), ("/etc", b""), ("/etc/hostname/below", b"")])
     assert up[:30] == [FileUploadResponse(path=path) for path, _ in files]
     assert [one.error for one in up[30:]] == ["invalid_path", "is_directory", "invalid_path"]
@@ -76,17 +76,17 @@ def test_files_go_both_ways_and_each_has_its_own_error(box: RollboxSandbox) -> N
 
 
 async def test_the_same_holds_with_await(box: RollboxSandbox) -> None:
-    assert await box.aupload_files([("/work/a", b"1")]) == [FileUploadResponse(path="/work/a")]
-    assert await box.adownload_files(["/work/a"]) == [FileDownloadResponse(path="/work/a", content=b"1")]
-    assert (await box.awrite("/work/b", "1 2")).error is None
-    assert (await box.aedit("/work/b", "2", "3")).occurrences == 1
-    assert (await box.aread("/work/b")).file_data == {"content": "1 3", "encoding": "utf-8"}
-    found = await box.agrep("3", "/work")
-    assert found.matches == [{"path": "/work/b", "line": 1, "text": "1 3"}]
-    assert [one["path"] for one in (await box.als("/work")).entries or []] == ["/work/a", "/work/b"]
-    assert [one["path"] for one in (await box.aglob("*", "/work")).matches or []] == ["/work/a", "/work/b"]
-    assert (await box.adelete("/work")).path == "/work"
-    assert (await box.adelete("/work")).error == "Error: '/work': file_not_found"
+    assert await box.aupload_files([("/made/a", b"1")]) == [FileUploadResponse(path="/made/a")]
+    assert await box.adownload_files(["/made/a"]) == [FileDownloadResponse(path="/made/a", content=b"1")]
+    assert (await box.awrite("/made/b", "1 2")).error is None
+    assert (await box.aedit("/made/b", "2", "3")).occurrences == 1
+    assert (await box.aread("/made/b")).file_data == {"content": "1 3", "encoding": "utf-8"}
+    found = await box.agrep("3", "/made")
+    assert found.matches == [{"path": "/made/b", "line": 1, "text": "1 3"}]
+    assert [one["path"] for one in (await box.als("/made")).entries or []] == ["/made/a", "/made/b"]
+    assert [one["path"] for one in (await box.aglob("*", "/made")).matches or []] == ["/made/a", "/made/b"]
+    assert (await box.adelete("/made")).path == "/made"
+    assert (await box.adelete("/made")).error == "Error: '/made': file_not_found"
 
 
 def test_a_user_has_the_rights_of_a_user(client: Client) -> None:
@@ -102,15 +102,15 @@ def test_a_user_has_the_rights_of_a_user(client: Client) -> None:
 
 def test_a_write_is_over_the_old_file_and_a_search_finds_whole_paths(box: RollboxSandbox) -> None:
     """What deepagents says now, where LangChain's tests are older."""
-    box.write("/work/deep/a.py", "first")
-    assert box.write("/work/deep/a.py", "second").path == "/work/deep/a.py"
-    assert box.execute("cat /work/deep/a.py").output == "second"
-    assert [one["path"] for one in box.glob("*.py", "/work").matches or []] == ["/work/deep/a.py"]
+    box.write("/made/deep/a.py", "first")
+    assert box.write("/made/deep/a.py", "second").path == "/made/deep/a.py"
+    assert box.execute("cat /made/deep/a.py").output == "second"
+    assert [one["path"] for one in box.glob("*.py", "/made").matches or []] == ["/made/deep/a.py"]
 
 
 def test_a_page_is_that_of_deepagents_own_program(box: RollboxSandbox) -> None:
     for name, text in TEXTS.items():
-        path = f"/work/{name}"
+        path = f"/made/{name}"
         box.upload_files([(path, text)])
         for offset, limit in PAGES:
             # With one difference: the lines of a larger file are counted here too, since it has come as a whole.
@@ -128,39 +128,39 @@ def test_what_cannot_be_read_is_told(box: RollboxSandbox) -> None:
 def test_an_edit_is_that_of_deepagents_own_program(box: RollboxSandbox) -> None:
     names, olds = ("plain", "windows", "no-end"), ("one", "o", "two\nthree", "two\r\nthree", "four", "one\ntwo\n")
     for name, old, new, every in itertools.product(names, olds, ("1", ""), (False, True)):
-        box.upload_files([("/work/own", TEXTS[name]), ("/work/theirs", TEXTS[name])])
-        own = box.edit("/work/own", old, new, every)
-        theirs = BaseSandbox.edit(box, "/work/theirs", old, new, every)
+        box.upload_files([("/made/own", TEXTS[name]), ("/made/theirs", TEXTS[name])])
+        own = box.edit("/made/own", old, new, every)
+        theirs = BaseSandbox.edit(box, "/made/theirs", old, new, every)
         assert (own.occurrences, own.error is None) == (theirs.occurrences, theirs.error is None), (name, old, every)
-        assert box.execute("cmp /work/own /work/theirs").output == "", (name, old, every)
+        assert box.execute("cmp /made/own /made/theirs").output == "", (name, old, every)
 
 
 async def test_edits_that_come_at_once_are_all_made(box: RollboxSandbox) -> None:
     words = [f"<{number}>" for number in range(12)]
-    await box.awrite("/work/a", " ".join(words))
-    made = await asyncio.gather(*(box.aedit("/work/a", word, word.upper() + "!") for word in words))
+    await box.awrite("/made/a", " ".join(words))
+    made = await asyncio.gather(*(box.aedit("/made/a", word, word.upper() + "!") for word in words))
     assert {one.error for one in made} == {None}
-    assert box.execute("cat /work/a").output == " ".join(f"{word}!" for word in words)
+    assert box.execute("cat /made/a").output == " ".join(f"{word}!" for word in words)
 
 
 def test_an_image_without_python_has_files_and_says_what_it_lacks(box: RollboxSandbox) -> None:
     box.execute("rm -f $(which -a python3 python)")
-    box.write("/work/a", "text")
-    assert [one["path"] for one in box.ls("/work").entries or []] == ["/work/a"]
-    assert box.edit("/work/a", "text", "more").occurrences == 1
-    assert (box.read("/work/a").file_data or {}).get("content") == "more"
-    assert box.grep("more", "/work").matches
-    assert "python3" in str(box.glob("*", "/work").error)
-    assert "exit code 127" in str(box.grep("more", "/work", glob="deep/*").error)
+    box.write("/made/a", "text")
+    assert [one["path"] for one in box.ls("/made").entries or []] == ["/made/a"]
+    assert box.edit("/made/a", "text", "more").occurrences == 1
+    assert (box.read("/made/a").file_data or {}).get("content") == "more"
+    assert box.grep("more", "/made").matches
+    assert "python3" in str(box.glob("*", "/made").error)
+    assert "exit code 127" in str(box.grep("more", "/made", glob="deep/*").error)
 
 
 def test_a_grep_that_is_of_no_use_is_told(box: RollboxSandbox) -> None:
-    box.write("/work/a", "text")
-    assert box.grep("nothing", "/work").matches == []
+    box.write("/made/a", "text")
+    assert box.grep("nothing", "/made").matches == []
     box._can_grep = False
     box.write("/usr/local/bin/grep", GREP_WITHOUT_Z)
     box.execute("chmod +x /usr/local/bin/grep")
-    assert box.grep("text", "/work").error == "The image has neither GNU grep nor ripgrep: use execute"
+    assert box.grep("text", "/made").error == "The image has neither GNU grep nor ripgrep: use execute"
 
 
 def test_a_sandbox_that_was_there_before_stays(client: Client) -> None:

@@ -160,17 +160,17 @@ def test_files_and_folders_go_both_ways(session: RollboxSession, tmp_path: Path)
     (tmp_path / "tree/below").mkdir(parents=True)
     (tmp_path / "tree/below/a.bin").write_bytes(b"\xff\x00")
     (tmp_path / "empty").touch()
-    session.copy_to_runtime(str(tmp_path / "tree"), "/work/new/tree")
-    session.copy_to_runtime(str(tmp_path / "empty"), "/work/empty")
-    session.copy_from_runtime("/work/new/tree", str(tmp_path / "back"))
-    session.copy_from_runtime("/work/empty", str(tmp_path / "deep/empty"))
+    session.copy_to_runtime(str(tmp_path / "tree"), "/made/new/tree")
+    session.copy_to_runtime(str(tmp_path / "empty"), "/made/empty")
+    session.copy_from_runtime("/made/new/tree", str(tmp_path / "back"))
+    session.copy_from_runtime("/made/empty", str(tmp_path / "deep/empty"))
     assert (tmp_path / "back/tree/below/a.bin").read_bytes() == b"\xff\x00"
     assert (tmp_path / "deep/empty").read_bytes() == b""
-    bits, stat = session.get_archive("/work/new/tree/below/a.bin")
+    bits, stat = session.get_archive("/made/new/tree/below/a.bin")
     with tarfile.open(fileobj=io.BytesIO(bits)) as tar:
         assert [(one.name, one.size) for one in tar] == [("a.bin", stat["size"])] == [("a.bin", 2)]
     assert session.get_archive("/no/such") == (b"", {"size": 0})
-    with tarfile.open(fileobj=io.BytesIO(session.get_archive("/work/new/tree")[0])) as tar:
+    with tarfile.open(fileobj=io.BytesIO(session.get_archive("/made/new/tree")[0])) as tar:
         assert tar.getnames() == ["tree", "tree/below", "tree/below/a.bin"]
     for source, target in (("/no/such", "/a"), (str(tmp_path / "none"), "/a")):
         with pytest.raises(FileNotFoundError):
@@ -178,7 +178,7 @@ def test_files_and_folders_go_both_ways(session: RollboxSession, tmp_path: Path)
         with pytest.raises(FileNotFoundError):
             session.copy_to_runtime(source, target)
     with pytest.raises(SecurityError):
-        session.copy_to_runtime(str(tmp_path / "empty"), "/work/../etc/a")
+        session.copy_to_runtime(str(tmp_path / "empty"), "/made/../etc/a")
 
 
 def test_what_code_draws_is_an_artefact(client: Client) -> None:
@@ -268,7 +268,7 @@ def test_a_sandbox_somebody_deleted_is_gone_for_every_call(
 def test_the_container_tools_of_the_image_are_not_needed(session: RollboxSession, tmp_path: Path) -> None:
     session.execute_command("rm -f $(which tar base64 mkdir)")
     (tmp_path / "a").write_text("text")
-    session.copy_to_runtime(str(tmp_path / "a"), "/work/deep/a")
-    session.copy_from_runtime("/work/deep/a", str(tmp_path / "b"))
+    session.copy_to_runtime(str(tmp_path / "a"), "/made/deep/a")
+    session.copy_from_runtime("/made/deep/a", str(tmp_path / "b"))
     assert (tmp_path / "b").read_text() == "text"
     assert session.run("print(1)").stdout == "1\n"

@@ -65,14 +65,14 @@ def test_a_command_has_its_outputs_and_its_code(box: RollboxBackend) -> None:
 
 
 def test_files_go_both_ways(box: RollboxBackend) -> None:
-    box.write_file("/work/new/a", "gr\u00fc\u00dfe")
-    box.write_file("/work/new/b", b"\xff\x00")
-    assert box.read_file("/work/new/a") == "gr\u00fc\u00dfe"
-    assert (box.read_file("/work/new/b", binary=True), box.read_file("/work/new/b")) == (b"\xff\x00", "\ufffd\x00")
+    box.write_file("/made/new/a", "gr\u00fc\u00dfe")
+    box.write_file("/made/new/b", b"\xff\x00")
+    assert box.read_file("/made/new/a") == "gr\u00fc\u00dfe"
+    assert (box.read_file("/made/new/b", binary=True), box.read_file("/made/new/b")) == (b"\xff\x00", "\ufffd\x00")
     with pytest.raises(FileNotFoundError):
         box.read_file("/no/such")
     with pytest.raises(IsADirectoryError):
-        box.read_file("/work")
+        box.read_file("/made")
 
 
 def test_a_deadline_is_a_result(client: Client) -> None:
@@ -159,12 +159,12 @@ async def test_an_episode_keeps_its_state_and_edits_files(client: Client) -> Non
     told = await env.step(call("execute_bash", command="pwd; echo $A; exit 2"))
     assert ("[STDOUT]\n/tmp\nkept\n" in told.result, told.metadata["exit_code"]) == (True, 2)
     for args in (
-        {"command": "create", "path": "/work/a.py", "file_text": "one\ntwo\n"},
-        {"command": "str_replace", "path": "/work/a.py", "old_str": "two", "new_str": "three"},
-        {"command": "insert", "path": "/work/a.py", "insert_line": 1, "new_str": "and"},
+        {"command": "create", "path": "/made/a.py", "file_text": "one\ntwo\n"},
+        {"command": "str_replace", "path": "/made/a.py", "old_str": "two", "new_str": "three"},
+        {"command": "insert", "path": "/made/a.py", "insert_line": 1, "new_str": "and"},
     ):
         assert "ERROR" not in (await env.step(call("str_replace_editor", **args))).result
-    seen = await env.step(call("str_replace_editor", command="view", path="/work/a.py"))
+    seen = await env.step(call("str_replace_editor", command="view", path="/made/a.py"))
     assert [line.split()[-1] for line in seen.result.splitlines()[1:]] == ["one", "and", "three"]
     none = await env.step(call("str_replace_editor", command="str_replace", path="/no", old_str="a", new_str="b"))
     assert "ERROR" in none.result
