@@ -21,6 +21,9 @@ from aiohttp import web
 SECRET: Final = "ROLLBOX_BRIDGE_SECRET"  # noqa: S105 - a name
 """The variable with the secret that seals credentials."""
 _LEAST_SECRET: Final = 16
+BACKLOG: Final = 4096
+"""Connections that wait to be accepted. At a Unix socket one more is refused at once, which asyncio's clients take for
+a connection that was made."""
 
 
 def parser_of(protocol: str, whose: str, listen: str) -> argparse.ArgumentParser:
@@ -99,7 +102,7 @@ async def _serve(made: Callable[[], web.AppRunner], given: argparse.Namespace, t
     await runner.setup()
     ended = until_signal()
     try:
-        await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
+        await web.TCPSite(runner, host or "127.0.0.1", int(port), backlog=BACKLOG).start()
         _tell(runner.addresses[0], told, as_json=given.json)
         await ended.wait()
     finally:

@@ -19,7 +19,7 @@ from rollbox import SandboxError
 from rollbox_bridges.docker.limits import REASONS
 from rollbox_bridges.docker.server import Bridge
 from rollbox_bridges.docker.settings import DEFAULT_LEASE_S, DEFAULT_TTL_S, Settings, default_socket
-from rollbox_bridges.program import until_signal
+from rollbox_bridges.program import BACKLOG, until_signal
 
 _MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -62,7 +62,7 @@ async def _serve(given: argparse.Namespace) -> None:
     ended = until_signal()
     listening = bound(path)
     try:
-        await web.SockSite(runner, listening).start()
+        await web.SockSite(runner, listening, backlog=BACKLOG).start()
         _tell(path, as_json=given.json)
         await ended.wait()
     finally:
