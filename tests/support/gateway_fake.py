@@ -209,6 +209,10 @@ class FakeGateway:
                 return await answer(request)
             except Refused as refusal:
                 return problem(refusal.code, refusal.detail, details=refusal.details)
+            except FileNotFoundError as error:
+                return problem("file_not_found", str(error))
+            except (OSError, ValueError) as error:
+                return problem("invalid_argument", str(error))
 
         return self._route(name, answered)
 

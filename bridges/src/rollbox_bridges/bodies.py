@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container
 from typing import Any, Final
 
 from aiohttp import web
+
+from rollbox_bridges.strict_json import parsed
 
 MOST_BYTES: Final = 2**20
 
@@ -44,8 +45,8 @@ async def json_object(
         if len(data) > most_bytes:
             raise BodyError(413, f"the body is over the {most_bytes} bytes that are taken")
     try:
-        body = json.loads(data) if data else {}
-    except (ValueError, RecursionError) as error:
+        body = parsed(data) if data else {}
+    except ValueError as error:
         raise BodyError(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise BodyError(400, "the body is not a JSON object")

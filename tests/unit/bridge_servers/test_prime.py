@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +270,8 @@ async def test_a_command_of_the_older_generation_is_one_answer(fake: FakeGateway
     assert (await prime.within("POST", "exec", json.dumps(body).encode())).status == 408
     fake.results["x"] = {"stdout": "tail", "stdout_truncated": True, "stdout_total_bytes": 2**30}
     assert (await prime.within("POST", "exec", json.dumps(body).encode())).status == 413
-    refused: list[dict[str, Any]] = [{"later": 1}, {"command": 1}, {"timeout": -1}, {"env": []}, {"user": 0}]
+    refused: list[dict[str, Any]] = [{"later": 1}, {"command": 1}, {"env": []}, {"user": 0}, {"sandbox_id": []}]
+    refused += [{"timeout": one} for one in (-1, 0, True, "5", 10**400, math.nan)]
     for bad in [*refused, {"sandbox_id": "sb-other"}]:
         assert (await prime.within("POST", "exec", json.dumps({**body, **bad}).encode())).status == 400
 

@@ -62,10 +62,7 @@ async def asked(request: web.Request, kind: type[_M], *, streams: bool) -> tuple
     """
     shape = codec.shape_of(request.headers.get("Content-Type", ""), streams=streams)
     if streams:
-        contents = [content async for content in envelopes(request)]
-        if len(contents) != 1:
-            raise ConnectError("invalid_argument", f"the call has {len(contents)} messages, not one")
-        return shape, codec.decoded(shape.codec, kind, contents[0])
+        return shape, codec.decoded(shape.codec, kind, await _only(request))
     data = await _whole(request)
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding == "gzip":
@@ -87,6 +84,18 @@ async def envelopes(request: web.Request) -> AsyncIterator[bytes]:
             if not envelope.flags & framing.END_OF_STREAM:
                 yield envelope.content
     reader.finish()
+
+
+async def _only(request: web.Request) -> bytes:
+    """The one message of a stream; of more the second one is the last that is read."""
+    only: bytes | None = None
+    async for content in envelopes(request):
+        if only is not None:
+            raise ConnectError("invalid_argument", "the call has several messages, not one")
+        only = content
+    if only is None:
+        raise ConnectError("invalid_argument", "the call has 0 messages, not one")
+    return only
 
 
 async def _whole(request: web.Request) -> bytes:

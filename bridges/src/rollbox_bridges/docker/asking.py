@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
 from rollbox_bridges.docker.words import Refusal, not_honoured
+from rollbox_bridges.strict_json import parsed
 
 _MOST_BYTES: Final = 2**22
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _FALSE: Final = frozenset({"", "0", "no", "false", "none"})
 _NOTHING: Final = _FALSE | {"{}", "[]", "null"}
 _IGNORED: Final = "the bridge does not know it, and would ignore it"
@@ -62,8 +64,8 @@ class Query:
         """
         text = self._values.get(name, "")
         try:
-            return json.loads(text) if text else None
-        except (ValueError, RecursionError) as error:
+            return parsed(text) if text else None
+        except ValueError as error:
             raise Refusal(400, f"{name} is no JSON: {error}") from error
 
     def whole(self, name: str, default: int, *, least: int = 0) -> int:
@@ -75,10 +77,9 @@ class Query:
         text = self._values.get(name, "")
         if not text:
             return default
-        try:
-            number = int(text[:20])
-        except ValueError as error:
-            raise Refusal(400, f"{name}={text[:40]} is not a number") from error
+        if not _NUMBER.fullmatch(text):
+            raise Refusal(400, f"{name}={text[:40]} is not a number")
+        number = int(text)
         if number < least:
             raise Refusal(400, f"{name}={number} is less than {least}")
         return number
@@ -110,6 +111,6 @@ async def json_body(request: web.BaseRequest) -> Any:  # noqa: ANN401 - JSON
         if len(data) > _MOST_BYTES:
             raise Refusal(413, f"the body is over the {_MOST_BYTES} bytes that are taken")
     try:
-        return json.loads(data) if data.strip() else None
-    except (ValueError, RecursionError) as error:
+        return parsed(data) if data.strip() else None
+    except ValueError as error:
         raise Refusal(400, f"the body is no JSON: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from rollbox_bridges.docker.words import Refusal, not_honoured
 
 _PORT: Final = re.compile(r"(\d{1,5})(?:/(\w+))?")
+_HOST_PORT: Final = re.compile(r"[0-9]{1,5}")
 _MOST_PORT: Final = 65_535
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -99,7 +100,7 @@ def _port(text: str) -> int:
 
 def _host_port(value: Any) -> int:  # noqa: ANN401 - JSON
     text = str(value or "0")
-    if not text.isascii() or not text.isdigit() or int(text[:6]) > _MOST_PORT:
+    if not _HOST_PORT.fullmatch(text) or int(text) > _MOST_PORT:
         raise not_honoured(f"HostPort {text[:40]!r}", "it is one port, or 0 for any")
     return int(text)
 

@@ -55,6 +55,7 @@ _SHELL: Final = ("sh",)
 _LABEL: Final = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 _LABEL_VALUE: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _MOST_LABELS: Final = 60
+_SIGNAL: Final = re.compile(r"[0-9]{1,2}")
 # SIGRTMIN+3 is how images of systemd are stopped.
 _REAL_TIME: Final = re.compile(r"(?:SIG)?RTMIN(?:\+([0-9]|[12][0-9]|30))?")
 OWN: Final = "docker/"
@@ -215,7 +216,7 @@ def signal_of(text: str, default: int) -> int:
     """
     if not text:
         return default
-    if text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 64:
+    if _SIGNAL.fullmatch(text) and 1 <= int(text) <= signal.SIGRTMAX:
         return int(text)
     if found := _REAL_TIME.fullmatch(text.upper()):
         return signal.SIGRTMIN + int(found[1] or 0)

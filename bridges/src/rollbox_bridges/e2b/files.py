@@ -16,6 +16,7 @@ from rollbox import FileInfo
 from rollbox_bridges.e2b.sessions import Session
 from rollbox_bridges.e2b.signatures import signature
 from rollbox_bridges.e2b.words import Refusal
+from rollbox_bridges.forms import FormError, content_of, files_of
 
 _CHUNK_BYTES: Final = 2**18
 _GZIP: Final = 31
@@ -42,12 +43,10 @@ async def upload(request: web.Request, session: Session) -> web.StreamResponse:
     """Write files."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if request.content_type == "multipart/form-data":
-        if encoding != "identity":
-            raise Refusal(415, f"a form in content encoding {encoding!r} is not taken: send it as it is")
         try:
             written = await _parts(request, session)
-        except ValueError as error:
-            raise Refusal(400, f"the form is malformed: {error}") from error
+        except FormError as error:
+            raise Refusal(error.status, error.message, "invalid_argument") from error
     else:
         path = _path(request)
         data = _plain(request.content.iter_chunked(_CHUNK_BYTES), encoding)
@@ -58,23 +57,15 @@ async def upload(request: web.Request, session: Session) -> web.StreamResponse:
 async def _parts(request: web.Request, session: Session) -> list[FileInfo]:
     """Write each part to the path that is its name, or to that of the address where there is one part."""
     written: list[FileInfo] = []
-    async for part in await request.multipart():
-        if not isinstance(part, BodyPartReader) or part.name != "file":
-            raise Refusal(400, "a part of the form is not a file of the name 'file'")
-        if len(written) >= _MOST_PARTS:
-            raise Refusal(413, f"the form has more than {_MOST_PARTS} files")
-        path = request.query.get("path") or _name(part)
-        written.append(await session.sandbox.files.write(path, _read(part), user=_user(request)))
-    if not written:
-        raise Refusal(400, "the form has no file")
+    async with aclosing(files_of(request)) as parts:
+        async for part in parts:
+            if len(written) >= _MOST_PARTS:
+                raise Refusal(413, f"the form has more than {_MOST_PARTS} files")
+            path = request.query.get("path") or _name(part)
+            written.append(await session.sandbox.files.write(path, content_of(part), user=_user(request)))
     if len(written) > 1 and "path" in request.query:
         raise Refusal(400, "a path in the address is for one file alone, and the form has more")
     return written
-
-
-async def _read(part: BodyPartReader) -> AsyncGenerator[bytes, None]:
-    while data := await part.read_chunk(_CHUNK_BYTES):
-        yield bytes(data)
 
 
 def _name(part: BodyPartReader) -> str:
@@ -128,4 +119,4 @@ def is_signed(query: Mapping[str, str], operation: str, credential: str) -> bool
     if expires and (not expires.isascii() or not expires.isdigit() or int(expires[:12]) < time.time()):
         return False
     wanted = signature(query.get("path", ""), operation, query.get("username", ""), credential, expires)
-    return hmac.compare_digest(wanted, query["signature"])
+    return hmac.compare_digest(wanted.encode(), query["signature"].encode("utf-8", "surrogatepass"))

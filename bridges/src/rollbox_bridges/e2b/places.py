@@ -10,6 +10,7 @@ from rollbox_bridges.e2b.words import Refusal
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _HOST: Final = re.compile(r"(\d{1,5})-([a-z0-9][a-z0-9_-]{0,127})\.(.+?)(:\d+)?", re.IGNORECASE)
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 _MOST_PORT: Final = 65_535
 
 
@@ -47,6 +48,6 @@ def _checked(sandbox_id: str) -> str:
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= _MOST_PORT:
+    if not _PORT.fullmatch(text) or not 1 <= int(text) <= _MOST_PORT:
         raise Refusal(400, f"{text[:20]!r} is no port: E2b-Sandbox-Port is a number from 1 to {_MOST_PORT}")
     return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from rollbox_bridges.e2b.words import Refusal
 _CLIENT_ID: Final = "rollbox"
 _MIB: Final = 2**20
 _MOST_PAGE: Final = 100
+_LIMIT: Final = re.compile(r"[0-9]{1,3}")
 _STATES: Final = frozenset({"running", "paused"})
 
 
@@ -119,7 +121,7 @@ def limit_of(query: Mapping[str, str]) -> int:
         Refusal: it is no such number.
     """
     text = query.get("limit", str(_MOST_PAGE))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_PAGE:
+    if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= _MOST_PAGE:
         raise Refusal(400, f"limit {text[:20]!r} is not a number from 1 to {_MOST_PAGE}")
     return int(text)
 

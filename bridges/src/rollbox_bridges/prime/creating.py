@@ -127,7 +127,7 @@ def _options(body: Mapping[str, Any], key: str, settings: Settings) -> CreateOpt
         "node_selector": _nodes(body, settings) or None,
         "gpu": _count(body, "gpu_count"),
     }
-    whole = body.get("guaranteed") is True
+    whole = _flag(body, "guaranteed")
     if (cpu := _number(body, "cpu_cores")) is not None:
         options["cpu"] = (cpu, cpu) if whole else cpu
     if (memory := _number(body, "memory_gb")) is not None:
@@ -146,7 +146,7 @@ def _labels(body: Mapping[str, Any], key: str, settings: Settings) -> dict[str, 
     for name, label in (("team_id", labels.TEAM), ("region", labels.REGION), ("gpu_type", labels.GPU_TYPE)):
         if body.get(name) is not None:
             found[label] = labels.text(name, body[name])
-    if body.get("vm") is True:
+    if _flag(body, "vm"):
         found[labels.VM] = "true"
     if (image := _text(body, "docker_image")) in settings.images:
         found[labels.IMAGE] = labels.text("docker_image", image)
@@ -170,10 +170,7 @@ def _nodes(body: Mapping[str, Any], settings: Settings) -> dict[str, str]:
 
 def _egress(body: Mapping[str, Any], settings: Settings) -> str | EgressPolicy | None:
     policy = policy_of(body.get("network_allowlist"), body.get("network_denylist"))
-    access = body.get("network_access")
-    if access not in {None, True, False}:
-        raise Refusal(400, f"network_access {access!r} is neither true nor false")
-    if access is False:
+    if _flag(body, "network_access") is False:
         return "offline"
     return settings.egress if policy is None else "offline" if policy.mode == "none" else policy
 
@@ -204,10 +201,10 @@ def _start(given: Any) -> str | Sequence[str] | None:  # noqa: ANN401 - JSON
         return given
     if not isinstance(given, dict) or given.keys() - {"executable", "args"}:
         raise Refusal(400, "start_command is neither text nor an object of executable and args")
-    words = [given.get("executable"), *(given.get("args") or ())]
-    if not all(isinstance(word, str) for word in words) or not words[0]:
+    executable, args = given.get("executable"), given.get("args") or []
+    if not isinstance(args, list) or not all(isinstance(word, str) for word in [executable, *args]) or not executable:
         raise Refusal(400, "start_command has no executable, or args that are no texts")
-    return words
+    return [executable, *args]
 
 
 def _refuse(body: Mapping[str, Any]) -> None:
@@ -218,15 +215,19 @@ def _refuse(body: Mapping[str, Any]) -> None:
             raise Refusal(400, f"the field {name!r} is not known here, and would be ignored", "invalid_argument")
         if value not in _NOTHING[name]:
             raise unsupported(f"{name} = {value!r}", _INSTEAD[name])
-    for name in ("vm", "guaranteed"):
-        if body.get(name) not in {None, True, False}:
-            raise Refusal(400, f"{name} {body[name]!r} is neither true nor false")
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and (not isinstance(value, str) or not 1 <= len(value) <= _MOST_TEXT):
         raise Refusal(400, f"{name} {value!r} is not text of 1 to {_MOST_TEXT} characters")
+    return value
+
+
+def _flag(body: Mapping[str, Any], name: str) -> bool | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Refusal(400, f"{name} {value!r} is neither true nor false")
     return value
 
 

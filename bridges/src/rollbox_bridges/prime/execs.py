@@ -14,6 +14,7 @@ from rollbox_bridges.prime.words import Refusal
 
 _FIELDS: Final = frozenset({"command", "working_dir", "env", "sandbox_id", "timeout", "user"})
 _MOST_BODY: Final = 2**22
+_MOST_S: Final = 2**31
 _MOST_OUTPUT: Final = 2**24
 """Of each of its two outputs; the most that the platform keeps."""
 
@@ -24,9 +25,9 @@ async def run(request: web.Request, session: Session) -> web.StreamResponse:
     command, timeout = body.get("command"), body.get("timeout")
     if not isinstance(command, str):
         raise Refusal(400, "command is not text")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
-        raise Refusal(400, f"timeout {timeout!r} is not a number of seconds")
-    if body.get("sandbox_id") not in {None, session.sandbox.id}:
+    if timeout is not None and not _is_seconds(timeout):
+        raise Refusal(400, f"timeout {str(timeout)[:40]} is not a number of seconds above 0")
+    if body.get("sandbox_id") not in (None, session.sandbox.id):
         raise Refusal(400, f"sandbox_id {body['sandbox_id']!r} is not the sandbox of the address")
     result = await session.sandbox.exec(
         command,
@@ -37,6 +38,10 @@ async def run(request: web.Request, session: Session) -> web.StreamResponse:
         max_output_bytes=_MOST_OUTPUT,
     )
     return web.json_response({"stdout": _all(result.stdout, result.stdout_truncated, result), **_rest(result)})
+
+
+def _is_seconds(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST_S
 
 
 def _rest(result: ExecResult) -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 
 from rollbox import FileInfo
+from rollbox_bridges.forms import FormError, content_of, files_of
 from rollbox_bridges.prime.records import time_of
 from rollbox_bridges.prime.sessions import Session
 from rollbox_bridges.prime.words import Refusal
 
-_CHUNK_BYTES: Final = 2**18
 _MOST_TEXT: Final = 2**25
 """Of a file that is read as text, which is in memory as a whole."""
 _MOST_DIGITS: Final = 18
@@ -26,8 +25,8 @@ async def upload(request: web.Request, session: Session) -> web.StreamResponse:
         raise Refusal(415, "the body is no form with a part of the name 'file'")
     try:
         written = await _written(request, session, path)
-    except ValueError as error:
-        raise Refusal(400, f"the form is malformed: {error}") from error
+    except FormError as error:
+        raise Refusal(error.status, error.message, "invalid_argument") from error
     told = {"success": True, "path": written.path, "size": written.size_bytes}
     return web.json_response({**told, "timestamp": time_of(written.modified_at_ms)})
 
@@ -69,19 +68,11 @@ async def read(request: web.Request, session: Session) -> web.StreamResponse:
 
 
 async def _written(request: web.Request, session: Session, path: str) -> FileInfo:
-    written: FileInfo | None = None
-    async for part in await request.multipart():
-        if not isinstance(part, BodyPartReader) or part.name != "file" or written is not None:
-            raise Refusal(400, "the form has other parts than one file of the name 'file'")
-        written = await session.sandbox.files.write(path, _read(part))
-    if written is None:
-        raise Refusal(400, "the form has no file")
+    async with aclosing(files_of(request)) as parts:
+        written = await session.sandbox.files.write(path, content_of(await anext(parts)))
+        async for _ in parts:
+            raise FormError("the form has other parts than one file of the name 'file'")
     return written
-
-
-async def _read(part: BodyPartReader) -> AsyncGenerator[bytes, None]:
-    while data := await part.read_chunk(_CHUNK_BYTES):
-        yield bytes(data)
 
 
 def _path(request: web.Request, session: Session) -> str:
