@@ -3,10 +3,12 @@
 //! Every call on files is served by a **file worker**: a child of the spawner, forked without exec, that takes on the
 //! caller's user, groups and limits exactly as a command does. So the kernel resolves every path and checks every
 //! permission as for the user's own processes. The sidecar only moves frames between the worker's two pipes and the
-//! call (`server::files`).
+//! call (`server::files`). One worker of the image's own user stays for the next call.
 //!
 //! # Layout
-//! - `frames`: the protocol on the pipes; `call`: the sidecar's ends of them, `pipes`: the worker's.
+//! - `frames`: the protocol on the pipes; `pipes`: the worker's ends of them.
+//! - `call`: what a call asks and is answered; `running`: its worker as a process, `warm`: the worker that stays, `places`:
+//!   how many there may be.
 //! - `worker`: runs one operation and sends its answer.
 //! - `errors`: maps errnos to the contract's error codes.
 //! - `place`: names in open directories, temporary files; `walk`: visits a tree without following links.
@@ -24,9 +26,12 @@ mod info;
 mod list;
 mod pipes;
 mod place;
+mod places;
 mod read;
 mod rewrite;
+mod running;
 mod walk;
+mod warm;
 mod watch;
 pub mod worker;
 mod write;

@@ -248,6 +248,18 @@ pub fn signal_foreground(master: BorrowedFd<'_>, number: u32) -> io::Result<()> 
     Ok(Errno::result(done).map(drop)?)
 }
 
+/// Bytes of a pipe that nobody has read.
+///
+/// # Errors
+/// `pipe` is not a pipe.
+pub fn unread_bytes(pipe: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    let done = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+    Errno::result(done)?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
 /// Microseconds on the monotonic clock, which is one for all processes of the sandbox. Usable between clone and execve.
 pub fn monotonic_us() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

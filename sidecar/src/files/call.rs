@@ -1,103 +1,47 @@
-//! The sidecar's end of a file worker: its start, its frames, its end.
+//! A call on files, as the sidecar sees it: what it asks of a file worker, and the answers.
 
-use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use futures_util::{FutureExt, Stream, StreamExt};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::pipe2;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
+use bytes::Bytes;
+use futures_util::{FutureExt, Stream, StreamExt, stream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::sleep;
 use wire::{Code, Problem};
 
-use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header, parse};
-use crate::log;
+use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header};
+pub use super::places::Places;
+pub use super::running::RunAs;
+use super::running::{Starting, Worker};
+use super::warm::Warm;
 use crate::oom;
-use crate::process::supervise::{Context, spawned};
-use crate::spawner::frame::{Ending, Order, OsBytes, Program, Report, Spawn};
-use crate::spawner::link::{Link, Subscription, lost};
+use crate::process::supervise::Context;
+use crate::spawner::frame::{Ending, Order};
+use crate::spawner::link::lost;
 
-/// File workers at a time; further calls queue.
-const MAX_WORKERS: usize = 32;
-/// Calls in the queue. What their callers send stays unread meanwhile (backpressure).
-const MAX_WAITING: usize = 96;
-/// Calls that watch at a time; a watch may last for days.
-const MAX_WATCHES: usize = 32;
-/// How long a file worker may clean up after its caller is gone.
-const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
-/// A killed process that is still there after this hangs in the kernel; it stays until the sandbox ends.
-const KILL_PATIENCE: Duration = Duration::from_secs(8);
-/// Room for a few frames, so that neither side has to wait for the other in the middle of one.
-const PIPE_BYTES: i32 = 512 << 10;
 /// Chunks of an upload that go to the worker in one write. An upload holds these and the chunk after them in memory.
 const MOST_TOGETHER: usize = 2;
-/// Size of a first read: many small frames, or the beginning of a large one.
-const FIRST_READ_BYTES: usize = 8 << 10;
+/// A request of at most this size is sent in one write, which no pipe's size interrupts, and is kept until the answer.
+const SMALL_BYTES: usize = 64 << 10;
 
-/// Limits how many file workers there may be. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Places {
-    calls: Arc<Semaphore>,
-    workers: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
-}
+/// How long a worker that has waited may take for its first frame before it is continued, as one that was stopped; then
+/// twice as long, and so on.
+const STOPPED_PATIENCE: Duration = Duration::from_millis(50);
 
-/// The user and the directory that a file worker runs with.
-#[derive(Debug, Clone)]
-pub struct RunAs {
-    /// Working directory, where relative paths begin; empty: the target's.
-    pub cwd: OsBytes,
-    /// Name or uid, optionally with a group; empty: the target's.
-    pub user: String,
-}
-
-/// A running file worker. When this is dropped, the worker gets a moment to clean up and is then killed.
+/// A call that a file worker serves. When this is dropped before its end, the worker gets a moment to clean up and is then
+/// killed.
 #[derive(Debug)]
 pub struct Call {
-    to: Sender,
-    from: Frames,
-    ended: oneshot::Receiver<Result<Ending, Problem>>,
+    /// None once the worker waits for the next call.
+    worker: Option<Worker>,
+    job: Job,
+    /// Where the worker goes afterwards; `None`: it ends.
+    next: Option<Arc<Warm>>,
     ooms_before: u64,
     context: Arc<Context>,
-}
-
-/// A file worker's frames. Each read takes as much as has arrived.
-#[derive(Debug)]
-struct Frames {
-    from: Receiver,
-    /// Received bytes that are not returned yet.
-    read: BytesMut,
-}
-
-impl Frames {
-    async fn next(&mut self) -> io::Result<(Kind, Bytes)> {
-        loop {
-            let mut wanted = FIRST_READ_BYTES;
-            if let Some(head) = self.read.first_chunk::<HEADER_BYTES>() {
-                let (kind, length) = parse(*head).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-                if self.read.len() >= HEADER_BYTES + length {
-                    self.read.advance(HEADER_BYTES);
-                    let payload = self.read.split_to(length).freeze();
-                    if self.read.is_empty() {
-                        // The next frame is usually as large.
-                        self.read.reserve(HEADER_BYTES + length);
-                    }
-                    return Ok((kind, payload));
-                }
-                wanted = HEADER_BYTES + length - self.read.len();
-            }
-            self.read.reserve(wanted);
-            if self.from.read_buf(&mut self.read).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
 }
 
 /// What a file worker sends.
@@ -111,68 +55,46 @@ pub enum WorkerMessage {
     End(Bytes),
 }
 
-impl Default for Places {
-    fn default() -> Self {
-        let places = |count| Arc::new(Semaphore::new(count));
-        Self {
-            calls: places(MAX_WORKERS + MAX_WAITING),
-            workers: places(MAX_WORKERS),
-            watches: places(MAX_WATCHES),
-        }
-    }
-}
-
-impl Places {
-    async fn take(&self, job: &Job) -> Result<Vec<OwnedSemaphorePermit>, Problem> {
-        let full = |what: &str, limit: usize| {
-            let detail = format!("{limit} {what} are under way in this sandbox, which is the limit");
-            Problem::new(Code::RateLimited, detail).with("limit", limit)
-        };
-        if matches!(job, Job::Watch(_)) {
-            let place = Arc::clone(&self.watches).try_acquire_owned();
-            return place.map(|place| vec![place]).map_err(|_| full("watches", MAX_WATCHES));
-        }
-        let call = Arc::clone(&self.calls).try_acquire_owned();
-        let call = call.map_err(|_| full("calls on files", MAX_WORKERS + MAX_WAITING))?;
-        let worker = Arc::clone(&self.workers).acquire_owned().await.map_err(|_| lost())?;
-        Ok(vec![call, worker])
-    }
-}
-
 impl Call {
-    /// Starts a file worker for `job`; waits until there is room for it.
+    /// Sends `job` to a file worker and waits for what it sends first; waits until there is room for it.
     ///
     /// # Errors
-    /// The spawner's refusals (user, directory, processes), too many calls, or the sandbox's end.
-    pub async fn start(
-        job: &Job,
+    /// The spawner's refusals (user, directory, processes), too many calls, or the sandbox's end; the worker's problem;
+    /// `oom_killed` or `conflict` when it was killed.
+    pub async fn ask(
+        job: Job,
         run_as: RunAs,
         places: &Places,
         context: &Arc<Context>,
-    ) -> Result<Self, Problem> {
-        let payload = job.encode();
-        if payload.len() > MAX_PAYLOAD_BYTES {
-            let detail = format!("the request has {} bytes; the limit is {MAX_PAYLOAD_BYTES}", payload.len());
-            return Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", MAX_PAYLOAD_BYTES));
+    ) -> Result<(Self, WorkerMessage), Problem> {
+        let request = framed(&job)?;
+        let (mut call, frame) = Self::small(job, &request, run_as, places, context).await?;
+        let message = call.message(frame)?;
+        Ok((call, message))
+    }
+
+    /// Sends `job` and `chunks` to a file worker and returns its answer, which may come before all chunks are sent.
+    ///
+    /// # Errors
+    /// As for [`Call::ask`]; `stream_interrupted` when one of the chunks is an error.
+    pub async fn upload<E>(
+        job: Job,
+        mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
+        run_as: RunAs,
+        places: &Places,
+        context: &Arc<Context>,
+    ) -> Result<Bytes, Problem> {
+        let request = framed(&job)?;
+        let (come, are_all) = come(&mut chunks);
+        if are_all && let Some(request) = small_request(&request, &come) {
+            let (mut call, frame) = Self::small(job, &request, run_as, places, context).await?;
+            return call.answer(frame);
         }
-        let permits = places.take(job).await?;
-        let (to, from, theirs) = pipes().map_err(|err| {
-            Problem::new(
-                Code::RateLimited,
-                format!("no descriptors are left for another worker's pipes: {err}"),
-            )
-        })?;
-        let ooms_before = context.oom.read();
-        let subscription = context.link.subscribe();
-        context.link.send(&Order::Spawn(order(subscription.id, run_as)), theirs).await?;
-        let ((started, start), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        tokio::spawn(keep(subscription, context.link.clone(), permits, started, end));
-        start.await.map_err(|_| lost())??;
-        let from = Frames { from, read: BytesMut::new() };
-        let mut call = Self { to, from, ended, ooms_before, context: Arc::clone(context) };
-        // A worker that is gone already has sent its problem, or its ending gives the reason.
-        let _ = call.to.write_all(&[&header(Kind::Job, payload.len())[..], &payload].concat()).await;
-        Ok(call)
+        let permits = places.take(&job).await?;
+        let (mut call, started) = Self::fresh(job, run_as, permits, places, context).await?;
+        started.await.map_err(|_| lost())??;
+        let frame = call.exchange(&request, &mut stream::iter(come).chain(chunks)).await?;
+        call.answer(frame)
     }
 
     /// Waits for what the worker sends next.
@@ -180,9 +102,103 @@ impl Call {
     /// # Errors
     /// The worker's problem; `oom_killed` or `conflict` when it was killed.
     pub async fn next(&mut self) -> Result<WorkerMessage, Problem> {
-        let Ok((kind, payload)) = self.from.next().await else {
-            return Err(self.end().await);
+        let Some(worker) = &mut self.worker else {
+            return Err(Problem::new(Code::Internal, "the worker has ended its answer already"));
         };
+        match worker.from.next().await {
+            Ok(frame) => self.message(frame),
+            Err(_) => Err(self.end().await),
+        }
+    }
+
+    /// Sends a request in one write, and waits for the worker's first frame. A worker that waited for it may have ended
+    /// meanwhile: when it has read nothing of the request, it has done nothing, and another one is started.
+    async fn small(
+        mut job: Job,
+        request: &[u8],
+        run_as: RunAs,
+        places: &Places,
+        context: &Arc<Context>,
+    ) -> Result<(Self, (Kind, Bytes)), Problem> {
+        let mut permits = places.take(&job).await?;
+        if run_as.may_share()
+            && let Some(worker) = places.warm.take()
+        {
+            worker.hold(permits);
+            let mut call = Self::new(worker, job, Some(&places.warm), context);
+            match call.continued(request).await {
+                Some(frame) => return Ok((call, frame)),
+                None => (job, permits) = call.not_begun(request.len()).await?,
+            }
+        }
+        let (mut call, started) = Self::fresh(job, run_as, permits, places, context).await?;
+        let started = async { started.await.map_err(|_| lost())? };
+        // The worker finds its request when it starts.
+        let (first, ()) = tokio::try_join!(call.first(request).map(Ok), started)?;
+        match first {
+            Some(frame) => Ok((call, frame)),
+            None => Err(call.end().await),
+        }
+    }
+
+    /// A call with a worker of its own, which stays for the next call where that may share it.
+    async fn fresh(
+        job: Job,
+        run_as: RunAs,
+        permits: Vec<OwnedSemaphorePermit>,
+        places: &Places,
+        context: &Arc<Context>,
+    ) -> Result<(Self, oneshot::Receiver<Result<(), Problem>>), Problem> {
+        let next = run_as.may_share().then_some(&places.warm);
+        let Starting { worker, started } = Worker::start(run_as, permits, &places.warm, context).await?;
+        Ok((Self::new(worker, job, next, context), started))
+    }
+
+    fn new(worker: Worker, job: Job, next: Option<&Arc<Warm>>, context: &Arc<Context>) -> Self {
+        let ooms_before = context.oom.read();
+        Self { worker: Some(worker), job, next: next.cloned(), ooms_before, context: Arc::clone(context) }
+    }
+
+    /// Sends a request, and waits for the worker's first frame; `None`: it has ended.
+    async fn first(&mut self, request: &[u8]) -> Option<(Kind, Bytes)> {
+        let worker = self.worker.as_mut()?;
+        // A worker that is gone already has sent its problem, or its ending gives the reason.
+        let _ = worker.to.write_all(request).await;
+        worker.from.next().await.ok()
+    }
+
+    /// [`Call::first`] of a worker that has waited, and that a process of the sandbox may have stopped meanwhile.
+    async fn continued(&mut self, request: &[u8]) -> Option<(Kind, Bytes)> {
+        let (link, id) = (self.context.link.clone(), self.worker.as_ref()?.id);
+        let continuing = async {
+            for patience in 0u32.. {
+                sleep(STOPPED_PATIENCE * 2u32.saturating_pow(patience)).await;
+                let order = Order::Signal { id, signal: libc::SIGCONT.cast_unsigned(), tree: false };
+                if link.send(&order, Vec::new()).await.is_err() {
+                    break;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            frame = self.first(request) => frame,
+            never = continuing => never,
+        }
+    }
+
+    /// What another worker needs for a call whose worker has ended before it began.
+    async fn not_begun(mut self, request_bytes: usize) -> Result<(Job, Vec<OwnedSemaphorePermit>), Problem> {
+        match self.worker.as_ref().filter(|worker| worker.has_not_read(request_bytes)) {
+            Some(worker) => Ok((self.job, worker.release())),
+            None => Err(self.end().await),
+        }
+    }
+
+    fn message(&mut self, (kind, payload): (Kind, Bytes)) -> Result<WorkerMessage, Problem> {
+        if self.job.leaves_empty(kind) {
+            self.hand_over();
+        }
         match kind {
             Kind::Data => Ok(WorkerMessage::Data(payload)),
             Kind::Item => Ok(WorkerMessage::Item(payload)),
@@ -193,44 +209,40 @@ impl Call {
         }
     }
 
-    /// Sends `chunks` to the worker and returns its answer, which may come before all chunks are sent.
-    ///
-    /// # Errors
-    /// As for [`Call::next`]; `stream_interrupted` when one of the chunks is an error.
-    pub async fn upload<E>(
-        mut self,
-        mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
-    ) -> Result<Bytes, Problem> {
-        let answer = self.exchange(&mut chunks).await?;
-        match answer {
-            Ok((Kind::End, payload)) => Ok(payload),
-            Ok((Kind::Problem, payload)) => Err(Problem::decode(&payload)
-                .unwrap_or_else(|| Problem::new(Code::Internal, "the worker's problem cannot be read"))),
-            Ok((kind, _)) => Err(Problem::new(Code::Internal, format!("the worker answered with {kind:?}"))),
+    fn answer(&mut self, frame: (Kind, Bytes)) -> Result<Bytes, Problem> {
+        match self.message(frame)? {
+            WorkerMessage::End(payload) => Ok(payload),
+            other => Err(Problem::new(Code::Internal, format!("the worker answered with {other:?}"))),
+        }
+    }
+
+    /// Keeps the worker for the next call, unless it has sent more than its answer.
+    fn hand_over(&mut self) {
+        let worker = self.worker.take_if(|worker| worker.from.is_empty());
+        if let (Some(warm), Some(worker)) = (&self.next, worker) {
+            warm.keep(worker);
+        }
+    }
+
+    /// Sends everything, and waits for the answer.
+    async fn exchange<E>(
+        &mut self,
+        request: &[u8],
+        chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    ) -> Result<(Kind, Bytes), Problem> {
+        let Some(worker) = &mut self.worker else { return Err(lost()) };
+        // A worker that is gone already has sent its problem, or its ending gives the reason.
+        let _ = worker.to.write_all(request).await;
+        match both_ways(worker, chunks).await? {
+            Ok(frame) => Ok(frame),
             Err(_) => Err(self.end().await),
         }
     }
 
-    /// Sends and receives at the same time: a worker may answer (its disk is full) before it has read everything.
-    async fn exchange<E>(
-        &mut self,
-        chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
-    ) -> Result<io::Result<(Kind, Bytes)>, Problem> {
-        let mut answer = std::pin::pin!(self.from.next());
-        let whole = tokio::select! {
-            biased;
-            answer = &mut answer => return Ok(answer),
-            whole = send(&mut self.to, chunks) => whole,
-        };
-        if whole {
-            return Ok(answer.await);
-        }
-        Err(Problem::new(Code::StreamInterrupted, "the upload broke off before its end"))
-    }
-
     /// Why the worker ended without an answer.
     async fn end(&mut self) -> Problem {
-        let ending = match (&mut self.ended).await {
+        let Some(worker) = &mut self.worker else { return lost() };
+        let ending = match (&mut worker.ended).await {
             Ok(Ok(ending)) => ending,
             Ok(Err(problem)) => return problem,
             Err(_) => return lost(),
@@ -248,6 +260,63 @@ impl Call {
             }
         }
     }
+}
+
+/// The frame of a job.
+fn framed(job: &Job) -> Result<Vec<u8>, Problem> {
+    let payload = job.encode();
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        let detail = format!("the request has {} bytes; the limit is {MAX_PAYLOAD_BYTES}", payload.len());
+        return Err(Problem::new(Code::PayloadTooLarge, detail).with("limit_bytes", MAX_PAYLOAD_BYTES));
+    }
+    Ok([&header(Kind::Job, payload.len())[..], &payload].concat())
+}
+
+/// The first chunks, as far as they have come, and whether these are all.
+fn come<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) -> (Vec<Result<Bytes, E>>, bool) {
+    let mut come = Vec::new();
+    while come.len() < MOST_TOGETHER {
+        match chunks.next().now_or_never() {
+            Some(Some(chunk)) => come.push(chunk),
+            Some(None) => return (come, true),
+            None => break,
+        }
+    }
+    (come, false)
+}
+
+/// A job's frame, its data and their end; `None` where these are too large for one write, or broke off.
+fn small_request<E>(job: &[u8], data: &[Result<Bytes, E>]) -> Option<Vec<u8>> {
+    let chunks: Vec<&Bytes> = data.iter().map(|chunk| chunk.as_ref().ok()).collect::<Option<_>>()?;
+    let size =
+        job.len() + chunks.iter().map(|chunk| HEADER_BYTES + chunk.len()).sum::<usize>() + HEADER_BYTES;
+    if size > SMALL_BYTES {
+        return None;
+    }
+    let mut request = job.to_vec();
+    for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+        request.extend_from_slice(&header(Kind::Data, chunk.len()));
+        request.extend_from_slice(chunk);
+    }
+    request.extend_from_slice(&header(Kind::End, 0));
+    Some(request)
+}
+
+/// Sends and receives at the same time: a worker may answer (its disk is full) before it has read everything.
+async fn both_ways<E>(
+    Worker { to, from, .. }: &mut Worker,
+    chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+) -> Result<io::Result<(Kind, Bytes)>, Problem> {
+    let mut answer = std::pin::pin!(from.next());
+    let whole = tokio::select! {
+        biased;
+        answer = &mut answer => return Ok(answer),
+        whole = send(to, chunks) => whole,
+    };
+    if whole {
+        return Ok(answer.await);
+    }
+    Err(Problem::new(Code::StreamInterrupted, "the upload broke off before its end"))
 }
 
 /// Sends the data and their end. False: the caller's data broke off. A worker that stops reading has sent its reason.
@@ -289,74 +358,4 @@ async fn data(to: &mut Sender, chunks: &[Bytes]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn order(id: u64, run_as: RunAs) -> Spawn {
-    Spawn {
-        id,
-        exec_id: "files".to_owned(),
-        program: Program::Worker,
-        cwd: run_as.cwd,
-        user: run_as.user,
-        umask: None,
-        terminal: None,
-        env: Vec::new(),
-        prompt: true,
-    }
-}
-
-/// The sidecar's two ends, and the worker's standard input, output and error.
-fn pipes() -> io::Result<(Sender, Receiver, Vec<OwnedFd>)> {
-    let (stdin, to) = pipe2(OFlag::O_CLOEXEC)?;
-    let (from, stdout) = pipe2(OFlag::O_CLOEXEC)?;
-    for pipe in [&to, &from] {
-        // A kernel that refuses (its limit for all pipes of a user) has still made a pipe that works.
-        let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
-    }
-    let stderr = OpenOptions::new().write(true).open("/dev/null")?;
-    Ok((Sender::from_owned_fd(to)?, Receiver::from_owned_fd(from)?, vec![stdin, stdout, stderr.into()]))
-}
-
-/// Owns a worker, and its permits, until it ends. When the receiver of `ended` is dropped, the call has been cancelled.
-async fn keep(
-    mut subscription: Subscription,
-    link: Link,
-    places: Vec<OwnedSemaphorePermit>,
-    started: oneshot::Sender<Result<(), Problem>>,
-    mut ended: oneshot::Sender<Result<Ending, Problem>>,
-) {
-    let refused = spawned(&mut subscription).await.map(drop);
-    let runs = refused.is_ok();
-    // A caller that has dropped the receiver has dropped the pipes too, which ends the worker.
-    let _ = started.send(refused);
-    if !runs {
-        return;
-    }
-    tokio::select! {
-        biased;
-        ending = end(&mut subscription) => {
-            let _ = ended.send(ending);
-            return;
-        }
-        () = ended.closed() => {}
-    }
-    if timeout(CLEANUP_PATIENCE, end(&mut subscription)).await.is_err() {
-        let signal =
-            Order::Signal { id: subscription.id, signal: libc::SIGKILL.cast_unsigned(), tree: false };
-        let _ = link.send(&signal, Vec::new()).await;
-        if timeout(KILL_PATIENCE, end(&mut subscription)).await.is_err() {
-            log::event("worker_left", &[("id", &subscription.id)]);
-        }
-    }
-    drop(places);
-}
-
-async fn end(subscription: &mut Subscription) -> Result<Ending, Problem> {
-    loop {
-        match subscription.reports.recv().await {
-            Some(Report::Ended { ending, .. }) => return Ok(ending),
-            Some(_) => {}
-            None => return Err(lost()),
-        }
-    }
 }

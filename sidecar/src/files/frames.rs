@@ -1,8 +1,9 @@
 //! The protocol between sidecar and file worker: pure encoding and bounded decoding.
 //!
-//! A frame is one byte for its kind, a little-endian `u32` length, and that many bytes. The worker gets one `Job`, then
+//! A frame is one byte for its kind, a little-endian `u32` length, and that many bytes. The worker gets a `Job`, then
 //! the `Data` of an upload and its `End`; a pipe that closes without an `End` means that the caller is gone. The worker
-//! answers with `Item`s or `Data`, and last an `End` with the answer's message, or a `Problem`.
+//! answers with `Item`s or `Data`, and last an `End` with the answer's message, or a `Problem`. After an answer that
+//! leaves both pipes empty ([`Job::leaves_empty`]), it takes the next `Job`.
 
 use prost::Message;
 use wire::agent::{
@@ -99,6 +100,16 @@ impl Job {
             Self::Watch(request) => (10, request.encode_to_vec()),
         };
         [&[tag][..], &body].concat()
+    }
+
+    /// Whether the worker has read all of its caller's frames once it has answered with `last`, and may take another job.
+    /// A refused upload may have been read in part; archives and watches grow a worker that would stay.
+    pub fn leaves_empty(&self, last: Kind) -> bool {
+        match self {
+            Self::ReadArchive(_) | Self::WriteArchive(_) | Self::Watch(_) => false,
+            Self::Write(_) => last == Kind::End,
+            _ => matches!(last, Kind::End | Kind::Problem),
+        }
     }
 
     /// Reads the payload of a `Job` frame.

@@ -28,6 +28,17 @@ pub(super) fn still_wanted() -> Result<(), Stop> {
     if abandoned() { Err(Stop::Abandoned) } else { Ok(()) }
 }
 
+/// Waits until an operation comes, or its caller is gone.
+pub(super) fn wait() -> bool {
+    let input = io::stdin();
+    loop {
+        match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            found => return found.is_ok(),
+        }
+    }
+}
+
 /// Reads the operation to run.
 pub(super) fn job() -> Result<Job, Stop> {
     let mut head = [0; HEADER_BYTES];
@@ -101,28 +112,53 @@ impl Items {
     }
 }
 
-/// Outgoing bytes: put into frames and hashed.
+/// Outgoing bytes: put into frames and hashed. What fits together is sent together, with what comes before and the last
+/// frame: under gVisor each write and the wake-up that follows cost tens of microseconds.
 pub(super) struct Outgoing {
-    frame: Vec<u8>,
+    /// What comes before, then the header and the bytes of the frame that is being filled.
+    out: Vec<u8>,
+    /// Where the frame begins.
+    frame: usize,
     filled: usize,
     digest: Sha256,
 }
 
 impl Outgoing {
-    pub(super) fn new() -> Self {
-        Self { frame: vec![0; HEADER_BYTES + DATA_BYTES], filled: HEADER_BYTES, digest: Sha256::new() }
+    /// Begins with messages that have not been sent yet.
+    pub(super) fn after(before: Items) -> Self {
+        let mut out = before.batch;
+        let frame = out.len();
+        out.resize(frame + HEADER_BYTES + DATA_BYTES, 0);
+        Self { out, frame, filled: frame + HEADER_BYTES, digest: Sha256::new() }
     }
 
     /// The space for further bytes; never empty.
     pub(super) fn space(&mut self) -> &mut [u8] {
-        &mut self.frame[self.filled..]
+        &mut self.out[self.filled..]
     }
 
     /// Takes the first `count` bytes that the caller has put into the space.
     pub(super) fn advance(&mut self, count: usize) -> Result<(), Stop> {
-        self.digest.update(&self.frame[self.filled..self.filled + count]);
+        self.digest.update(&self.out[self.filled..self.filled + count]);
         self.filled += count;
-        if self.filled == self.frame.len() { self.flush() } else { Ok(()) }
+        if self.filled < self.out.len() {
+            return Ok(());
+        }
+        self.close_frame();
+        send(&self.out)?;
+        self.out.truncate(HEADER_BYTES + DATA_BYTES);
+        (self.frame, self.filled) = (0, HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Writes the header of the frame; one without bytes is left out.
+    fn close_frame(&mut self) {
+        let begin = self.frame + HEADER_BYTES;
+        if self.filled > begin {
+            self.out[self.frame..begin].copy_from_slice(&header(Kind::Data, self.filled - begin));
+        } else {
+            self.filled = self.frame;
+        }
     }
 
     /// Appends a copy of `bytes`.
@@ -137,19 +173,14 @@ impl Outgoing {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Stop> {
-        if self.filled > HEADER_BYTES {
-            self.frame[..HEADER_BYTES].copy_from_slice(&header(Kind::Data, self.filled - HEADER_BYTES));
-            send(&self.frame[..self.filled])?;
-            self.filled = HEADER_BYTES;
-        }
-        Ok(())
-    }
-
-    /// Sends the rest; returns the SHA-256 of everything.
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, Stop> {
-        self.flush()?;
-        Ok(self.digest.finalize().to_vec())
+    /// Sends the rest and, as the last frame, the answer that `answer` makes of the SHA-256 of everything.
+    pub(super) fn end<T: Message>(mut self, answer: impl FnOnce(Vec<u8>) -> T) -> Result<(), Stop> {
+        self.close_frame();
+        self.out.truncate(self.filled);
+        let payload = answer(self.digest.finalize().to_vec()).encode_to_vec();
+        self.out.extend_from_slice(&header(Kind::End, payload.len()));
+        self.out.extend_from_slice(&payload);
+        send(&self.out)
     }
 }
 

@@ -18,13 +18,12 @@ use super::errors::{At, Stop, refusal};
 use super::info::{info, kind};
 use super::pipes::{Items, Outgoing};
 
-/// Sends a file, or a part of it; returns the last chunk.
-pub(super) fn read(request: &ReadFileRequest) -> Result<FileChunk, Stop> {
+/// Sends a file, or a part of it, and the last chunk.
+pub(super) fn read(request: &ReadFileRequest) -> Result<(), Stop> {
     let path = request.path.as_slice();
     let (mut file, stat) = open(AT_FDCWD, path, path, true)?;
     let mut first = Items::default();
     first.push(&FileChunk { info: Some(info(path, &stat)), ..FileChunk::default() })?;
-    first.flush()?;
     let mut length = if request.length_bytes == 0 { u64::MAX } else { request.length_bytes };
     if request.offset_bytes > 0 {
         match file.seek(SeekFrom::Start(request.offset_bytes)) {
@@ -33,9 +32,9 @@ pub(super) fn read(request: &ReadFileRequest) -> Result<FileChunk, Stop> {
             sought => drop(sought.at(path)?),
         }
     }
-    let mut out = Outgoing::new();
+    let mut out = Outgoing::after(first);
     send(&file, path, length, &mut out)?;
-    Ok(FileChunk { sha256: out.finish()?, ..FileChunk::default() })
+    out.end(|sha256| FileChunk { sha256, ..FileChunk::default() })
 }
 
 /// Sends the next bytes of `file`, at most `length`; returns how many there were.

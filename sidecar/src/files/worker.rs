@@ -1,10 +1,11 @@
-//! A file worker: runs one operation and sends its answer.
+//! A file worker: runs one operation after the other and sends their answers.
 
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit};
 use wire::Problem;
 
 use super::errors::Stop;
-use super::frames::Job;
+use super::frames::{Job, Kind};
 use super::{archive, change, copy, list, pipes, read, watch, write};
 
 /// What a forked child of the spawner does instead of executing a program. It has its final user and groups, its pipes
@@ -17,27 +18,43 @@ pub extern "C" fn run() {
     // that refuses the call has not made it readable.
     let _ = prctl::set_dumpable(false);
     let _ = prctl::set_name(c"rollbox-files");
-    let answered = pipes::job().and_then(done).or_else(|stop| match stop {
-        Stop::Problem(problem) => pipes::fail(&cut(problem)),
-        Stop::Abandoned => Ok(()),
-    });
-    // There is no receiver for a failure to send the answer.
-    drop(answered);
+    let limits = limits();
+    while pipes::wait()
+        && limits == self::limits()
+        && let Ok(job) = pipes::job()
+        && stays_after(&job)
+    {}
 }
 
-fn done(job: Job) -> Result<(), Stop> {
+/// The limits under which a call fails that succeeds in a fresh worker. Processes of the same user may lower them in a
+/// worker that waits, which then ends without having read its job.
+fn limits() -> [Option<(u64, u64)>; 5] {
+    use Resource::{RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE};
+    [RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE].map(|one| getrlimit(one).ok())
+}
+
+/// Runs an operation; returns whether the next one may come over the same pipes.
+fn stays_after(job: &Job) -> bool {
+    let (last, answered) = match done(job) {
+        Err(Stop::Problem(problem)) => (Kind::Problem, pipes::fail(&cut(problem))),
+        ended => (Kind::End, ended),
+    };
+    answered.is_ok() && job.leaves_empty(last)
+}
+
+fn done(job: &Job) -> Result<(), Stop> {
     match job {
-        Job::Read(request) => pipes::end(&read::read(&request)?),
-        Job::Write(request) => pipes::end(&write::write(&request)?),
-        Job::Stat(request) => pipes::end(&list::stat(&request)?),
-        Job::List(request) => list::list(&request),
-        Job::MakeDirectory(request) => pipes::end(&change::make_directory(&request)?),
-        Job::Move(request) => pipes::end(&change::rename(&request)?),
-        Job::Copy(request) => pipes::end(&copy::copy(&request)?),
-        Job::Remove(request) => pipes::end(&change::remove(&request)?),
-        Job::ReadArchive(request) => pipes::end(&archive::read(&request)?),
-        Job::WriteArchive(request) => pipes::end(&archive::write(&request)?),
-        Job::Watch(request) => watch::watch(&request),
+        Job::Read(request) => read::read(request),
+        Job::Write(request) => pipes::end(&write::write(request)?),
+        Job::Stat(request) => pipes::end(&list::stat(request)?),
+        Job::List(request) => list::list(request),
+        Job::MakeDirectory(request) => pipes::end(&change::make_directory(request)?),
+        Job::Move(request) => pipes::end(&change::rename(request)?),
+        Job::Copy(request) => pipes::end(&copy::copy(request)?),
+        Job::Remove(request) => pipes::end(&change::remove(request)?),
+        Job::ReadArchive(request) => archive::read(request),
+        Job::WriteArchive(request) => pipes::end(&archive::write(request)?),
+        Job::Watch(request) => watch::watch(request),
     }
 }
 

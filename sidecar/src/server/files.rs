@@ -135,8 +135,7 @@ impl Files<'_> {
     }
 
     async fn once<T: Message + Default>(&self, job: Job, run_as: RunAs) -> Result<T, Problem> {
-        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
-        match call.next().await? {
+        match Call::ask(job, run_as, self.places, self.context).await?.1 {
             WorkerMessage::End(answer) => message(answer),
             WorkerMessage::Data(_) | WorkerMessage::Item(_) => Err(unexpected_frame()),
         }
@@ -149,9 +148,9 @@ impl Files<'_> {
         begin: Bytes,
         rest: Incoming<impl Into<Piece>>,
     ) -> Result<T, Problem> {
-        let call = Call::start(&job, run_as, self.places, self.context).await?;
         let rest = stream::unfold(rest, async |mut rest| Some((rest.next().await?, rest)));
-        message(call.upload(Box::pin(stream::iter([Ok(begin)]).chain(rest))).await?)
+        let chunks = Box::pin(stream::iter([Ok(begin)]).chain(rest));
+        message(Call::upload(job, chunks, run_as, self.places, self.context).await?)
     }
 
     /// Streams what the worker sends, converted by `convert`; `None` from it ends the stream without a last message. A
@@ -162,8 +161,7 @@ impl Files<'_> {
         run_as: RunAs,
         convert: fn(WorkerMessage) -> Result<Option<T>, Problem>,
     ) -> Result<Answers<T>, Problem> {
-        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
-        let frame = call.next().await?;
+        let (call, frame) = Call::ask(job, run_as, self.places, self.context).await?;
         Ok(answers(|answers| feed(call, frame, convert, answers)))
     }
 
@@ -174,8 +172,7 @@ impl Files<'_> {
         run_as: RunAs,
         leg: Option<Awaited>,
     ) -> Result<Answers<FileChunk>, Problem> {
-        let mut call = Call::start(&job, run_as, self.places, self.context).await?;
-        let frame = call.next().await?;
+        let (call, frame) = Call::ask(job, run_as, self.places, self.context).await?;
         Ok(answers(|answers| feed_data(call, frame, leg, answers)))
     }
 }

@@ -8,6 +8,7 @@ mod legs;
 mod listings;
 mod refusals;
 mod rewrites;
+mod warm;
 mod watching;
 
 use std::os::unix::ffi::OsStrExt;

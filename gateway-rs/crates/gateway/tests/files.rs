@@ -23,6 +23,8 @@ use sha2::{Digest as _, Sha256};
 use support::clock::Stopped;
 use support::files::MOVED;
 use support::{Answer, Rig, Started, token_of};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 const FRAMES: &str = "application/vnd.rollbox.frames";
@@ -347,6 +349,33 @@ async fn a_writer_that_breaks_off_never_ends_its_file() {
     assert_eq!(rig.sidecar("sb-1").files().get("/a"), None);
     rig.client.until_metric("streams_open{stream=\"upload\"}", 0.0).await;
     rig.client.until_metric("calls", 0.0).await;
+}
+
+#[tokio::test]
+async fn a_small_file_goes_in_one_message_and_one_that_breaks_off_in_none() {
+    let rig = started().await;
+    for (path, data) in [("/small", "12345"), ("/empty", "")] {
+        let put = format!("file?path={path}");
+        let written = rig.client.send(request(&rig, Method::PUT, &put, data)).await.json();
+        assert_eq!(
+            (&written["size_bytes"], &written["sha256"]),
+            (&json!(data.len()), &json!(digest(data.as_bytes())))
+        );
+    }
+    for (first, data) in rig.sidecar("sb-1").files().begun(2).await.iter().zip(["12345", ""]) {
+        assert_eq!((first.data.as_ref(), first.eof, first.ticket.is_empty()), (data.as_bytes(), true, true));
+    }
+    rig.client.until_metric("stream_bytes_total{stream=\"upload\",direction=\"in\"}", 5.0).await;
+    let mut stream = TcpStream::connect(rig.client.address).await.unwrap();
+    let token = token_of("sb-1", "alice", &["exec"]);
+    let head = format!(
+        "PUT /v1/sandboxes/sb-1/file?path=/cut HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {token}\r\n\
+         content-length: 10\r\n\r\nhalf"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+    assert_eq!(rig.sidecar("sb-1").files().begun(2).await.len(), 2);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use wire::agent::{FileChunk, ReadArchiveRequest};
 use super::stream::BLOCK_BYTES;
 use crate::files::errors::{At, Stop, refusal};
 use crate::files::info::{is_directory, kind, mode};
-use crate::files::pipes::Outgoing;
+use crate::files::pipes::{Items, Outgoing};
 use crate::files::read;
 use crate::files::walk::{self, Entry, Moment, Next, walk};
 
@@ -22,12 +22,12 @@ const NAME_BYTES: usize = 100;
 const LONG_NAME: &CStr = c"././@LongLink";
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
-/// Sends a directory's contents, or one file; returns the last chunk. Devices, FIFOs and sockets in a tree are left
+/// Sends a directory's contents, or one file, and the last chunk. Devices, FIFOs and sockets in a tree are left
 /// out.
-pub(in crate::files) fn read(request: &ReadArchiveRequest) -> Result<FileChunk, Stop> {
+pub(in crate::files) fn read(request: &ReadArchiveRequest) -> Result<(), Stop> {
     let path = request.path.as_slice();
     let stat = fstatat(AT_FDCWD, path, AtFlags::empty()).at(path)?;
-    let mut out = Outgoing::new();
+    let mut out = Outgoing::after(Items::default());
     if is_directory(&stat) {
         let directory = walk::open(AT_FDCWD.as_fd(), path, true).at(path)?;
         walk(directory, &mut Vec::new(), &mut |moment, entry| {
@@ -44,7 +44,7 @@ pub(in crate::files) fn read(request: &ReadArchiveRequest) -> Result<FileChunk, 
     }
     out.put(&ZEROS)?;
     out.put(&ZEROS)?;
-    Ok(FileChunk { sha256: out.finish()?, ..FileChunk::default() })
+    out.end(|sha256| FileChunk { sha256, ..FileChunk::default() })
 }
 
 fn pack(entry: &Entry<'_>, out: &mut Outgoing) -> Result<(), Stop> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream as Messages, StreamExt as _, stream};
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
@@ -20,6 +21,9 @@ use program::transport;
 
 /// Data in one message: with its head this is one frame of a sidecar's connection (128 KiB).
 const MESSAGE_BYTES: usize = (128 << 10) - 64;
+
+/// A body of at most this size goes with the first message: one message less is one wake-up less in the sandbox.
+const SMALL_BODY_BYTES: u64 = 60 << 10;
 
 /// What is written to a leg at once; larger pieces of a body are written as they come.
 const WRITE_BYTES: usize = 128 << 10;
@@ -94,6 +98,11 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
         (request, Self { guard, messages: sender, leg, metrics, open })
     }
 
+    /// What there is to feed when the first message had all data.
+    pub(super) fn done(self) -> Held {
+        (self.guard, self.open, None)
+    }
+
     /// Forwards a client's body to the sidecar, as fast as the sidecar takes it.
     ///
     /// # Errors
@@ -101,7 +110,7 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
     pub(super) async fn pump(mut self, body: &mut Timed) -> Result<Held, Problem> {
         let mut gathered = BytesMut::new();
         let mut moved = None;
-        while let Some(mut data) = self.next(body).await? {
+        while let Some(mut data) = next(body, &self.metrics).await? {
             while moved.is_none() && !data.is_empty() {
                 moved = self.gather(&mut gathered, &mut data).await;
             }
@@ -115,19 +124,6 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
         let moved_bytes = moved.as_ref().map_or(0, |moved| moved.bytes);
         self.send(Piece { data: gathered.freeze(), eof: true, moved_bytes, ..Piece::default() }).await;
         Ok((self.guard, self.open, moved))
-    }
-
-    async fn next(&mut self, body: &mut Timed) -> Result<Option<Bytes>, Problem> {
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|broken| {
-                Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"))
-            })?;
-            if let Ok(data) = frame.into_data() {
-                self.metrics.streamed(Stream::Upload, Direction::In, data.len());
-                return Ok(Some(data));
-            }
-        }
-        Ok(None)
     }
 
     /// Takes from `data` until a message is full and sends it. Smaller messages would bring nothing: one costs the
@@ -154,6 +150,34 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Reads a body that is announced to be small; `None` for any other.
+///
+/// # Errors
+/// The body could not be read.
+pub(super) async fn small(body: &mut Timed, metrics: &Metrics) -> Result<Option<Bytes>, Problem> {
+    if body.size_hint().exact().is_none_or(|size| size > SMALL_BODY_BYTES) {
+        return Ok(None);
+    }
+    let mut data = BytesMut::new();
+    while let Some(piece) = next(body, metrics).await? {
+        data.extend_from_slice(&piece);
+    }
+    Ok(Some(data.freeze()))
+}
+
+async fn next(body: &mut Timed, metrics: &Metrics) -> Result<Option<Bytes>, Problem> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|broken| {
+            Problem::new(Code::InvalidArgument, format!("the body could not be read: {broken}"))
+        })?;
+        if let Ok(data) = frame.into_data() {
+            metrics.streamed(Stream::Upload, Direction::In, data.len());
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 /// Awaits an operation on a leg. Its error is delayed, since the call's answer says more.

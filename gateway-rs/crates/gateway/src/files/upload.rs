@@ -10,7 +10,7 @@ use tonic::Status;
 use wire::agent::{WriteArchiveRequest, WriteFileRequest};
 use wire::{Code, Problem};
 
-use super::feed::{Feed, Held};
+use super::feed::{Feed, Held, small};
 use super::info;
 use super::operation::{Files, Operation};
 use crate::http::Failure;
@@ -64,10 +64,13 @@ async fn file(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Ve
     let (mut operation, first) =
         Operation::enter(files, id, &head.headers, FileOperation::Write, check).await?;
     let leg = operation.leg(Way::In);
-    let first = WriteFileRequest { ticket: leg.ticket(), ..first };
-    let (request, feed) = Feed::new(first, leg, &operation);
+    let whole = small(body, operation.calls.metrics()).await?;
+    let (eof, data) = (whole.is_some(), whole.unwrap_or_default());
+    let ticket = if eof { Vec::new() } else { leg.ticket() };
+    let (request, feed) = Feed::new(WriteFileRequest { data, eof, ticket, ..first }, leg, &operation);
     let mut agent = operation.agent.clone();
-    let info = upload(&mut operation, agent.write_file(request), feed.pump(body)).await?;
+    let pump = async { if eof { Ok(feed.done()) } else { feed.pump(body).await } };
+    let info = upload(&mut operation, agent.write_file(request), pump).await?;
     Ok(info::json(&info))
 }
 

@@ -177,11 +177,12 @@ impl Files {
         let mut watched = Watched(Arc::clone(&self.dropped), false);
         let first = messages.message().await?.unwrap();
         self.begun.send_modify(|begun| begun.push(first.clone()));
-        let mut data = Vec::new();
+        let mut data = first.data.to_vec();
         let leg = answered(Arc::clone(&self.legs), first.ticket.clone());
         let mut leg = first.path.starts_with(b"/moved").then(|| tokio::spawn(leg));
         let mut moved_bytes = 0;
-        loop {
+        let mut ended = first.eof;
+        while !ended {
             let message = messages.message().await?.ok_or_else(cut)?;
             data.extend_from_slice(&message.data);
             if message.moved {
@@ -200,10 +201,8 @@ impl Files {
                 watched.1 = true;
                 return Err(status("no_space"));
             }
-            if message.eof {
-                assert_eq!(message.moved_bytes, moved_bytes);
-                break;
-            }
+            ended = message.eof;
+            assert!(!ended || message.moved_bytes == moved_bytes);
         }
         watched.1 = true;
         let written = FileInfo { sha256: Sha256::digest(&data).to_vec(), ..info(&first.path, data.len()) };
