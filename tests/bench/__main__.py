@@ -24,6 +24,7 @@ from tests.bench import (
     mounts,
     neighbour,
     surface,
+    turns,
 )
 from tests.bench.record import Record
 from tests.bench.scenarios import measured, unknown
@@ -41,6 +42,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "mounts": mounts.measure_on_engine,
     "grade": partial(grade.measure, image=ON_ENGINE),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
+    "turns": partial(turns.measure, image=ON_ENGINE),
     "bridge": bridge.measure,
     "docker_bridge": docker_bridge.measure,
     "hosts": hosts.measure,

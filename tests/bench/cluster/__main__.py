@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import grade, interpreter, mounts
+from tests.bench import grade, interpreter, mounts, turns
 from tests.bench.cluster import (
     builds,
     cold_start,
@@ -45,6 +45,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "interpreter": partial(interpreter.measure, on_cluster=True),
     "mounts": mounts.measure_on_cluster,
     "grade": partial(grade.measure, image=ON_CLUSTER),
+    "turns": partial(turns.measure, image=ON_CLUSTER),
     "neighbour": neighbour.measure,
     "images": images.measure,
     "commits": commits.measure,

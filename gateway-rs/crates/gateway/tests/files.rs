@@ -354,18 +354,26 @@ async fn a_writer_that_breaks_off_never_ends_its_file() {
 #[tokio::test]
 async fn a_small_file_goes_in_one_message_and_one_that_breaks_off_in_none() {
     let rig = started().await;
-    for (path, data) in [("/small", "12345"), ("/empty", "")] {
-        let put = format!("file?path={path}");
-        let written = rig.client.send(request(&rig, Method::PUT, &put, data)).await.json();
+    let many = "x".repeat(100_000);
+    let pieces = || stream::iter(["12", "345"].map(|piece| Ok::<_, io::Error>(Bytes::from(piece))));
+    for (put, body, data) in [
+        ("file?path=/small", Body::from("12345"), "12345"),
+        ("file?path=/empty", Body::empty(), ""),
+        ("file?path=/pieces&size=5", Body::from_stream(pieces()), "12345"),
+    ] {
+        let written = rig.client.send(request(&rig, Method::PUT, put, body)).await.json();
         assert_eq!(
             (&written["size_bytes"], &written["sha256"]),
             (&json!(data.len()), &json!(digest(data.as_bytes())))
         );
-    }
-    for (first, data) in rig.sidecar("sb-1").files().begun(2).await.iter().zip(["12345", ""]) {
+        let first = rig.sidecar("sb-1").files().begun(1).await.pop().unwrap();
         assert_eq!((first.data.as_ref(), first.eof, first.ticket.is_empty()), (data.as_bytes(), true, true));
     }
-    rig.client.until_metric("stream_bytes_total{stream=\"upload\",direction=\"in\"}", 5.0).await;
+    let lie = Body::from_stream(stream::once(async move { Ok::<_, io::Error>(Bytes::from(many)) }));
+    let written = rig.client.send(request(&rig, Method::PUT, "file?path=/more&size=5", lie)).await.json();
+    assert_eq!(written["size_bytes"], 100_000, "the played sandbox does not check it");
+    assert!(!rig.sidecar("sb-1").files().begun(4).await[3].eof);
+    rig.client.until_metric("stream_bytes_total{stream=\"upload\",direction=\"in\"}", 100_010.0).await;
     let mut stream = TcpStream::connect(rig.client.address).await.unwrap();
     let token = token_of("sb-1", "alice", &["exec"]);
     let head = format!(
@@ -375,7 +383,7 @@ async fn a_small_file_goes_in_one_message_and_one_that_breaks_off_in_none() {
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let _ = stream.read_to_end(&mut Vec::new()).await;
-    assert_eq!(rig.sidecar("sb-1").files().begun(2).await.len(), 2);
+    assert_eq!(rig.sidecar("sb-1").files().begun(4).await.len(), 4);
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream as Messages, StreamExt as _, stream};
-use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
@@ -23,7 +22,7 @@ use program::transport;
 const MESSAGE_BYTES: usize = (128 << 10) - 64;
 
 /// A body of at most this size goes with the first message: one message less is one wake-up less in the sandbox.
-const SMALL_BODY_BYTES: u64 = 60 << 10;
+const SMALL_BODY_BYTES: usize = 60 << 10;
 
 /// What is written to a leg at once; larger pieces of a body are written as they come.
 const WRITE_BYTES: usize = 128 << 10;
@@ -152,19 +151,27 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
     }
 }
 
-/// Reads a body that is announced to be small; `None` for any other.
+/// Reads a body that has `announced` bytes, if that is little, else nothing; returns whether that was all of it.
 ///
 /// # Errors
 /// The body could not be read.
-pub(super) async fn small(body: &mut Timed, metrics: &Metrics) -> Result<Option<Bytes>, Problem> {
-    if body.size_hint().exact().is_none_or(|size| size > SMALL_BODY_BYTES) {
-        return Ok(None);
-    }
+pub(super) async fn small(
+    body: &mut Timed,
+    announced: Option<u64>,
+    metrics: &Metrics,
+) -> Result<(Bytes, bool), Problem> {
     let mut data = BytesMut::new();
-    while let Some(piece) = next(body, metrics).await? {
-        data.extend_from_slice(&piece);
+    if announced.is_none_or(|size| size > SMALL_BODY_BYTES as u64) {
+        return Ok((data.freeze(), false));
     }
-    Ok(Some(data.freeze()))
+    while data.len() <= SMALL_BODY_BYTES {
+        match next(body, metrics).await? {
+            Some(piece) => data.extend_from_slice(&piece),
+            None => return Ok((data.freeze(), true)),
+        }
+    }
+    // Its sender was wrong about the size, which the sandbox finds at the end.
+    Ok((data.freeze(), false))
 }
 
 async fn next(body: &mut Timed, metrics: &Metrics) -> Result<Option<Bytes>, Problem> {

@@ -64,8 +64,7 @@ async fn file(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Ve
     let (mut operation, first) =
         Operation::enter(files, id, &head.headers, FileOperation::Write, check).await?;
     let leg = operation.leg(Way::In);
-    let whole = small(body, operation.calls.metrics()).await?;
-    let (eof, data) = (whole.is_some(), whole.unwrap_or_default());
+    let (data, eof) = small(body, first.size_bytes, operation.calls.metrics()).await?;
     let ticket = if eof { Vec::new() } else { leg.ticket() };
     let (request, feed) = Feed::new(WriteFileRequest { data, eof, ticket, ..first }, leg, &operation);
     let mut agent = operation.agent.clone();
