@@ -3,11 +3,11 @@
 //! Every call on files is served by a **file worker**: a child of the spawner, forked without exec, that takes on the
 //! caller's user, groups and limits exactly as a command does. So the kernel resolves every path and checks every
 //! permission as for the user's own processes. The sidecar only moves frames between the worker's two pipes and the
-//! call (`server::files`). One worker of the image's own user stays for the next call.
+//! call (`server::files`). A worker stays for the next call of its user.
 //!
 //! # Layout
 //! - `frames`: the protocol on the pipes; `pipes`: the worker's ends of them.
-//! - `call`: what a call asks and is answered; `running`: its worker as a process, `warm`: the worker that stays, `places`:
+//! - `call`: what a call asks and is answered; `running`: its worker as a process, `warm`: the workers that stay, `places`:
 //!   how many there may be.
 //! - `worker`: runs one operation and sends its answer.
 //! - `errors`: maps errnos to the contract's error codes.

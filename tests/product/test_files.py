@@ -89,6 +89,20 @@ async def test_who_writes_and_whose_it_is(shared: Sandbox, place: str) -> None:
     assert await shared.files.read("/etc/shadow")
 
 
+@pytest.mark.core
+async def test_a_users_groups_and_its_end_hold_for_the_next_call(sandbox: Sandbox) -> None:
+    await sandbox.exec("echo ann:x:4321:4321::/:/bin/sh >> /etc/passwd; mkdir -m 770 /shared; chgrp 4322 /shared")
+    assert await sandbox.files.exists("/tmp", user="ann")
+    with pytest.raises(PermissionDenied):
+        await sandbox.files.write("/shared/file", b"x", user="ann")
+    await sandbox.exec("echo more:x:4322:ann >> /etc/group")
+    assert (await sandbox.files.write("/shared/file", b"x", user="ann")).size_bytes == 1
+    await sandbox.exec("sed -i /^ann:/d /etc/passwd")
+    with pytest.raises(InvalidArgument) as refused:
+        await sandbox.files.read("/shared/file", user="ann")
+    assert refused.value.details["reason"] == "user_not_found"
+
+
 async def test_what_is_there_is_told(shared: Sandbox, place: str) -> None:
     await shared.exec(
         "mkdir -p d/e; echo hi > d/f; ln -s d/f l; ln -s nowhere dangling; mkfifo p", cwd=place, check=True

@@ -122,7 +122,7 @@ impl Call {
     ) -> Result<(Self, (Kind, Bytes)), Problem> {
         let mut permits = places.take(&job).await?;
         if run_as.may_share()
-            && let Some(worker) = places.warm.take()
+            && let Some(worker) = places.warm.take(&run_as.user)
         {
             worker.hold(permits);
             let mut call = Self::new(worker, job, Some(&places.warm), context);

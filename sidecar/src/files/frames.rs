@@ -103,11 +103,11 @@ impl Job {
     }
 
     /// Whether the worker has read all of its caller's frames once it has answered with `last`, and may take another job.
-    /// A refused upload may have been read in part; archives and watches grow a worker that would stay.
+    /// A refused upload may have been read in part.
     pub fn leaves_empty(&self, last: Kind) -> bool {
         match self {
-            Self::ReadArchive(_) | Self::WriteArchive(_) | Self::Watch(_) => false,
-            Self::Write(_) => last == Kind::End,
+            Self::Watch(_) => false,
+            Self::Write(_) | Self::WriteArchive(_) => last == Kind::End,
             _ => matches!(last, Kind::End | Kind::Problem),
         }
     }

@@ -1,4 +1,4 @@
-//! How many file workers there may be, and the one that stays for the next call.
+//! How many file workers there may be, and those that stay for the next call.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Places {
     calls: Arc<Semaphore>,
     workers: Arc<Semaphore>,
     watches: Arc<Semaphore>,
-    /// The worker of an earlier call.
+    /// The workers of earlier calls.
     pub(super) warm: Arc<Warm>,
 }
 

@@ -42,10 +42,9 @@ pub struct RunAs {
 }
 
 impl RunAs {
-    /// Whether a worker that stays serves this: the image's own user, whose groups no file of the sandbox changes, and no
-    /// directory that may have been replaced meanwhile.
+    /// Whether a worker that stays may serve this: its directory is none that may have been replaced meanwhile.
     pub(super) fn may_share(&self) -> bool {
-        self.user.is_empty() && self.cwd == b"/"
+        self.cwd == b"/"
     }
 }
 
@@ -54,6 +53,8 @@ impl RunAs {
 pub(super) struct Worker {
     /// That of its reports.
     pub(super) id: u64,
+    /// As the caller has named it.
+    pub(super) user: String,
     pub(super) to: Sender,
     pub(super) from: Frames,
     pub(super) ended: oneshot::Receiver<Result<Ending, Problem>>,
@@ -88,13 +89,14 @@ impl Worker {
         })?;
         let subscription = context.link.subscribe();
         let id = subscription.id;
+        let user = run_as.user.clone();
         context.link.send(&Order::Spawn(order(id, run_as)), theirs).await?;
         let ((starts, started), (end, ended)) = (oneshot::channel(), oneshot::channel());
         let held = Arc::new(Mutex::new(places));
         let keeper = Keeper { link: context.link.clone(), warm: Arc::clone(warm), held: Arc::clone(&held) };
         tokio::spawn(keeper.keep(subscription, starts, end));
         let from = Frames { from, read: BytesMut::new() };
-        Ok(Starting { worker: Self { id, to, from, ended, held }, started })
+        Ok(Starting { worker: Self { id, user, to, from, ended, held }, started })
     }
 
     /// Takes the places of the next call.

@@ -2,6 +2,7 @@
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::stat;
 use wire::Problem;
 
 use super::errors::Stop;
@@ -18,19 +19,34 @@ pub extern "C" fn run() {
     // that refuses the call has not made it readable.
     let _ = prctl::set_dumpable(false);
     let _ = prctl::set_name(c"rollbox-files");
-    let limits = limits();
+    let conditions = Conditions::now();
     while pipes::wait()
-        && limits == self::limits()
+        && conditions == Conditions::now()
         && let Ok(job) = pipes::job()
         && stays_after(&job)
     {}
 }
 
-/// The limits under which a call fails that succeeds in a fresh worker. Processes of the same user may lower them in a
-/// worker that waits, which then ends without having read its job.
-fn limits() -> [Option<(u64, u64)>; 5] {
-    use Resource::{RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE};
-    [RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE].map(|one| getrlimit(one).ok())
+/// What may change while a worker waits, so that a fresh one would do otherwise: then it ends without having read its job.
+#[derive(Debug, PartialEq, Eq)]
+struct Conditions {
+    /// Processes of the same user may lower those under which a call then fails.
+    limits: [Option<(u64, u64)>; 5],
+    /// Of the files that say who is in which group.
+    databases: [Option<(u64, i64, i64, i64)>; 2],
+}
+
+impl Conditions {
+    fn now() -> Self {
+        use Resource::{RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE};
+        let seen =
+            |path: &str| stat(path).ok().map(|it| (it.st_ino, it.st_size, it.st_ctime, it.st_ctime_nsec));
+        Self {
+            limits: [RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE]
+                .map(|one| getrlimit(one).ok()),
+            databases: ["/etc/passwd", "/etc/group"].map(seen),
+        }
+    }
 }
 
 /// Runs an operation; returns whether the next one may come over the same pipes.

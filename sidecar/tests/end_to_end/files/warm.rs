@@ -72,14 +72,28 @@ async fn an_upload_that_was_refused_and_a_read_that_broke_off_leave_no_worker() 
 }
 
 #[tokio::test]
-async fn another_user_or_a_relative_path_has_a_worker_of_its_own() {
+async fn each_user_has_a_worker_and_relative_paths_have_one_of_their_own() {
     let sandbox = Sandbox::start().await;
     let folder = folder(&sandbox);
-    put(&sandbox, folder.join("data"), b"x").await.unwrap();
+    put_small(&sandbox, &folder.join("data"), b"x").await.unwrap();
     let kept = worker(&sandbox).await;
-    let request =
-        ReadFileRequest { path: bytes(folder.join("data")), user: "65534".to_owned(), ..Default::default() };
-    read(&sandbox, request).await.unwrap();
+    let as_nobody = || ReadFileRequest {
+        path: bytes(folder.join("data")),
+        user: "65534".to_owned(),
+        ..Default::default()
+    };
+    read(&sandbox, as_nobody()).await.unwrap();
+    let both = worker(&sandbox).await;
+    assert_eq!(both.lines().count(), 2);
+    read(&sandbox, as_nobody()).await.unwrap();
+    put_small(&sandbox, &folder.join("data"), b"x").await.unwrap();
+    assert_eq!(worker(&sandbox).await, both);
+    assert!(both.starts_with(&kept));
     assert!(get(&sandbox, "nothing-here").await.is_err());
-    sandbox.until("pgrep rollbox-files", &kept).await;
+    sandbox.until("pgrep rollbox-files", &both).await;
+    // A third user takes the place of the one that waited longest.
+    let other = ReadFileRequest { user: "65533".to_owned(), ..as_nobody() };
+    read(&sandbox, other).await.unwrap();
+    sandbox.until("pgrep -c rollbox-files", "2\n").await;
+    assert_ne!(worker(&sandbox).await, both);
 }
