@@ -89,7 +89,8 @@ class RollboxEnvironment:
             SandboxUnavailable: there is no sandbox any more, or the platform does not answer.
         """
         if self.sandbox is None or self._dead is not None:
-            raise self._told(self._dead) if self._dead is not None else SandboxUnavailable("it is cleaned up")
+            told = self._told(self._dead) if self._dead is not None else SandboxUnavailable("it is cleaned up")
+            raise told from self._dead
         seconds = timeout or self.config.timeout
         try:
             result = self.sandbox.exec(

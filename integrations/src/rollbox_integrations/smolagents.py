@@ -107,7 +107,7 @@ class RollboxPythonExecutor(RemotePythonExecutor):  # type: ignore[misc]  # smol
             SandboxUnavailable: there is no sandbox any more, or the platform does not answer.
         """
         if self.sandbox is None or self._lost is not None:
-            raise SandboxUnavailable(self._lost) if self._lost else RuntimeError("the executor is cleaned up")
+            raise (SandboxUnavailable(self._lost) if self._lost else RuntimeError("it is cleaned up")) from self._lost
         try:
             cell = self._python.run(code, timeout=self._timeout_s)
             if cell.variables_lost:
@@ -163,7 +163,7 @@ class RollboxPythonExecutor(RemotePythonExecutor):  # type: ignore[misc]  # smol
             SandboxUnavailable: there is none.
         """
         if self._lost is not None:
-            raise SandboxUnavailable(self._lost)
+            raise SandboxUnavailable(self._lost) from self._lost
 
     def cleanup(self) -> None:
         """Delete the sandbox; its lease ends one that could not be deleted."""

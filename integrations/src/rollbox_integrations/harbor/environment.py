@@ -236,7 +236,7 @@ class RollboxEnvironment(BaseEnvironment):
             HealthcheckError: there is no sandbox any more, or the platform does not answer.
         """
         if self._dead is not None:
-            raise _told(self._dead)
+            raise _told(self._dead) from self._dead
         who = self._resolve_user(user)
         options: dict[str, Any] = {
             "cwd": cwd or self.task_env_config.workdir,

@@ -225,7 +225,7 @@ class RollboxSandboxSession(BaseSandboxSession):
 
     def _require_alive(self, words: Sequence[str]) -> None:
         if self._dead is not None:
-            raise faults.of_command(self._dead, words)
+            raise faults.of_command(self._dead, words) from self._dead
 
     def _failed(self, error: SandboxError, words: Sequence[str]) -> outcome.Outcome:
         """A result, where the command or its sandbox's code is why it has none of its own."""

@@ -237,7 +237,7 @@ class RollboxBackend(RuntimeBackend):
 
     def _require_alive(self) -> None:
         if self._dead is not None:
-            raise self._told(self._dead)
+            raise self._told(self._dead) from self._dead
 
     def _failed(self, error: rollbox.SandboxError) -> outcome.Outcome:
         """A result, where the command or its sandbox's code is why it has none of its own."""
