@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from inspect_ai.util import OutputLimitExceededError, override_sandbox_output_limit
 
@@ -54,3 +56,14 @@ async def test_a_person_gets_a_shell_by_the_command_line(sandbox_env: RollboxSan
     sandbox = sandbox_env.sandbox.id
     assert (told.type, told.container) == ("rollbox", sandbox)
     assert told.command == f"rollbox exec -it --user root {sandbox} -- sh"
+
+
+async def test_a_cancelled_command_is_killed(sandbox_env: RollboxSandboxEnvironment) -> None:
+    running = asyncio.create_task(sandbox_env.exec(["sleep", "365"]))
+    while not (await sandbox_env.exec(["pgrep", "-fx", "sleep 365"])).success:
+        pass
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    while (await sandbox_env.exec(["pgrep", "-fx", "sleep 365"])).success:
+        pass

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-import os
-import signal
 import tarfile
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from llm_sandbox.exceptions import (
     ValidationError,
 )
 
+from interrupts import interrupted
 from on_llm_sandbox.conftest import IMAGE, made
 from rollbox.sync import Client, Sandbox
 from rollbox_integrations.llm_sandbox import CommandTimeoutError, RollboxSession, SandboxUnavailable
@@ -126,18 +123,8 @@ def test_a_session_that_is_over_says_so(client: Client) -> None:
 
 def test_code_that_is_interrupted_stops(session: RollboxSession) -> None:
     assert session.container is not None
-    files = session.container.files
-
-    def interrupt() -> None:
-        while not files.exists("/tmp/started"):
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    watching = threading.Thread(target=interrupt)
-    watching.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(session.container):
         session.run("import subprocess\nopen('/tmp/started', 'w').close()\nsubprocess.run(['sleep', '364'])")
-    watching.join()
     while session.execute_command("pgrep -fx 'sleep 364'").exit_code == 0:
         pass
 

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from bad_inputs import NOBODY, TOO_LARGE
 from on_mcp.serving import NO_IMAGE, ROLLBOX, WORDS, Calls, created, sandboxed, served
 from rollbox import Client
 
@@ -42,6 +43,8 @@ async def test_what_cannot_be_created_is_told(platform: Client) -> None:
     async with served() as client:
         told = (await client.call_tool("create_sandbox", {"image": NO_IMAGE})).structured_content
         assert (told["code"], told["mask_sample"]) == ("image_not_found", True)
+        told = (await client.call_tool("create_sandbox", {"user": NOBODY})).structured_content
+        assert (told["code"], told["mask_sample"], NOBODY in told["why"]) == ("invalid_argument", False, True)
         call = await created(client)
         owner = (await platform.quota()).owner
         await platform.set_quota(owner, sandboxes=1)
@@ -85,6 +88,12 @@ async def test_what_the_arguments_have_wrong_is_the_callers(call: Calls) -> None
         assert (await call.fault("run_command", **arguments))[:3] == ("invalid_argument", "caller", False)
     assert "base64" in (await call.fault("write_file", path="/tmp/a", content="é", encoding="base64"))[3]
     assert (await call.fault("read_file", path="/no/such"))[0] == "file_not_found"
+
+
+async def test_binary_output_and_a_command_of_megabytes_are_told(call: Calls) -> None:
+    assert (await call("run_command", command=r"printf 'a\377b'"))["stdout"] == "a\ufffdb"
+    assert (await call.fault("run_command", command=TOO_LARGE))[:3] == ("invalid_argument", "caller", False)
+    assert (await call("run_command", command="echo on"))["stdout"] == "on\n"
 
 
 @pytest.mark.parametrize("options", [["--max-sandboxes", "0"], ["--max-ttl", "1"], ["--listen", "0.0.0.0:0"]])

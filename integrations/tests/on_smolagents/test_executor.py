@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,8 @@ from smolagents.memory import ActionStep
 from smolagents.models import MessageRole
 from smolagents.utils import AgentError
 
+from bad_inputs import NOBODY
+from interrupts import interrupted
 from rollbox.sync import Client, Sandbox
 from rollbox_integrations.smolagents import RollboxPythonExecutor, SandboxUnavailable
 
@@ -140,18 +141,8 @@ def test_an_answer_that_is_pickled_is_refused(box: RollboxPythonExecutor) -> Non
 
 def test_code_that_is_interrupted_stops_and_variables_stay(box: RollboxPythonExecutor) -> None:
     box("import subprocess, time\nkept = 1")
-    files = sandbox_of(box).files
-
-    def interrupt() -> None:
-        while not files.exists("/tmp/started"):
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    watching = threading.Thread(target=interrupt)
-    watching.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(sandbox_of(box)):
         box("open('/tmp/started', 'w').close()\nsubprocess.run(['sleep', '312'])")
-    watching.join()
     assert box("kept").output == "1"
     assert sandbox_of(box).exec("pgrep -f 'sleep [3]12'").exit_code == 1
 
@@ -184,6 +175,20 @@ def test_a_run_whose_sandbox_somebody_deletes_ends_and_says_so(box: RollboxPytho
         agent(box, delete).run("Go on.")
     assert (ended.value.fault["code"], ended.value.fault["mask_sample"]) == ("deleted", True)
     assert box.fault == ended.value.fault
+
+
+def test_binary_output_and_code_of_megabytes_are_results(box: RollboxPythonExecutor) -> None:
+    assert box("import os; os.write(1, b'a\\xffb')").logs == "a\ufffdb"
+    assert box(f"len('{'x' * (3 << 20)}')").output == str(3 << 20)
+
+
+def test_each_call_of_a_sandbox_that_was_taken_away_says_so(box: RollboxPythonExecutor, client: Client) -> None:
+    # A host that is killed leaves it to its lease.
+    assert client.get(sandbox_of(box).id).lease is not None
+    client.delete(sandbox_of(box).id)
+    for _ in range(3):
+        with pytest.raises(SandboxUnavailable, match=r"deleted \(caller; mask the sample\): "):
+            box("1")
 
 
 def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:
@@ -220,6 +225,8 @@ def test_a_wrong_option_is_the_callers(client: Client) -> None:
         running(memroy=1).__enter__()
     with pytest.raises(ValueError, match=r"invalid_argument \(caller; score the sample\): .*memory"):
         RollboxPythonExecutor(IMAGE, memory="much")
+    with pytest.raises(ValueError, match=rf"invalid_argument \(caller; score the sample\): .*{NOBODY}"):
+        RollboxPythonExecutor(IMAGE, user=NOBODY)
 
 
 def test_the_example_solves_its_problems(client: Client) -> None:
