@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,14 +18,20 @@ from tests.support.committing import committing
 from tests.support.images import IMAGE
 from tests.support.stack import Product
 
-BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
 # Of the oldest versions those hosts run that have a list of them: for the others what is pinned is the oldest.
 RUN = [name for name in HOSTS if integrations.lists(name)[-1].is_file()]
+OLDER = """
+import importlib, importlib.metadata, sys
+
+there = importlib.metadata.version
+importlib.metadata.version = lambda name: "0.0.1" if name == sys.argv[1] else there(name)
+importlib.import_module(sys.argv[2])
+"""
 # The longest runs minutes of the host's own tests.
 pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
 
-if BACKEND == "gvisor":
+if integrations.BACKEND == "gvisor":
     # Those of the tests of builds.
     LIMITS = {"cpuMillicores": 2000, "memoryMebibytes": 1024, "diskMebibytes": 1536}
 
@@ -78,10 +85,22 @@ def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
         "ROLLBOX_TEST_IMAGE": IMAGE,
         **({"PYTHONPATH": source} if source else {}),
     }
-    record = integrations.PLACE / f"{integrations.named(name)}-{BACKEND}.xml"
+    record = integrations.record_of(name)
     found = integrations.suite(python, f"on_{name}", environ, record, version(name, python, source))
     assert found.failed == {}
     assert found.passed
+
+
+@pytest.mark.parametrize("name", [name for name in RUN if HOSTS[name].distribution])
+def test_an_older_host_is_refused_by_the_versions_that_work(name: str) -> None:
+    """When the adapter is imported, so before anything is created."""
+    host = HOSTS[name]
+    python = integrations.environment(name, host.python)
+    words = ("-c", OLDER, host.distribution, f"rollbox_integrations.{name}")
+    told = subprocess.run([python, *words], capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    why = told.stderr.splitlines()[-1]
+    assert re.match(rf"ImportError: {host.distribution} 0\.0\.1 is here; rollbox works with \S+ and newer: pip", why)
 
 
 @pytest.mark.parametrize("name", RUN)

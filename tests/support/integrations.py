@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.support.junit import read
@@ -21,6 +22,7 @@ UV = Path(sys.executable).with_name("uv")
 # the oldest that the adapters work with, of hosts that have a list of those.
 CHOSEN = os.environ.get("ROLLBOX_TEST_VERSIONS") or "pinned"
 NEWEST, OLDEST = CHOSEN == "newest", CHOSEN == "oldest"
+BACKEND = "gvisor" if os.environ.get("ROLLBOX_TEST_PRODUCT") == "cluster" else "engine"
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,33 @@ def lists(host: str) -> tuple[Path, ...]:
     return (pinned, LISTS / f"{host}-oldest.txt") if OLDEST else (pinned,)
 
 
+def pinned(host: str) -> str:
+    """The list of a host's packages in the versions that are pinned."""
+    return (LISTS / f"{host}.txt").read_text()
+
+
 def named(host: str) -> str:
     """What folders and records of a host are called, in the versions that are chosen."""
     return host if CHOSEN == "pinned" else f"{host}-{CHOSEN}"
 
 
+def record_of(host: str) -> Path:
+    """The file with what the tests of a host did, in the versions that are chosen, where this run has its sandboxes."""
+    return PLACE / f"{named(host)}-{BACKEND}.xml"
+
+
+@cache
 def environment(host: str, version: str) -> Path:
     """Return the Python of a host's environment, which is made if it is not there or its list has changed.
+
+    That with the newest versions is made anew, once in a process.
 
     Args:
         host: by which its list of packages is named.
         version: of Python, for which the list is made; of a version with a patch, any patch runs it.
 
     Raises:
-        subprocess.CalledProcessError: its packages cannot be installed.
+        RuntimeError: its packages cannot be installed, or there is no such Python.
     """
     wanted = lists(host)
     folder = PLACE / named(host)
@@ -147,6 +162,15 @@ def versions(python: Path, *distributions: str) -> dict[str, str]:
     return dict(zip(distributions, told.stdout.split(), strict=True))
 
 
+def frozen(host: str) -> str:
+    """Return the packages of a host's environment with their versions, as `pip freeze` writes them; nothing of none."""
+    inside = PLACE / named(host) / "bin/python"
+    if not inside.exists():
+        return ""
+    told = subprocess.run([UV, "pip", "freeze", "--python", str(inside)], capture_output=True, text=True, check=False)
+    return told.stdout
+
+
 def modules_of_javascript(host: str) -> dict[str, str]:
     """Return which versions of modules of npm a host's environment has, by their names."""
     inside = PLACE / named(host) / "npm/node_modules"
@@ -182,4 +206,6 @@ def _editable(*folders: str) -> list[str]:
 
 
 def _uv(*words: str) -> None:
-    subprocess.run([UV, *words, "--quiet"], check=True)
+    told = subprocess.run([UV, *words, "--quiet"], stderr=subprocess.PIPE, text=True, check=False)
+    if told.returncode:
+        raise RuntimeError(f"uv {words[0]} {words[1]} has failed:\n{told.stderr.strip()}")
