@@ -23,6 +23,8 @@ EXAMPLE = Path(__file__).parents[2] / "sdk" / "examples" / "harbor.py"
 ANSWERED = 'test "$(cat /app/answer)" = 42'
 # No mark is left by which its command would be known: neither parent, session nor variables.
 DAEMON = "env -i setsid sh -c 'while :; do echo 42 >> /app/answer; done' >/dev/null 2>&1 &"
+# The init, a file worker that waits, and the three that look.
+MOST_LEFT = 5
 # What an attacker would like to be there: told by the grader's own look at what it was given.
 SEEN = """
 import json, os, stat
@@ -44,6 +46,11 @@ print(json.dumps(seen))
 
 async def graded(sandbox: Sandbox, run: Any = ANSWERED, **options: Any) -> Verdict:
     return await sandbox.grade(IMAGE, **{"take": "/app", "run": run, "memory": "256Mi", **options})
+
+
+async def processes(sandbox: Sandbox) -> int:
+    """Those of a sandbox, with the two or three of this look."""
+    return int((await sandbox.exec("ls -d /proc/[0-9]* | wc -l")).stdout)
 
 
 async def gone(client: Client, verdict: Verdict) -> bool:
@@ -78,8 +85,7 @@ async def test_no_process_of_the_solver_lives_on_and_none_writes_into_what_is_ta
     assert (await shell.wait()).end == "cancelled"
     sizes = [(await sandbox.files.stat("/app/answer")).size_bytes for _ in range(2)]
     assert sizes[0] == sizes[1]
-    left = (await sandbox.exec("ls -d /proc/[0-9]* | wc -l")).stdout.strip()
-    assert left in ("3", "4", "5"), "init, a file worker and what looks"
+    assert await processes(sandbox) <= MOST_LEFT
 
 
 async def test_a_bomb_of_forks_is_ended_before_anything_is_taken(client: Client) -> None:
@@ -88,7 +94,7 @@ async def test_a_bomb_of_forks_is_ended_before_anything_is_taken(client: Client)
         await bomb.spawn("b() { b | b & }; b", stdin=False)
         verdict = await graded(bomb)
         assert verdict.passed, verdict
-        assert (await bomb.exec("ls -d /proc/[0-9]* | wc -l")).stdout.strip() in ("3", "4")
+        assert await processes(bomb) <= MOST_LEFT
 
 
 HOSTILE = {
