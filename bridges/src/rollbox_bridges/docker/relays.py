@@ -8,11 +8,13 @@ from contextlib import suppress
 from typing import Final
 
 from rollbox import OutputStream, Process, SandboxError, errors
+from rollbox_bridges import tasks
 from rollbox_bridges.docker.frames import STDERR, STDOUT, frame
 from rollbox_bridges.docker.hijacking import Connection
 from rollbox_bridges.faults import sentence
 
 _CHUNK_BYTES: Final = 2**16
+_INPUT: Final = "rollbox bridge stdin"
 Send = Callable[[bytes], Awaitable[None]]
 
 
@@ -39,11 +41,9 @@ async def output(process: Process, send: Send, *, tty: bool, stdout: bool, stder
         asyncio.create_task(pump(process.stderr, STDERR, stderr), name="rollbox bridge stderr"),
     ]
     try:
-        await asyncio.gather(*pumps)
+        await tasks.finished(pumps)
     finally:
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await tasks.over(pumps)
 
 
 async def both(
@@ -71,7 +71,7 @@ async def both(
         ConnectionError: the client is gone; the process goes on.
         SandboxError: as `output`, after the client was told.
     """
-    task = asyncio.create_task(_input(writer, connection, closes), name="rollbox bridge stdin")
+    inputs = [] if writer is None else [asyncio.create_task(_input(writer, connection, closes), name=_INPUT)]
     try:
         await output(process, connection.send, tty=tty, stdout=stdout, stderr=stderr)
     except SandboxError as error:
@@ -81,14 +81,11 @@ async def both(
             await connection.send(told if tty else frame(STDERR, told))
         raise
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await tasks.over(inputs)
 
 
-async def _input(process: Process | None, connection: Connection, closes: bool) -> None:
+async def _input(process: Process, connection: Connection, closes: bool) -> None:
     """Write what a client sends, to its end. What a process does not take any more is dropped, as by a pipe."""
-    if process is None:
-        return
     with suppress(errors.Conflict):
         while data := await connection.reader.read(_CHUNK_BYTES):
             await process.stdin.write(data)

@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from rollbox_bridges import tasks
 from rollbox_bridges.connect.codes import ConnectError
 
 _HEADER: Final = "Keepalive-Ping-Interval"
@@ -33,17 +34,24 @@ async def keeping_alive(request: web.Request, tell: Callable[[], Awaitable[None]
         return
     if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
         raise ConnectError("invalid_argument", f"{_HEADER} {text[:30]!r} is not a number of seconds")
-    task = asyncio.create_task(_keep(max(_LEAST_S, int(text)), tell), name="rollbox bridge keep-alive")
+    every_s = max(_LEAST_S, int(text))
+    keeping: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        keeping.append(asyncio.create_task(_keep(every_s, tell), name="rollbox bridge keep-alive"))
+
+    # Most commands end before: they need no task.
+    first = asyncio.get_running_loop().call_later(every_s, begin)
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        first.cancel()
+        await tasks.over(keeping)
 
 
 async def _keep(every_s: int, tell: Callable[[], Awaitable[None]]) -> None:
     # Of a caller that has gone the stream itself is told.
     with suppress(ConnectionResetError):
         while True:
-            await asyncio.sleep(every_s)
             await tell()
+            await asyncio.sleep(every_s)

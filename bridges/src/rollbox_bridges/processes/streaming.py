@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from rollbox import ExecResult, OutputStream, Process, SandboxError
+from rollbox_bridges import tasks
 from rollbox_bridges.connect import serving
 from rollbox_bridges.connect.codes import ConnectError
 from rollbox_bridges.processes.alive import keeping_alive
@@ -112,11 +113,9 @@ async def _relay(process: Process, tell: Telling) -> None:
     named = "pty" if tell.terminal else "stdout"
     pumps = [asyncio.create_task(_pump(*one, tell)) for one in ((process.stdout, named), (process.stderr, "stderr"))]
     try:
-        await asyncio.gather(*pumps)
+        await tasks.finished(pumps)
     finally:
-        for task in pumps:
-            task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await tasks.over(pumps)
 
 
 async def _pump(output: OutputStream, name: str, tell: Telling) -> None:
