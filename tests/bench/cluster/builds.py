@@ -33,7 +33,7 @@ DOCKERFILE = f"""FROM {BASE}
 WORKDIR /app
 COPY . .
 RUN mkdir many && cd many && for n in $(seq 1500); do echo $n > $n; done
-RUN cp -r /usr/lib/python3* /app/lib && python3 -m compileall -q -f /app/lib || true
+RUN mkdir lib && cp -r /usr/lib/python3* lib && (python3 -m compileall -q -f lib || true)
 RUN head -c 67108864 /dev/urandom > large && sha256sum large > sum
 RUN tar -cf tree.tar many && rm -r many
 """
