@@ -16,6 +16,7 @@ from tests.bench import (
     docker_bridge,
     egress,
     exec_path,
+    fusion_bridge,
     gateway_hop,
     grade,
     hosts,
@@ -23,6 +24,7 @@ from tests.bench import (
     memory,
     mounts,
     neighbour,
+    prime_bridge,
     surface,
     turns,
 )
@@ -45,6 +47,8 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "turns": partial(turns.measure, image=ON_ENGINE),
     "bridge": bridge.measure,
     "docker_bridge": docker_bridge.measure,
+    "prime_bridge": prime_bridge.measure,
+    "fusion_bridge": fusion_bridge.measure,
     "hosts": hosts.measure,
 }
 

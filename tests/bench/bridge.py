@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 import aiohttp
@@ -51,39 +51,45 @@ async def _execs(speaker: Speaker, sandbox: Sandbox) -> list[Record]:
     return await exec_records("E2B's bridge", by_bridge, sandbox)
 
 
-async def exec_records(bridge_name: str, by_bridge: Callable[[], Awaitable[None]], sandbox: Sandbox) -> list[Record]:
+async def exec_records(
+    bridge_name: str, by_bridge: Callable[[], Awaitable[None]], sandbox: Sandbox, cmd: Sequence[str] | str = ("true",)
+) -> list[Record]:
     """Measure execs of `true` through a bridge against the SDK's, alone and many at once.
 
     Args:
         bridge_name: for the figures.
         by_bridge: one exec.
         sandbox: in which the SDK's run.
+        cmd: what they run.
     """
 
     async def by_sdk() -> None:
-        assert (await sandbox.exec(["true"])).ok
+        assert (await sandbox.exec(cmd)).ok
 
     doing("execs one at a time, in turns")
     alone: dict[str, list[float]] = {"bridge": [], "sdk": []}
     for _ in range(ALONE):
-        alone["bridge"].append(await _took_ms(by_bridge))
-        alone["sdk"].append(await _took_ms(by_sdk))
+        alone["bridge"].append(await took_ms(by_bridge))
+        alone["sdk"].append(await took_ms(by_sdk))
     doing(f"{AT_ONCE} execs at once, in turns")
     crowd: dict[str, list[float]] = {"bridge": [], "sdk": []}
     for _ in range(ROUNDS):
         for name, call in (("bridge", by_bridge), ("sdk", by_sdk)):
-            crowd[name] += await asyncio.gather(*(_took_ms(call) for _ in range(AT_ONCE)))
+            crowd[name] += await asyncio.gather(*(took_ms(call) for _ in range(AT_ONCE)))
     return [
-        _record(f"exec of true through {bridge_name}, p50", "p50", alone, f"{ALONE} of each, in turns, one at a time"),
-        _record(
+        record_of(
+            f"exec of true through {bridge_name}, p50", "p50", alone, f"{ALONE} of each, in turns, one at a time"
+        ),
+        record_of(
             f"exec of true through {bridge_name}, p99", "p99", crowd, f"{AT_ONCE} at once, {ROUNDS} rounds of each"
         ),
     ]
 
 
-def _record(figure: str, share: str, took: dict[str, list[float]], conditions: str) -> Record:
+def record_of(figure: str, share: str, took: dict[str, list[float]], conditions: str, of_sdk: str = "") -> Record:
+    """A share of the times through a bridge, beside that of the SDK's."""
     bridge_, sdk = distribution(took["bridge"]), distribution(took["sdk"])
-    baseline = Baseline(f"the SDK's exec, {share}", sdk[share], sdk)
+    baseline = Baseline(of_sdk or f"the SDK's exec, {share}", sdk[share], sdk)
     return Record(figure, bridge_[share], "ms", conditions, baseline, distribution=bridge_)
 
 
@@ -111,7 +117,7 @@ async def _files(speaker: Speaker, sandbox: Sandbox) -> list[Record]:
         rates = {"bridge": 0.0, "sdk": 0.0}
         for _ in range(ROUNDS):
             for name, call in (("bridge", bridged), ("sdk", direct)):
-                rates[name] = max(rates[name], FILE_BYTES / 1000 / await _took_ms(call))
+                rates[name] = max(rates[name], FILE_BYTES / 1000 / await took_ms(call))
         baseline = Baseline("the SDK", rates["sdk"])
         conditions = f"{FILE_BYTES // 10**6} MB, in turns, the best of {ROUNDS}"
         figure = f"a file {way} through E2B's bridge"
@@ -127,7 +133,8 @@ async def _chunks() -> AsyncIterator[bytes]:
         yield data
 
 
-async def _took_ms(call: Callable[[], Awaitable[None]]) -> float:
+async def took_ms(call: Callable[[], Awaitable[None]]) -> float:
+    """How long a call takes."""
     began = time.perf_counter()
     await call()
     return (time.perf_counter() - began) * 1000
