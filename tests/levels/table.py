@@ -145,6 +145,7 @@ UNIT = (
     "unit/test_image_build.py",
     "unit/test_ready.py",
     "unit/test_egress_table.py",
+    "unit/test_attacks_pages.py",
     "unit/test_fuzz_crate.py",
 )
 LEVELS = (

@@ -9,7 +9,7 @@ import json
 import re
 import tarfile
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,6 +27,7 @@ from rollbox.errors import (
     PermissionDenied,
     Unsupported,
 )
+from tests.support import build_attacks
 from tests.support.command_line import rollbox
 from tests.support.commits import ON_CLUSTER
 from tests.support.containers import engine, list_images
@@ -248,6 +249,29 @@ async def test_a_step_that_fails_says_which(context: Context, lines: str, said: 
     with pytest.raises(BuildFailed) as failed:
         await context.build()
     assert said in failed.value.detail
+
+
+@on_engine
+async def test_no_step_gets_out_of_its_build(context: Context) -> None:
+    await has_won_nothing(context)
+
+
+async def has_won_nothing(context: Context) -> None:
+    """A step that attacks gets nowhere."""
+    context.write(build_attacks.DOCKERFILE, **build_attacks.files())
+    assert json.loads(await context.seen("cat /won", secrets={"token": "x"})) == []
+
+
+@on_engine
+async def test_an_archive_that_is_added_stays_in_its_image(context: Context) -> None:
+    name = f"escaped-{uuid4().hex}"
+    context.write("FROM $BASE\nADD evil.tar /into/", a="a")
+    (context.folder / "evil.tar").write_bytes(build_attacks.archive(name))
+    # A builder may refuse it, too.
+    with suppress(BuildFailed):
+        seen = await context.seen(f"ls / /tmp /into /into/link | grep -c {name}")
+        assert int(seen) > 0
+    assert not [one for one in (Path("/"), Path("/tmp")) if any(one.glob(f"{name}*"))]
 
 
 @on_engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from rollbox.errors import (
     CapacityUnavailable,
     Conflict,
     DatasetUnavailable,
+    FileNotFound,
     InvalidArgument,
+    NoSpace,
     NotFound,
     PermissionDenied,
     Unsupported,
@@ -23,6 +26,7 @@ from rollbox.errors import (
 from tests.support.commits import ON_CLUSTER, commit, made_where_offered, repository
 from tests.support.datasets import (
     CONTENT,
+    FLEETING,
     FOLDER,
     MINI,
     THEIRS,
@@ -253,6 +257,28 @@ async def test_a_scratch_is_shared_bounded_and_gone(client: Client) -> None:
 
 
 @engine_only
+async def test_a_full_scratch_is_told_to_those_who_write_there_and_ends_none(client: Client) -> None:
+    cache = {"/cache": Scratch("full", size=SMALL)}
+    async with (
+        await client.create(IMAGE, memory="256Mi", mounts=cache) as one,
+        await client.create(IMAGE, memory="256Mi", mounts=cache) as two,
+    ):
+        filled = await one.exec("head -c 64M /dev/zero > /cache/big", timeout=60)
+        assert (filled.end, filled.ok) == ("exited", False)
+        assert "No space left" in filled.stderr
+        for sandbox in (one, two):
+            with pytest.raises(NoSpace) as refused:
+                await sandbox.files.write("/cache/more", bytes(1 << 20))
+            assert (refused.value.fault, refused.value.mask_sample) == ("workload", False)
+            # Nothing of it stays, and what is not in the scratch goes on.
+            assert (await sandbox.exec("ls -A /cache; echo kept > /tmp/kept", check=True)).stdout == "big\n"
+        await one.exec("rm /cache/big", check=True)
+        await two.files.write("/cache/more", bytes(1 << 20))
+        assert (await one.exec("stat -c %s /cache/more", check=True)).stdout == "1048576\n"
+        await client.delete(one.id, two.id, wait=True)
+
+
+@engine_only
 async def test_groups_share_within_and_not_between(client: Client) -> None:
     mounts = {"/cache": Scratch("group", size=SMALL)}
 
@@ -335,6 +361,30 @@ async def test_a_folder_that_vanishes_is_the_installations_fault(client: Client,
         finally:
             (tmp_path / "away").rename(files.folder)
     assert (await client.dataset(MINI)).trouble == ""
+
+
+@engine_only
+async def test_files_that_vanish_under_a_sandbox_are_errors_of_its_reads_alone(client: Client, files: Files) -> None:
+    mounts = {"/data": Dataset(FLEETING)}
+    async with await client.create(IMAGE, mounts=mounts) as sandbox, await sandbox.shell() as shell:
+        await shell.run("exec 3< /data/one", check=True)
+        shutil.rmtree(files.fleeting)
+        try:
+            # What a program has open it reads on.
+            assert (await shell.run("cat <&3", check=True)).stdout.encode() == CONTENT
+            gone = await sandbox.exec("cat /data/one")
+            assert (gone.end, gone.ok) == ("exited", False)
+            with pytest.raises(FileNotFound):
+                await sandbox.files.read("/data/one")
+            assert (await sandbox.exec("touch /data/new")).exit_code != 0
+            with pytest.raises(DatasetUnavailable, match=FLEETING) as refused:
+                await client.create(IMAGE, mounts=mounts, start_timeout=100)
+            assert (refused.value.fault, refused.value.mask_sample) == ("platform", True)
+        finally:
+            files.fleeting.mkdir(mode=0o755)
+        (files.fleeting / "one").write_bytes(b"again\n")
+        async with await client.create(IMAGE, mounts=mounts) as again:
+            assert await again.files.read("/data/one") == b"again\n"
 
 
 @cluster_only

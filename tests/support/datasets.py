@@ -21,15 +21,18 @@ from tests.support.stack import Product, start, stop_process
 
 # Its name, that of one that is another owner's, and on a cluster that of the same as a folder of the node.
 MINI, THEIRS, FOLDER = "mini", "theirs", "mini-by-folder"
+# One of its own that a test may remove, on an engine.
+FLEETING = "fleeting"
 # A file of it, in the folder `train`.
 CONTENT = b"one picture\n"
 
 
 @dataclass
 class Files:
-    """The folder of the data set on this machine, and the name of its claim on a cluster."""
+    """The folders of the data sets on this machine, and the name of the claim of the first on a cluster."""
 
     folder: Path
+    fleeting: Path
     claim: str = field(default_factory=lambda: f"test-{uuid4().hex[:8]}")
 
     def digest(self) -> str:
@@ -44,10 +47,9 @@ class Files:
 
 @contextmanager
 def written() -> Iterator[Files]:
-    """A data set with a file, a program, and links that lead out of it."""
-    DATASETS.mkdir(mode=0o755, parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="ds-", dir=DATASETS))
-    folder.chmod(0o755)
+    """A data set with a file, a program, and links that lead out of it; and one of one file."""
+    folder, fleeting = made_folder("ds-"), made_folder("fleeting-")
+    (fleeting / "one").write_bytes(CONTENT)
     try:
         (folder / "train").mkdir()
         (folder / "train" / "one").write_bytes(CONTENT)
@@ -55,15 +57,28 @@ def written() -> Iterator[Files]:
         (folder / "script").chmod(0o755)
         (folder / "outward").symlink_to("/etc/hostname")
         (folder / "upward").symlink_to("../../../../../../../../../etc/hostname")
-        yield Files(folder)
+        yield Files(folder, fleeting)
     finally:
-        shutil.rmtree(folder)
+        for one in (folder, fleeting):
+            shutil.rmtree(one)
+
+
+def made_folder(prefix: str) -> Path:
+    """A folder where data sets may be, which only its owner may write."""
+    DATASETS.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=DATASETS))
+    folder.chmod(0o755)
+    return folder
 
 
 def on_engine(files: Files) -> Iterator[Product]:
-    """`rollbox up` that knows it by two names: one for everybody, and one for somebody else."""
+    """`rollbox up` that knows the first by two names, one for everybody and one for somebody else, and the second."""
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
-    given = (f"{MINI}={files.folder}", f"{THEIRS}={files.folder},owners=somebody-else")
+    given = (
+        f"{MINI}={files.folder}",
+        f"{THEIRS}={files.folder},owners=somebody-else",
+        f"{FLEETING}={files.fleeting}",
+    )
     with asyncio.Runner() as runner:
         up = runner.run(start(folder, *(part for one in given for part in ("--dataset", one))))
         yield up
