@@ -10,7 +10,8 @@ from typing import Final
 from tests.support.junit import Record
 
 _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
-_SHOWN: Final = 300
+# Of what went wrong: characters of a line, and lines.
+_SHOWN, _LINES = 300, 12
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _reasons(one: Tried) -> Iterator[str]:
         if test.outcome == "failed":
             yield f"  {test.module}.{test.name}: {_last(test.said)}"
     if one.why:
-        yield from (f"  {line}" for line in one.why.splitlines())
+        yield from (f"  {line[:_SHOWN]}" for line in one.why.splitlines()[:_LINES])
     if one.newer:
         listed = ", ".join(f"{name} {there} ({pinned})" for name, (there, pinned) in one.newer.items())
         yield f"  not as pinned: {listed}"

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 # What a test counts for that tries a whole set of things: a property that it records.
 CASES: Final = "cases"
+# How the reason begins of a test that is skipped for good.
+NOT_SUPPORTED: Final = "not supported: "
 _TROUBLES: Final = ("failure", "error", "skipped")
 
 
@@ -16,7 +18,7 @@ class Test:
     """A test that ran.
 
     Attributes:
-        module: its last name alone.
+        module: its last name alone, without that of a class in it.
         name: with its parameters.
         outcome: passed, failed or skipped.
         said: why it did not pass.
@@ -67,10 +69,16 @@ def _test(case: ElementTree.Element) -> Test:
     failed = any(one.tag != "skipped" for one in troubles)
     properties = {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
     return Test(
-        module=case.get("classname", "").rpartition(".")[2],
+        module=_module(case.get("classname", "")),
         name=case.get("name", ""),
         outcome="failed" if failed else "skipped" if troubles else "passed",
         said="\n".join((one.text if failed else one.get("message")) or "" for one in troubles),
         cases=int(properties.get(CASES, 1)),
         client=properties.get("client", ""),
     )
+
+
+def _module(classname: str) -> str:
+    """The module of pytest's name of a module, behind which that of a class may stand."""
+    names = classname.split(".")
+    return next((name for name in reversed(names) if name.startswith("test_")), names[-1])

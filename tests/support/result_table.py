@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.support.junit import Test
+from tests.support.junit import NOT_SUPPORTED, Test
 
 # Where the programs ran, by the names of backends.
 PLACES: Final = {"engine": "engine", "gvisor": "gVisor"}
@@ -59,7 +59,7 @@ def result(tests: Iterable[Test]) -> str:
     """Say in a cell what these tests did: how many passed, which failed, and why others did not run."""
     tests = tuple(tests)
     failed = dict.fromkeys(one.name.partition("[")[0] for one in tests if one.outcome == "failed")
-    reasons = Counter(one.said for one in tests if one.outcome == "skipped")
+    reasons = Counter(one.said.removeprefix(NOT_SUPPORTED) for one in tests if one.outcome == "skipped")
     parts = [f"{sum(one.cases for one in tests if one.outcome == 'passed')} passed"]
     if failed:
         count = sum(one.outcome == "failed" for one in tests)

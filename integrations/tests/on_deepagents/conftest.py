@@ -23,10 +23,10 @@ OUTDATED = (
 )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if item.name in OUTDATED and "Standard" in item.nodeid]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name in OUTDATED and "Standard" in item.nodeid:
+            item.add_marker(pytest.mark.skip("not supported: they want what deepagents has changed since"))
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ XML = """<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="on_harbor.test_oracle" name="test_an_agent[oracle]">
   <properties><property name="cases" value="10" /></properties></testcase>
 <testcase classname="on_harbor.test_truth" name="test_a"><failure message="short">all of it</failure></testcase>
-<testcase classname="on_harbor.test_truth" name="test_b"><skipped message="no | users">at line 3</skipped></testcase>
+<testcase classname="on_harbor.test_truth.TestB" name="test_b"><skipped message="not supported: no | users">at</skipped>
+</testcase>
 <testcase classname="on_harbor.test_truth" name="test_c" />
 </testsuite></testsuites>"""
 PAGE = f"before\n<!-- {results.MARK}: begin -->\n{rendered([], 'host')}<!-- {results.MARK}: end -->\nafter\n"
@@ -26,7 +27,7 @@ def test_a_record_says_what_each_test_did() -> None:
     assert record.tests == (
         Test("test_oracle", "test_an_agent[oracle]", "passed", cases=10),
         Test("test_truth", "test_a", "failed", "all of it"),
-        Test("test_truth", "test_b", "skipped", "no | users"),
+        Test("test_truth", "test_b", "skipped", "not supported: no | users"),
         Test("test_truth", "test_c", "passed"),
     )
 
