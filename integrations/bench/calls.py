@@ -1,8 +1,11 @@
 """What the programs of this folder share: each runs in the environment of one host, and prints JSON.
 
-HOST.py exec               p50s of an exec by the host's own call and by the SDK's, in turn, in one sandbox
-HOST.py rollouts PROVIDER  seconds of ROLLOUTS rollouts at once, of TURNS commands each, creates and ends included
-HOST.py lazy               threads and memory of one process with MANY sandboxes that were made and are not started
+HOST.py exec                                   p50s of an exec by the host's own call and by the SDK's, in turn, in one
+                                               sandbox
+HOST.py rollouts PROVIDER COUNT AT_ONCE TURNS  seconds of so many rollouts of so many commands each, creates and ends
+                                               included
+HOST.py lazy                                   threads and memory of one process with MANY sandboxes that were made and
+                                               are not started
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from typing import Protocol
 IMAGE = os.environ["ROLLBOX_TEST_IMAGE"]
 PAIRS = 200
 WARM_UP = 20
-ROLLOUTS, TURNS = 64, 30
 MANY = 512
 
 Run = Callable[[Sequence[str]], Awaitable[object]]
@@ -54,15 +56,17 @@ async def _exec(host: Host) -> dict[str, object]:
     return {"adapter_ms": own, "sdk_ms": sdk}
 
 
-async def _rollouts(host: Host, provider: str) -> dict[str, object]:
+async def _rollouts(host: Host, provider: str, count: int, at_once: int, turns: int) -> dict[str, object]:
+    room = asyncio.Semaphore(at_once)
+
     async def rollout() -> None:
-        async with host.opened(provider) as run:
-            for turn in range(TURNS):
+        async with room, host.opened(provider) as run:
+            for turn in range(turns):
                 await run(["sh", "-c", f"echo {turn} >> /tmp/turns; wc -l < /tmp/turns"])
 
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        for _ in range(ROLLOUTS):
+        for _ in range(count):
             group.create_task(rollout())
     return {"seconds": time.perf_counter() - began}
 
@@ -83,8 +87,8 @@ def main(host: Host) -> None:
     match sys.argv[1:]:
         case ["exec"]:
             said = asyncio.run(_exec(host))
-        case ["rollouts", provider]:
-            said = asyncio.run(_rollouts(host, provider))
+        case ["rollouts", provider, count, at_once, turns]:
+            said = asyncio.run(_rollouts(host, provider, int(count), int(at_once), int(turns)))
         case ["lazy"]:
             said = asyncio.run(_lazy(host))
         case _:

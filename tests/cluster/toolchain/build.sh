@@ -93,6 +93,13 @@ buildkit() { "${build[@]}" -ldflags "-s -w -X github.com/moby/buildkit/version.V
 # Simulated nodes. Only where it is named: no test of the real node needs it.
 kwok() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
+# Docker's command line with Compose, for what calls it over another engine's socket. Only where it is named.
+docker() {
+  "${build[@]}" -ldflags "-s -w -X github.com/docker/cli/cli/version.Version=$(version github.com/docker/cli | cut -d+ -f1 | tr -d v)" \
+    -o "$1/bin/" tool
+  mv "$1/bin/cmd" "$1/bin/docker-compose"
+}
+
 # Programs of ours: the part of a node that the product brings, and what makes images for it.
 snapshotter() {
   cd "$node"
@@ -128,8 +135,11 @@ make_one() {
 main() {
   mkdir -p "$cache"
   local name folder
-  # Helm alone serves the tests of the chart, which need no cluster; kwok and BuildKit need nothing beside them.
-  [ "${components[*]}" = helm ] || [ "${components[*]}" = kwok ] || [ "${components[*]}" = buildkit ] || ../../../setup/packages.sh "${packages[@]}"
+  # Helm alone serves the tests of the chart, which need no cluster; kwok, BuildKit and Docker need nothing beside them.
+  case "${components[*]}" in
+    helm | kwok | buildkit | docker) ;;
+    *) ../../../setup/packages.sh "${packages[@]}" ;;
+  esac
   for name in "${components[@]}"; do
     exec 9> "$cache/$name.lock"
     flock 9
