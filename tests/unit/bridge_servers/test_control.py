@@ -169,3 +169,22 @@ async def test_a_shorter_time_is_the_bridges_own(fake: FakeGateway, e2b: Speaker
     while (await e2b.control("GET", f"/sandboxes/{name}")).status != 404:
         pass
     assert fake.sandboxes[name]["end"]["cause"] == "deleted"
+
+
+@pytest.mark.parametrize(("path", "body"), [("connect", {"timeout": 0}), ("refreshes", {"duration": 0})])
+async def test_a_time_that_may_only_extend_shortens_no_life(
+    fake: FakeGateway, e2b: Speaker, path: str, body: dict[str, int]
+) -> None:
+    name = (await e2b.create(timeout=3600))["sandboxID"]
+    fake.sandboxes[name]["expires_at_ms"] = 1000 * round(time.time() + 3600)
+    assert (await e2b.control("POST", f"/sandboxes/{name}/{path}", body)).status in {200, 204}
+    for _ in range(2):
+        assert (await e2b.control("GET", f"/sandboxes/{name}")).status == 200
+
+
+async def test_a_connect_leaves_a_later_end_of_the_bridges_own(fake: FakeGateway, e2b: Speaker) -> None:
+    name = (await e2b.create(timeout=3600))["sandboxID"]
+    fake.sandboxes[name]["expires_at_ms"] = 1000 * round(time.time() + 3600)
+    assert (await e2b.control("POST", f"/sandboxes/{name}/timeout", {"timeout": 600})).status == 204
+    assert (await e2b.control("POST", f"/sandboxes/{name}/connect", {"timeout": 0})).status == 200
+    assert (await e2b.control("GET", f"/sandboxes/{name}")).status == 200

@@ -174,7 +174,8 @@ class Control:
         record = await session.sandbox.extend(max(1.0, left_s))
         loop = asyncio.get_running_loop()
         pending = self._endings.get(sandbox_id)
-        if not shorten and pending is not None and pending.when() > loop.time() + left_s:
+        # Without an end of the bridge's own the platform's holds, which an extension has moved, or which is later.
+        if not shorten and (pending is None or pending.when() > loop.time() + left_s):
             return
         later = record.expires_at_ms / 1000 - left_s - time.time() > 1
         self._end_at(sandbox_id, left_s if later else None, key)
