@@ -10,7 +10,9 @@
 {{- /*
 What every bridge has: a Deployment, a Service, a policy and a budget. It is the SDK and nothing of the platform: it
 reaches the gateway alone, and its clients bring their keys. Argument: a dict of top, protocol, args (of its own), probe
-(a path) and sealing (whether it needs the secret that seals credentials).
+(a path) and sealing (whether it needs the secret that seals credentials, and a client has to stay with one replica:
+what goes on in a sandbox by it, such as the input of a command, is known there alone), and files (how much room it
+needs for files of its clients; none: it has no folder that can be written).
 */}}
 {{- define "rollbox.bridge" -}}
 {{- $top := .top }}
@@ -68,8 +70,11 @@ spec:
             preStop: {sleep: {seconds: 5}}
           resources: {{- toYaml $bridge.resources | nindent 12 }}
           {{- include "rollbox.containerSecurity" $top | nindent 10 }}
-          {{- if or .sealing $bridge.keysSecret }}
+          {{- if or .sealing .files $bridge.keysSecret }}
           volumeMounts:
+            {{- if .files }}
+            - {name: files, mountPath: /tmp}
+            {{- end }}
             {{- if .sealing }}
             - {name: bridges, mountPath: /etc/rollbox/bridges, readOnly: true}
             {{- end }}
@@ -89,6 +94,10 @@ spec:
             secretName: {{ . }}
             items: [{key: keys.toml, path: keys.toml}]
         {{- end }}
+        {{- if .files }}
+        - name: files
+          emptyDir: {sizeLimit: {{ .files }}}
+        {{- end }}
           {{- end }}
 ---
 apiVersion: v1
@@ -102,6 +111,9 @@ metadata:
 spec:
   type: {{ $bridge.service.type }}
   selector: {{- include "rollbox.selector" $me | nindent 4 }}
+  {{- if .sealing }}
+  sessionAffinity: ClientIP
+  {{- end }}
   ports:
     - {name: http, port: {{ $bridge.service.port }}, targetPort: http}
 ---

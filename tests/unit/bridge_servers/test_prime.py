@@ -29,6 +29,11 @@ def command(*argv: str, **more: Any) -> dict[str, Any]:
     return {"command": {"cmd": argv[0], "args": argv[1:]}, **more}
 
 
+async def test_a_probe_needs_no_key(prime: Speaker) -> None:
+    async with prime.http.get(f"{prime.url}/health") as answer:
+        assert answer.status == 204
+
+
 async def test_a_create_asks_for_the_same_in_the_platforms_words(fake: FakeGateway, prime: Speaker) -> None:
     told = await prime.create(labels=["run 7"], environment_vars={"A": "1"}, memory_gb=0.5, idle_timeout_minutes=2)
     asked = fake.bodies[0]

@@ -12,14 +12,15 @@ from rollbox_bridges.prime.settings import DEFAULT_ARCH, DEFAULT_REGION_LABEL, S
 
 def main(words: list[str] | None = None) -> None:
     """Serve until a signal comes."""
-    given = _parser().parse_args(words)
+    given = parser().parse_args(words)
     settings = settings_of(given)
     program.run(lambda: Bridge(settings).runner(), given, _told)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = program.parser_of("prime", "the protocol of Prime Sandboxes", "127.0.0.1:3100")
-    add = parser.add_argument
+def parser() -> argparse.ArgumentParser:
+    """Its options."""
+    made = program.parser_of("prime", "the protocol of Prime Sandboxes", "127.0.0.1:3100")
+    add = made.add_argument
     add("--public-url", metavar="URL", help="Where clients reach the bridge; else where a request came to.")
     add("--image", action="append", default=[], metavar="NAME=IMAGE", help="What a docker_image is; may be repeated.")
     add("--egress", metavar="PRESET", help="Network of sandboxes whose client gives no list.")
@@ -27,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--region-label", default=DEFAULT_REGION_LABEL, metavar="KEY", help="Label of nodes that is their region.")
     add("--gpu-label", metavar="KEY", help="Label of nodes that is the type of their GPUs.")
     add("--secret-file", type=Path, help=f"Seals credentials; else ${program.SECRET}, else they end with it.")
-    return parser
+    return made
 
 
 def settings_of(given: argparse.Namespace) -> Settings:

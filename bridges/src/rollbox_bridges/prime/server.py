@@ -58,6 +58,8 @@ class Bridge:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request, whatever becomes of it."""
         parts = request.path.strip("/").split("/")
+        if parts == ["health"]:
+            return web.Response(status=204)
         serve = self._within(request, parts[1:]) if parts[0] == USER else self._control.serve(request)
         return await answered(request, serve, _told)
 
