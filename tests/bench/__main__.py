@@ -13,6 +13,7 @@ from functools import partial
 
 from tests.bench import (
     bridge,
+    bridge_streams,
     docker_bridge,
     egress,
     exec_path,
@@ -46,6 +47,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
     "turns": partial(turns.measure, image=ON_ENGINE),
     "bridge": bridge.measure,
+    "bridge_streams": bridge_streams.measure,
     "docker_bridge": docker_bridge.measure,
     "prime_bridge": prime_bridge.measure,
     "fusion_bridge": fusion_bridge.measure,

@@ -31,7 +31,16 @@ async def bridge(
     stack: Product, *options: str, listen: str = "127.0.0.1:0", protocol: str = "e2b"
 ) -> AsyncIterator[str]:
     """A bridge of a product; gives its address."""
-    command = [sys.executable, "-m", f"rollbox_bridges.{protocol}", "--json", "--listen", listen, "--url", stack.url]
+    async with program(stack.url, *options, listen=listen, protocol=protocol) as (url, _):
+        yield url
+
+
+@asynccontextmanager
+async def program(
+    gateway: str, *options: str, listen: str = "127.0.0.1:0", protocol: str = "e2b"
+) -> AsyncIterator[tuple[str, int]]:
+    """A bridge of a gateway's address; gives its own address and its process."""
+    command = [sys.executable, "-m", f"rollbox_bridges.{protocol}", "--json", "--listen", listen, "--url", gateway]
     environ = {**os.environ, "ROLLBOX_BRIDGE_SECRET": SECRET}
     image = () if protocol == "prime" else ("--image", IMAGE)
     process = await asyncio.create_subprocess_exec(
@@ -41,7 +50,7 @@ async def bridge(
     try:
         async with asyncio.timeout(START_S):
             line = await process.stdout.readline()
-        yield json.loads(line)["url"]
+        yield json.loads(line)["url"], process.pid
     finally:
         if process.returncode is None:
             process.terminate()
