@@ -7,13 +7,13 @@ import json
 import logging
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
 
 from rollbox import SandboxError
-from rollbox_bridges.answering import runner_of
+from rollbox_bridges.answering import answered, runner_of
 from rollbox_bridges.clients import Clients
 from rollbox_bridges.faults import sentence
 from rollbox_bridges.fusion import requests, words
@@ -48,6 +48,8 @@ class Bridge:
         self._turns = Turns(settings.at_once, settings.waiting)
         # What images have turned out not to have; a new image of the same name is tried after a restart.
         self._missing: set[tuple[str, str]] = set()
+        # They undo what they have begun longer than the server waits for their requests.
+        self._working: set[asyncio.Task[dict[str, Any]]] = set()
 
     def runner(self) -> web.AppRunner:
         """What serves it once it is set up, and deletes its sandboxes at its cleanup."""
@@ -55,11 +57,16 @@ class Bridge:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one request, whatever becomes of it."""
-        try:
-            return await self._served(request)
-        except Refusal as error:
-            _log.info("%s %s was refused: %s", request.method, request.path[:200], str(error)[:500])
+
+        def told(error: Exception) -> web.Response:
+            if isinstance(error, Refusal):
+                _log.info("%s %s was refused: %s", request.method, request.path[:200], str(error)[:500])
+            else:
+                _log.error("a request failed", exc_info=error)
+                error = Refusal(500, f"the bridge has failed: {error!r}")
             return web.json_response(error.body(), status=error.status, headers=error.headers)
+
+        return await answered(request, self._served(request), told)
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
         match request.method, request.path.strip("/"):
@@ -85,7 +92,10 @@ class Bridge:
             kind = Kind(key, self._settings.image_of(asked.language), asked.memory_bytes)
             if (kind.image, asked.language) in self._missing:
                 raise self._unknown(asked.language)
-            return await _told(request, self._run(asked, kind))
+            task = asyncio.create_task(self._run(asked, kind), name="rollbox bridge request")
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+            return await _told(request, task)
 
     async def _run(self, asked: Program | Notebook, kind: Kind) -> dict[str, Any]:
         """Run it when its turn is.
@@ -123,6 +133,10 @@ class Bridge:
         return key
 
     async def _cleanup(self, _: web.Application) -> None:
+        for task in self._working:
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working)
         await self._shelves.aclose()
         await self._clients.aclose()
 
@@ -170,14 +184,13 @@ async def _body(request: web.Request) -> bytes:
     return bytes(data)
 
 
-async def _told(request: web.Request, work: Coroutine[Any, Any, dict[str, Any]]) -> web.StreamResponse:
+async def _told(request: web.Request, task: asyncio.Task[dict[str, Any]]) -> web.StreamResponse:
     """Answer with the result of work; while that takes long, blanks before the JSON say that it goes on.
 
     Raises:
         Refusal: of the work, where nothing was sent yet; else it is the answer.
     Cancel safety: the work is cancelled.
     """
-    task = asyncio.create_task(work, name="rollbox bridge request")
     try:
         if (await asyncio.wait([task], timeout=_ALIVE_S))[0]:
             return web.json_response(task.result())
