@@ -142,6 +142,25 @@ def test_keys_of_clients_are_a_secret_of_the_operators(protocol: str) -> None:
     assert "clients" in [one["secret"]["secretName"] for one in _pod(manifests, protocol)["volumes"] if "secret" in one]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_certificate_has_them_serve_https_alone(protocol: str) -> None:
+    plain, manifests = render(*ALL), render(*ALL, f"bridges.{protocol}.tlsSecret=certificate")
+    assert "tls" not in str(_pod(plain, protocol))
+    assert _args(manifests, protocol)[-4:] == [
+        "--tls-certificate",
+        "/etc/rollbox/tls/tls.crt",
+        "--tls-key",
+        "/etc/rollbox/tls/tls.key",
+    ]
+    pod = _pod(manifests, protocol)
+    (container,) = pod["containers"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    # A folder of its own: a file that is mounted by itself would not change with the Secret.
+    assert {"name": "tls", "mountPath": "/etc/rollbox/tls", "readOnly": True} in container["volumeMounts"]
+    assert {"name": "tls", "secret": {"secretName": "certificate"}} in pod["volumes"]
+
+
 @pytest.mark.parametrize(
     "value",
     [

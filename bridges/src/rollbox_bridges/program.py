@@ -18,16 +18,19 @@ from typing import Any, Final
 import uvloop
 from aiohttp import web
 
+from rollbox_bridges.tls import Certificate, TlsError
+
 SECRET: Final = "ROLLBOX_BRIDGE_SECRET"  # noqa: S105 - a name
 """The variable with the secret that seals credentials."""
 _LEAST_SECRET: Final = 16
 BACKLOG: Final = 4096
 """Connections that wait to be accepted. At a Unix socket one more is refused at once, which asyncio's clients take for
 a connection that was made."""
+_BAD_SETTING: Final = 64
 
 
 def parser_of(protocol: str, whose: str, listen: str) -> argparse.ArgumentParser:
-    """Make a parser with the options of every bridge: listen, url, keys, json.
+    """Make a parser with the options of every bridge: listen, url, keys, TLS, json.
 
     Args:
         protocol: the name of the bridge on the command line.
@@ -39,6 +42,8 @@ def parser_of(protocol: str, whose: str, listen: str) -> argparse.ArgumentParser
     add("--listen", default=listen, metavar="HOST:PORT", help="Address of the bridge; port 0: any.")
     add("--url", help="Address of the gateway; else as the SDK finds it.")
     add("--keys", type=Path, metavar="FILE", help="TOML: a client's key = the owner's key. Else they are the same.")
+    add("--tls-certificate", type=Path, metavar="FILE", help="PEM: serve HTTPS, with it and those that signed it.")
+    add("--tls-key", type=Path, metavar="FILE", help="PEM: the key of the certificate. Both are read anew on change.")
     add("--json", action="store_true", help="Print JSON.")
     return parser
 
@@ -90,20 +95,49 @@ def run(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Call
         made: makes what is served, on the event loop that serves it.
         given: the options.
         told: what to export for clients, by the address of the bridge.
+
+    Raises:
+        SystemExit: with 64, the certificate or its key cannot be used.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    certificate = certificate_of(given.tls_certificate, given.tls_key)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(made, given, told))
+        runner.run(_serve(made, given, told, certificate))
 
 
-async def _serve(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Callable[[str], str]) -> None:
+def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | None:
+    """Read the certificate that HTTPS is served with; None: HTTP is served.
+
+    Raises:
+        SystemExit: with 64, there is one file without the other, or they cannot be used.
+    """
+    if certificate is None and key is None:
+        return None
+    try:
+        if certificate is None or key is None:
+            raise TlsError("--tls-certificate and --tls-key are given together")
+        return Certificate(certificate, key)
+    except TlsError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(_BAD_SETTING) from error
+
+
+async def _serve(
+    made: Callable[[], web.AppRunner],
+    given: argparse.Namespace,
+    told: Callable[[str], str],
+    certificate: Certificate | None,
+) -> None:
     host, _, port = given.listen.rpartition(":")
     runner = made()
     await runner.setup()
     ended = until_signal()
     try:
-        await web.TCPSite(runner, host or "127.0.0.1", int(port), backlog=BACKLOG).start()
-        _tell(runner.addresses[0], told, as_json=given.json)
+        context = None if certificate is None else certificate.context
+        site = web.TCPSite(runner, host or "127.0.0.1", int(port), backlog=BACKLOG, ssl_context=context)
+        await site.start()
+        scheme = "http" if certificate is None else "https"
+        _tell("{}://{}:{}".format(scheme, *runner.addresses[0][:2]), told, as_json=given.json)
         await ended.wait()
     finally:
         await runner.cleanup()
@@ -117,7 +151,6 @@ def until_signal() -> asyncio.Event:
     return ended
 
 
-def _tell(address: Any, told: Callable[[str], str], *, as_json: bool) -> None:  # noqa: ANN401 - of a socket
-    url = f"http://{address[0]}:{address[1]}"
+def _tell(url: str, told: Callable[[str], str], *, as_json: bool) -> None:
     sys.stdout.write((json.dumps({"url": url}) if as_json else told(url)) + "\n")
     sys.stdout.flush()

@@ -22,6 +22,11 @@ needs for files of its clients; none: it has no folder that can be written).
 {{- $args := concat (list "--listen" "0.0.0.0:8080" "--url" $gateway) .args }}
 {{- if $bridge.keysSecret }}{{- $args = concat $args (list "--keys" "/etc/rollbox/keys/keys.toml") }}{{- end }}
 {{- if .sealing }}{{- $args = concat $args (list "--secret-file" "/etc/rollbox/bridges/key") }}{{- end }}
+{{- /* Absent in an upgrade with --reuse-values from a chart without. */}}
+{{- $tls := $bridge.tlsSecret | default "" }}
+{{- if $tls }}{{- $args = concat $args (list "--tls-certificate" "/etc/rollbox/tls/tls.crt" "--tls-key" "/etc/rollbox/tls/tls.key") }}{{- end }}
+{{- $probe := dict "path" .probe "port" "http" }}
+{{- if $tls }}{{- $_ := set $probe "scheme" "HTTPS" }}{{- end }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -55,22 +60,22 @@ spec:
           ports:
             - {name: http, containerPort: 8080}
           startupProbe:
-            httpGet: {path: {{ .probe }}, port: http}
+            httpGet: {{- toYaml $probe | nindent 14 }}
             periodSeconds: 1
             failureThreshold: 60
           readinessProbe:
-            httpGet: {path: {{ .probe }}, port: http}
+            httpGet: {{- toYaml $probe | nindent 14 }}
             periodSeconds: 2
             timeoutSeconds: 3
           livenessProbe:
-            httpGet: {path: {{ .probe }}, port: http}
+            httpGet: {{- toYaml $probe | nindent 14 }}
             periodSeconds: 10
             timeoutSeconds: 5
           lifecycle:
             preStop: {sleep: {seconds: 5}}
           resources: {{- toYaml $bridge.resources | nindent 12 }}
           {{- include "rollbox.containerSecurity" $top | nindent 10 }}
-          {{- if or .sealing .files $bridge.keysSecret }}
+          {{- if or .sealing .files $bridge.keysSecret $tls }}
           volumeMounts:
             {{- if .files }}
             - {name: files, mountPath: /tmp}
@@ -80,6 +85,9 @@ spec:
             {{- end }}
             {{- if $bridge.keysSecret }}
             - {name: keys, mountPath: /etc/rollbox/keys, readOnly: true}
+            {{- end }}
+            {{- if $tls }}
+            - {name: tls, mountPath: /etc/rollbox/tls, readOnly: true}
             {{- end }}
       volumes:
         {{- if .sealing }}
@@ -97,6 +105,11 @@ spec:
         {{- if .files }}
         - name: files
           emptyDir: {sizeLimit: {{ .files }}}
+        {{- end }}
+        {{- with $tls }}
+        - name: tls
+          secret:
+            secretName: {{ . }}
         {{- end }}
           {{- end }}
 ---

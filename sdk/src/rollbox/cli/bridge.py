@@ -22,6 +22,14 @@ SecretFile = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Seals credentials; else $ROLLBOX_BRIDGE_SECRET, else they end with it."),
 ]
+TlsCertificate = Annotated[
+    str | None,
+    typer.Option("--tls-certificate", metavar="FILE", help="PEM: serve HTTPS, with it and those that signed it."),
+]
+TlsKey = Annotated[
+    str | None,
+    typer.Option("--tls-key", metavar="FILE", help="PEM: the key of the certificate. Both are read anew on change."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -49,12 +57,14 @@ def e2b(
         bool, typer.Option("--private-ports", help="Ports of sandboxes need their credential.")
     ] = False,
     secret_file: SecretFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
     json: Json = False,
 ) -> None:
     """Serve E2B's protocol until Ctrl-C; prints what to export for its clients."""
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--domain": domain, "--image": image}
     given |= {"--template": template, "--image-key": image_key, "--keys": keys, "--egress": egress}
-    given["--build-egress"] = build_egress
+    given |= {"--build-egress": build_egress, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
     _serve("e2b", {**given, "--private-ports": private_ports, "--secret-file": secret_file, "--json": json})
 
 
@@ -82,11 +92,14 @@ def fusion(
     waiting: Annotated[
         int | None, typer.Option(metavar="N", help="Requests more that wait for their turn; 1000.")
     ] = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
     json: Json = False,
 ) -> None:
     """Serve SandboxFusion's protocol until Ctrl-C; prints what to export for its clients."""
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--keys": keys, "--keyless": keyless}
     given |= {"--image": image, "--language": language, "--memory": memory, "--egress": egress, "--warm": warm}
+    given |= {"--tls-certificate": tls_certificate, "--tls-key": tls_key}
     _serve("fusion", {**given, "--at-once": at_once, "--waiting": waiting, "--json": json})
 
 
@@ -115,11 +128,13 @@ def prime(
         str | None, typer.Option(metavar="KEY", help="Label of nodes that is the type of their GPUs.")
     ] = None,
     secret_file: SecretFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
     json: Json = False,
 ) -> None:
     """Serve the protocol of Prime Sandboxes until Ctrl-C; prints what to export for its clients."""
     given: dict[str, Value] = {"--listen": listen, "--url": url, "--public-url": public_url, "--keys": keys}
-    given["--image"] = image
+    given |= {"--image": image, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
     given |= {"--egress": egress, "--arch": arch, "--region-label": region_label, "--gpu-label": gpu_label}
     _serve("prime", {**given, "--secret-file": secret_file, "--json": json})
 
