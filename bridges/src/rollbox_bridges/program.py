@@ -126,7 +126,7 @@ async def _serve(
     made: Callable[[], web.AppRunner],
     given: argparse.Namespace,
     told: Callable[[str], str],
-    certificate: Certificate | None,
+    certificate: Certificate | None = None,
 ) -> None:
     host, _, port = given.listen.rpartition(":")
     runner = made()

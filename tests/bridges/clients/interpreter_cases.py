@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
 import sys
 
 import e2b_code_interpreter as interpreter
@@ -103,7 +104,9 @@ CASES = (value, raised, text, shown, streams, variables, contexts, interrupted, 
 
 
 async def main() -> None:
-    sandbox = await of(Sandbox.create(timeout=300))
+    # A name of every sandbox, which tests have no DNS for.
+    proxy = {"proxy": os.environ["PROXY"]} if "PROXY" in os.environ else {}
+    sandbox = await of(Sandbox.create(timeout=300, **proxy))
     for case in CASES:
         try:
             told = {"case": case.__name__, "saw": await asyncio.wait_for(case(sandbox), WITHIN_S)}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.bridges import test_e2b_clients as e2b
+from tests.bridges import test_e2b_programs as e2b_programs
 from tests.bridges import test_fusion_clients as fusion
 from tests.bridges import test_interpreter_clients as interpreter
 from tests.bridges import test_prime_clients as prime
@@ -31,8 +32,25 @@ def test_the_python_clients_are_those_of_the_tests() -> None:
 
 def test_the_client_in_javascript_is_that_of_the_tests() -> None:
     _, version, ran = row("`e2b`, JavaScript")[:3]
-    assert json.loads((HERE / "requirements/npm/package.json").read_text())["dependencies"] == {"e2b": version}
+    assert json.loads((HERE / "requirements/npm/package.json").read_text())["dependencies"]["e2b"] == version
     assert ran.startswith(f"{len(e2b.WANTED_IN_JAVASCRIPT)} cases")
+
+
+def test_programs_that_know_e2b_alone_are_those_of_the_tests() -> None:
+    _, version, ran = row("openai-agents' `E2BSandboxClient`")[:3]
+    assert f"openai-agents-{version}" == e2b_programs.OPENAI_AGENTS
+    assert ran.startswith(f"{len(e2b_programs.WANTED_BY_OPENAI_AGENTS)} cases")
+    _, versions, ran = row("slime's `E2BSandbox` and `exec_and_wait`")[:3]
+    assert versions.split("`")[1] == e2b_programs.SLIME_COMMIT[:8]
+    assert all(one.removeprefix("e2b-") in versions for one in e2b_programs.SLIMES_CLIENTS)
+    assert ran.startswith(f"{len(e2b_programs.WANTED_BY_SLIME)} cases")
+    _, version, ran = row("Vercel's `ai`, whose tool calls `e2b` in JavaScript")[:3]
+    assert json.loads((HERE / "requirements/npm/package.json").read_text())["dependencies"]["ai"] == version
+    assert ran.startswith(f"{len(e2b_programs.WANTED_BY_AI)} cases")
+    _, version, ran = row("`e2b-code-interpreter`, over [HTTPS](#https)")[:3]
+    pinned = (HERE / f"requirements/{e2b_programs.OPENAI_AGENTS}.txt").read_text()
+    assert f"e2b-code-interpreter=={version} \\" in pinned
+    assert ran.startswith(f"{len(interpreter.WANTED)} cases each")
 
 
 def test_the_interpreters_clients_are_those_of_the_tests() -> None:
