@@ -147,18 +147,18 @@ async def scratch_volumes(count: int) -> AsyncIterator[list[Path]]:
 @asynccontextmanager
 async def _volumes(count: int) -> AsyncIterator[list[Path]]:
     folders = [Path(tempfile.mkdtemp(prefix="scratch-", dir=DATASETS)) for _ in range(count)]
+    names = [f"test-scratch-{uuid4().hex}" for _ in folders]
     made = []
-    for folder in folders:
+    for name, folder in zip(names, folders, strict=True):
         # Only its owner may write there, as storage often leaves it.
         folder.chmod(0o755)
-        volume, _ = claim(f"test-{folder.name}".replace("_", "-").lower(), folder, "ReadWriteMany")
+        volume, _ = claim(name, folder, "ReadWriteMany")
         volume["spec"]["storageClassName"] = SCRATCH_CLASS
         made.append(volume)
-    await apply(*made)
     try:
+        await apply(*made)
         yield folders
     finally:
-        names = [one["metadata"]["name"] for one in made]
         await kubectl("delete", "pv", *names, "--ignore-not-found", "--timeout=60s")
         for folder in folders:
             shutil.rmtree(folder)
