@@ -7,7 +7,7 @@
 //!
 //! # Layout
 //! - `frames`: the protocol on the pipes; `pipes`: the worker's ends of them.
-//! - `call`: what a call asks and is answered; `running`: its worker as a process, `warm`: the workers that stay, `places`:
+//! - `call`: what a call asks and is answered; `starting`, `running`: its worker as a process, `warm`: the workers that stay, `places`:
 //!   how many there may be.
 //! - `worker`: runs one operation and sends its answer.
 //! - `errors`: maps errnos to the contract's error codes.
@@ -30,6 +30,7 @@ mod places;
 mod read;
 mod rewrite;
 mod running;
+mod starting;
 mod walk;
 mod warm;
 mod watch;

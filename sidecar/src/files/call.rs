@@ -15,7 +15,8 @@ use wire::{Code, Problem};
 use super::frames::{HEADER_BYTES, Job, Kind, MAX_PAYLOAD_BYTES, header};
 pub use super::places::Places;
 pub use super::running::RunAs;
-use super::running::{Starting, Worker};
+use super::running::Worker;
+use super::starting::{Starting, start};
 use super::warm::Warm;
 use crate::oom;
 use crate::process::supervise::Context;
@@ -150,7 +151,7 @@ impl Call {
         context: &Arc<Context>,
     ) -> Result<(Self, oneshot::Receiver<Result<(), Problem>>), Problem> {
         let next = run_as.may_share().then_some(&places.warm);
-        let Starting { worker, started } = Worker::start(run_as, permits, &places.warm, context).await?;
+        let Starting { worker, started } = start(run_as, permits, &places.warm, context).await?;
         Ok((Self::new(worker, job, next, context), started))
     }
 
