@@ -7,9 +7,9 @@
 //!
 //! # Layout
 //! - `frames`: the protocol on the pipes; `pipes`: the worker's ends of them.
-//! - `call`: what a call asks and is answered; `starting`, `running`: its worker as a process, `warm`: the workers that stay, `places`:
-//!   how many there may be.
-//! - `worker`: runs one operation and sends its answer.
+//! - `call`: what a call asks and is answered; `starting`, `running`: its worker as a process.
+//! - `warm`: the workers that stay for the next call; `places`: how many there may be.
+//! - `worker`: runs one operation after the other and sends their answers.
 //! - `errors`: maps errnos to the contract's error codes.
 //! - `place`: names in open directories, temporary files; `walk`: visits a tree without following links.
 //! - `rewrite`: new content for a name, whatever is there already.

@@ -383,6 +383,7 @@ async fn a_small_file_goes_in_one_message_and_one_that_breaks_off_in_none() {
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let _ = stream.read_to_end(&mut Vec::new()).await;
+    rig.client.until_metric("files_total{operation=\"write\",outcome=\"refused\"}", 1.0).await;
     assert_eq!(rig.sidecar("sb-1").files().begun(4).await.len(), 4);
 }
 

@@ -151,7 +151,7 @@ impl<M: From<Piece> + Send + 'static> Feed<M> {
     }
 }
 
-/// Reads a body that has `announced` bytes, if that is little, else nothing; returns whether that was all of it.
+/// Reads the whole of a body that is announced to be small, and nothing of another one; returns whether all was read.
 ///
 /// # Errors
 /// The body could not be read.

@@ -64,7 +64,11 @@ async fn file(files: Files, id: Id, head: &Parts, body: &mut Timed) -> Result<Ve
     let (mut operation, first) =
         Operation::enter(files, id, &head.headers, FileOperation::Write, check).await?;
     let leg = operation.leg(Way::In);
-    let (data, eof) = small(body, first.size_bytes, operation.calls.metrics()).await?;
+    let read = small(body, first.size_bytes, operation.calls.metrics()).await;
+    if let Err(problem) = &read {
+        operation.failed(problem);
+    }
+    let (data, eof) = read?;
     let ticket = if eof { Vec::new() } else { leg.ticket() };
     let (request, feed) = Feed::new(WriteFileRequest { data, eof, ticket, ..first }, leg, &operation);
     let mut agent = operation.agent.clone();
