@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
+from rollbox_bridges import tar_heads
 from rollbox_bridges.docker.words import Refusal
 
 MOST_BYTES: Final = 1 << 30
@@ -20,10 +21,6 @@ MOST_BYTES: Final = 1 << 30
 _MOST_FILES: Final = 100_000
 MOST_ARCHIVE_BYTES: Final = MOST_BYTES + _MOST_FILES * 2 * tarfile.BLOCKSIZE
 """The most that an archive may have, uncompressed: its files, and two blocks of heads for each."""
-# Of what says more of an entry than its head can: long names, times. A parser reads it whole into memory.
-_MOST_SAID_BYTES: Final = 1 << 16
-_SAYING: Final = frozenset({b"x", b"g", b"X", b"L", b"K"})
-_SPARSE: Final = b"S"
 _CHUNK_BYTES: Final = 2**18
 
 
@@ -38,7 +35,11 @@ def unpack(archive: IO[bytes], folder: Path, alone: frozenset[str]) -> None:
     Raises:
         Refusal: it is no archive, too large, or has what no context may have; the message names it.
     """
-    _check_heads(archive)
+    archive.seek(0)
+    try:
+        tar_heads.check(archive, _MOST_FILES, MOST_ARCHIVE_BYTES)
+    except tar_heads.HeadsError as error:
+        raise Refusal(error.status, f"the build context {error.message}") from error
     archive.seek(0)
     try:
         with tarfile.open(fileobj=archive, mode="r:") as opened:
@@ -49,35 +50,6 @@ def unpack(archive: IO[bytes], folder: Path, alone: frozenset[str]) -> None:
     except (tarfile.TarError, ValueError, OSError) as error:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         raise Refusal(507 if full else 400, f"the build context cannot be unpacked: {error}") from error
-
-
-def _check_heads(archive: IO[bytes]) -> None:
-    """Check what a parser would read into memory, and that there are not too many entries."""
-    archive.seek(0)
-    count = 0
-    while any(head := archive.read(tarfile.BLOCKSIZE)):
-        count += 1
-        kind, size = head[156:157], _size(head)
-        if count > 3 * _MOST_FILES:
-            raise Refusal(413, f"the build context has more than {_MOST_FILES} files")
-        if kind in _SAYING and size > _MOST_SAID_BYTES:
-            raise Refusal(400, f"the build context has a head of {size} bytes, over {_MOST_SAID_BYTES}")
-        if kind == _SPARSE:
-            raise Refusal(400, "the build context has a sparse file")
-        archive.seek(-(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, os.SEEK_CUR)
-
-
-def _size(head: bytes) -> int:
-    if len(head) != tarfile.BLOCKSIZE:
-        raise Refusal(400, "the build context is no whole tar archive")
-    text = head[124:136]
-    if head[156:157] in {b"1", b"2", b"3", b"4", b"5", b"6"}:
-        return 0
-    try:
-        # What octal digits cannot say is over the limit.
-        return int(text.strip(b" \0") or b"0", 8) if text[0] < 0x80 else MOST_ARCHIVE_BYTES
-    except ValueError as error:
-        raise Refusal(400, "the build context is no tar archive") from error
 
 
 def _planned(opened: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:

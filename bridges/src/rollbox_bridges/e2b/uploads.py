@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import os
 import tarfile
 import tempfile
+import zlib
 from collections import OrderedDict
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 from aiohttp import web
 
+from rollbox_bridges import tar_heads
 from rollbox_bridges.e2b.words import Refusal
 
 _MOST_BYTES: Final = 2**30
 _MOST_KEPT_BYTES: Final = 2**32
 _MOST_FILES: Final = 100_000
+# Two blocks of heads for each file.
+_MOST_ARCHIVE_BYTES: Final = _MOST_BYTES + _MOST_FILES * 2 * tarfile.BLOCKSIZE
+_GZIP: Final = b"\x1f\x8b"
 
 
 class Uploads:
@@ -60,7 +66,7 @@ class Uploads:
         self._kept.move_to_end(path)
         try:
             await asyncio.to_thread(_unpacked, path, into)
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
             raise Refusal(400, f"the files {files[:12]} of a step cannot be unpacked: {error}") from error
 
     def _path(self, key: str, files: str) -> Path:
@@ -89,11 +95,19 @@ def _linked(part: str, path: Path) -> None:
 
 def _unpacked(path: Path, into: Path) -> None:
     into.mkdir()
-    files = size = 0
-    with tarfile.open(path, "r:*") as archive:
-        for member in archive:
-            files, size = files + 1, size + max(0, member.size)
-            if files > _MOST_FILES or size > _MOST_BYTES:
-                raise tarfile.TarError(f"it has more than {_MOST_FILES} files, or {_MOST_BYTES} bytes")
-            archive.extract(member, into, set_attrs=not member.issym(), filter="data")
+    with _plain(path) as archive:
+        try:
+            tar_heads.check(archive, _MOST_FILES, _MOST_ARCHIVE_BYTES)
+        except tar_heads.HeadsError as error:
+            raise tarfile.TarError(f"the archive {error.message}") from error
+    with _plain(path) as archive, tarfile.open(fileobj=archive, mode="r:") as opened:
+        for member in opened:
+            opened.extract(member, into, set_attrs=not member.issym(), filter="data")
     os.utime(into)
+
+
+def _plain(path: Path) -> IO[bytes]:
+    """An archive's bytes, uncompressed: clients upload gzip. Others may need as much memory as they say."""
+    with path.open("rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
