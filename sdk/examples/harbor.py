@@ -83,6 +83,7 @@ async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--image", default="localhost/rollbox/python:1", help="with Python, for all tasks")
     parser.add_argument("--build", action="store_true", help="build each task's Dockerfile, from that image")
+    parser.add_argument("--agent", action="append", choices=AGENTS, help="only this one; may be repeated")
     parser.add_argument("--at-once", type=int, default=4, help="how many are graded at a time")
     options = parser.parse_args()
     slots = asyncio.Semaphore(options.at_once)
@@ -93,7 +94,8 @@ async def main() -> int:
             image = await built(task, options.image) if options.build else options.image
             return (await graded(image, task, AGENTS[name][0], has_files=options.build)).reward
 
-    for name, (_, expected) in AGENTS.items():
+    for name in options.agent or AGENTS:
+        expected = AGENTS[name][1]
         tasks = sorted(path.parent for path in TASKS.glob("*/task.toml"))
         rewards = await asyncio.gather(*(one(task, name) for task in tasks))
         off = [task.name for task, reward in zip(tasks, rewards, strict=True) if reward != expected]

@@ -12,10 +12,8 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, PermissionDenied, Unsupported
-from tests.product.test_builds import (
-    Context,
-    context,
-)
+from tests.product.test_builds import Context, context, has_won_nothing
+from tests.product.test_grading import harbor_example
 from tests.support.command_line import rollbox
 from tests.support.committing import committing
 from tests.support.images import IMAGE
@@ -135,6 +133,33 @@ async def test_a_step_that_fails_says_which(context: Context, stack: Installed, 
         await context.build()
     assert said in failed.value.detail
     await until(lambda: none_left(stack))
+
+
+async def test_no_step_gets_out_of_its_build(context: Context, stack: Installed) -> None:
+    await has_won_nothing(context)
+    await until(lambda: none_left(stack))
+
+
+async def test_two_owners_of_the_same_context_have_an_image_each(
+    context: Context, client: Client, stranger: Client
+) -> None:
+    context.write("FROM $BASE\nRUN echo built > /x")
+    mine = await context.build()
+    theirs = await stranger.build(context.folder)
+    assert not theirs.cached, "nobody learns what another owner has built"
+    assert theirs != mine
+    for owner, other in ((client, theirs), (stranger, mine)):
+        assert other not in {one.image for one in (await owner.commits()).images}
+        with pytest.raises(PermissionDenied):
+            await owner.remove_image(other)
+    await stranger.remove_image(theirs)
+    assert (await context.build()).cached
+
+
+# What they do is seen by the same on an engine, with all of the example's agents; here by two.
+async def test_tasks_in_harbors_format_are_built_and_graded_by_their_oracle(stack: Installed) -> None:
+    said = await harbor_example(stack, "--build", "--agent", "oracle", "--agent", "plants modules")
+    assert said == ["oracle: reward 1 in 10 of 10 tasks", "plants modules: reward 0 in 10 of 10 tasks"]
 
 
 async def test_one_that_never_ends_ends_in_its_time(context: Context, client: Client, stack: Installed) -> None:

@@ -295,13 +295,21 @@ async def test_without_await_and_by_the_command_line(stack: Product, sandbox: Sa
     assert await _none(client, sandbox)
 
 
-# Only an engine builds images of their Dockerfiles.
+# On a cluster a release that builds has them built: ``tests/e2e/test_builds.py``.
 @pytest.mark.tools
 @pytest.mark.parametrize("options", [[]] if AGAINST_CLUSTER else [[], ["--build"]])
 @pytest.mark.usefixtures("client")
 async def test_tasks_in_harbors_format_are_graded_by_their_oracle_and_stand_attacks(
     stack: Product, options: list[str]
 ) -> None:
+    said = await harbor_example(stack, *options)
+    assert said[0] == "oracle: reward 1 in 10 of 10 tasks"
+    assert [line for line in said[1:] if not line.endswith(": reward 0 in 10 of 10 tasks")] == []
+    assert len(said) == 6
+
+
+async def harbor_example(stack: Product, *options: str) -> list[str]:
+    """What the example says, a line for each agent."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(EXAMPLE),
@@ -314,9 +322,7 @@ async def test_tasks_in_harbors_format_are_graded_by_their_oracle_and_stand_atta
     out, _ = await process.communicate()
     said = out.decode().splitlines()
     assert process.returncode == 0, said
-    assert said[0] == "oracle: reward 1 in 10 of 10 tasks"
-    assert [line for line in said[1:] if not line.endswith(": reward 0 in 10 of 10 tasks")] == []
-    assert len(said) == 6
+    return said
 
 
 async def _none(client: Client, sandbox: Sandbox) -> bool:
