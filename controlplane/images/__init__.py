@@ -7,7 +7,7 @@ names). No clock, no client: ``controlplane.registry`` asks registries, ``lifecy
 from controlplane.images.budget import Budget, Removal, RemovalPlan, StoredImage, StoreLimit, plan_removal
 from controlplane.images.challenge import Challenge, challenges, token_in
 from controlplane.images.checkpoints import Checkpoint
-from controlplane.images.commits import folder, is_foreign, own_reference, target
+from controlplane.images.commits import built_on, folder, is_foreign, own_reference, target
 from controlplane.images.config import ImageConfig
 from controlplane.images.copies import (
     MOST_FIRST,
@@ -87,6 +87,7 @@ __all__ = [
     "Rewrites",
     "StoreLimit",
     "StoredImage",
+    "built_on",
     "challenges",
     "checked_config",
     "checked_manifest",

@@ -152,6 +152,15 @@ async def test_an_owners_images_with_what_they_are_built_on(registry: Registry) 
     assert left[second].built_on == ()
 
 
+async def test_an_image_with_two_equal_layers_is_not_built_on_itself(registry: Registry) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    empty = await registry.image("commits/alice/repo", [b"base", b"nothing"], "v1")
+    again = await registry.image("commits/alice/repo", [b"base", b"nothing", b"nothing"], "v2")
+    other = await registry.image("commits/alice/repo", [b"other", b"nothing"], "v3")
+    found = {one.digest: one.built_on for one in await kept.below(f"{HOST}/commits/alice")}
+    assert found == {empty: (), again: (empty,), other: ()}
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The requests that reach the registry."""

@@ -11,7 +11,7 @@ from controlplane.cluster.engine.commit.names import COMMITS, is_kept, layer_byt
 from controlplane.cluster.engine.listing import listed
 from controlplane.cluster.protocol import CommittedImage
 from controlplane.errors import Problem
-from controlplane.images import Checkpoint, parse
+from controlplane.images import Checkpoint, built_on, parse
 
 Told = Mapping[str, Any]
 
@@ -31,10 +31,8 @@ class KeptImages:
         self._layers = {digest: known for digest, known in self._layers.items() if digest in there}
         found = [one for one in every if _below(folder, one)]
         layers = {str(one["Id"]): await self._layers_of(str(one["Id"])) for one in found}
-        by_layers: dict[tuple[str, ...], list[str]] = {}
-        for digest, known in layers.items():
-            by_layers.setdefault(known, []).append(digest)
-        return [_image(folder, one, _built_on(layers[str(one["Id"])], by_layers)) for one in found]
+        below = built_on(layers)
+        return [_image(folder, one, below[str(one["Id"])]) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
         """See ``KeptImages.expired``. Cost: as ``below``."""
@@ -107,11 +105,7 @@ def _below(folder: str, told: Told) -> bool:
     return any(name.startswith(f"{folder}/") for name in told.get("RepoTags") or ())
 
 
-def _built_on(layers: tuple[str, ...], by_layers: Mapping[tuple[str, ...], Sequence[str]]) -> Sequence[str]:
-    return [digest for count in range(1, len(layers)) for digest in by_layers.get(layers[:count], ())]
-
-
-def _image(folder: str, told: Told, built_on: Sequence[str]) -> CommittedImage:
+def _image(folder: str, told: Told, below: Sequence[str]) -> CommittedImage:
     names = [name for name in told.get("RepoTags") or () if name.startswith(f"{folder}/")]
     references = [parse(name) for name in names]
     size = layer_bytes(names)
@@ -122,7 +116,7 @@ def _image(folder: str, told: Told, built_on: Sequence[str]) -> CommittedImage:
         # Of one that somebody has taken that name from: with what is below its own layer.
         size_bytes=int(told.get("Size") or 0) if size is None else size,
         created_at_ms=int(told.get("Created") or 0) * 1000,
-        built_on=built_on,
+        built_on=below,
     )
 
 

@@ -8,7 +8,7 @@ asked once.
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from controlplane.cluster.kubernetes.node_agents.registry_session import Registr
 from controlplane.cluster.kubernetes.node_agents.remembered import Remembered
 from controlplane.cluster.protocol import CommittedImage
 from controlplane.errors import Problem
-from controlplane.images import Checkpoint, ImageConfig, PrivateRegistry, own_bytes, parse
+from controlplane.images import Checkpoint, ImageConfig, PrivateRegistry, built_on, own_bytes, parse
 from controlplane.settings import PushSettings
 
 # Of images, and of tags of checkpoints: with ten layers each, 30 MiB.
@@ -32,7 +32,7 @@ class _Content:
     """What a digest stands for.
 
     Attributes:
-        layers: the last one is the image's own, and in one that was built others too.
+        layers: the lowest first.
     """
 
     layers: tuple[str, ...]
@@ -72,10 +72,8 @@ class KeptImages:
         async with self._session.open() as asked:
             repositories = await asked.repositories(folder.partition("/")[2])
             found = [one for name in repositories for one in await self._of(asked, name)]
-        by_layer: dict[str, list[str]] = {}
-        for one in found:
-            by_layer.setdefault(one.layers[-1], []).append(one.image.digest)
-        return [replace(one.image, built_on=_below(one, by_layer)) for one in found]
+        below = built_on({one.image.digest: one.layers for one in found})
+        return [replace(one.image, built_on=below[one.image.digest]) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:
         """See ``KeptImages.expired``.
@@ -182,7 +180,3 @@ async def _content(asked: RegistryApi, repository: str, digest: str) -> _Content
     # Images share most of their layers.
     layers = tuple(sys.intern(str(one["digest"])) for one in manifest["layers"])
     return _Content(layers, own_bytes(manifest), int(created.timestamp() * 1000))
-
-
-def _below(one: _Found, by_layer: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return tuple(digest for layer in dict.fromkeys(one.layers[:-1]) for digest in by_layer.get(layer, ()))

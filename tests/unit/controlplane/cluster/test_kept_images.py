@@ -76,8 +76,8 @@ async def test_an_owners_images_are_told_with_the_bytes_of_their_own_layers() ->
     engine = Engine()
     images = KeptImages(engine)
     a, b, c = await images.below(ME)
-    assert (a.name, a.tags, a.size_bytes, a.created_at_ms, a.built_on) == (f"{ME}/base", ["1", "2"], 100, 5000, [])
-    assert (b.name, b.tags, b.size_bytes, b.built_on) == (f"{ME}/above", ["1"], 30, [a.digest])
+    assert (a.name, a.tags, a.size_bytes, a.created_at_ms, a.built_on) == (f"{ME}/base", ["1", "2"], 100, 5000, ())
+    assert (b.name, b.tags, b.size_bytes, b.built_on) == (f"{ME}/above", ["1"], 30, (a.digest,))
     # Another commit has taken its name.
     assert (c.tags, c.size_bytes) == ([], 50)
     # What layers an image has is asked once.
