@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -159,3 +160,20 @@ async def test_a_bridge_that_ends_cuts_its_streams_and_leaves_no_container(fake:
     async with speaking(fake, folder / "socket") as docker:
         told: Any = await docker.call("GET", f"/containers/{container}/json")
         assert (told.status, told.json) == (404, {"message": f"No such container: {container}"})
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({}, ["bridge", "none"]),
+        ({"name": ["none"]}, ["none"]),
+        ({"id": ["bridge", "other"]}, ["bridge"]),
+        ({"driver": ["null"]}, ["none"]),
+        ({"type": {"custom": True}}, []),
+        # Compose asks for those of its project.
+        ({"label": ["com.docker.compose.project=a"]}, []),
+    ],
+)
+async def test_networks_are_those_that_pass_the_filters(docker: Speaker, filters: Any, names: list[str]) -> None:
+    told = await docker.call("GET", f"/v1.44/networks?filters={json.dumps(filters)}")
+    assert [one["Name"] for one in told.json] == names

@@ -57,6 +57,10 @@ def test_a_query_is_read() -> None:
         ({"buildargs": "["}, "buildargs is no JSON"),
         ({"buildargs": "[1]"}, "buildargs is not an object"),
         ({"buildargs": '{"a": 1}'}, "is not text"),
+        ({"labels": '["a"]'}, "is not an object of texts"),
+        ({"labels": '{"a": "1"}', "target": "s"}, "write LABEL in its stage"),
+        ({"labels": '{"a": "1\\nRUN x"}'}, "a line break"),
+        ({"labels": '{"": "1"}'}, "has no name"),
     ],
 )
 def test_what_is_not_honoured_is_refused_by_name(query: dict[str, Any], says: str) -> None:
@@ -97,6 +101,19 @@ RUN echo --from=mine
     inline = "RUN --mount=type=bind,from={},target=/m <<END"
     changed[inline.format("mine")] = inline.format("theirs@1")
     assert found.split("\n") == [changed.get(line, line) for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("FROM a\n", 'FROM a\nLABEL "of"="a \\"\\$x\\" \\\\ `"\n'),
+        ("FROM a\nRUN b \\\n", 'FROM a\nRUN b \nLABEL "of"="a \\"\\$x\\" \\\\ `"\n'),
+        ("# syntax=b\n# Escape=`\nFROM a", '# syntax=b\n# Escape=`\nFROM a\nLABEL "of"="a `"`$x`" \\ ``"\n'),
+    ],
+)
+def test_labels_of_a_build_are_those_of_the_last_stage(text: str, wanted: str) -> None:
+    assert dockerfiles.labelled(text, {"of": 'a "$x" \\ `'}) == wanted
+    assert dockerfiles.labelled(text, {}) == text
 
 
 def archive(entries: Iterable[Entry], form: int = tarfile.GNU_FORMAT) -> io.BytesIO:

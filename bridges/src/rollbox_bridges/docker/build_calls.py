@@ -19,7 +19,7 @@ from rollbox_bridges.docker import building, contexts
 from rollbox_bridges.docker.archives import plain
 from rollbox_bridges.docker.asking import Query
 from rollbox_bridges.docker.building import BuildWish
-from rollbox_bridges.docker.dockerfiles import mapped
+from rollbox_bridges.docker.dockerfiles import labelled, mapped
 from rollbox_bridges.docker.engine import Engine
 from rollbox_bridges.docker.references import short_id
 from rollbox_bridges.docker.words import Refusal, as_refusal
@@ -52,7 +52,7 @@ def _options(folder: Path, context: Path, wish: BuildWish, engine: Engine) -> Bu
     """The options of a build. Its Dockerfile is written anew beside the context, with the platform's names. Blocks."""
     file = folder / _DOCKERFILE
     text, args = mapped(_text(context / wish.dockerfile, wish), wish.args, engine.images.source)
-    file.write_text(text)
+    file.write_text(labelled(text, wish.labels))
     ignored = context / f"{wish.dockerfile}{_IGNORED}"
     if ignored.is_file():
         shutil.copyfile(ignored, folder / f"{_DOCKERFILE}{_IGNORED}")

@@ -13,7 +13,9 @@ from rollbox_bridges.docker.references import check_platform, tag_of
 from rollbox_bridges.docker.words import Refusal, not_honoured
 
 _DOCKERFILE: Final = "Dockerfile"
-KNOWN: Final = frozenset({"dockerfile", "t", "buildargs", "target", "networkmode", "platform", "q", "version"})
+KNOWN: Final = frozenset(
+    {"dockerfile", "t", "buildargs", "labels", "target", "networkmode", "platform", "q", "version"}
+)
 # Containers of steps never stay.
 HARMLESS: Final = frozenset({"rm", "forcerm", "buildid"})
 _LIMITS: Final = "a build has the limits of the installation"
@@ -21,7 +23,6 @@ REASONS: Final = {
     **dict.fromkeys(("memory", "memswap", "cpushares", "cpusetcpus", "cpuperiod", "cpuquota", "shmsize"), _LIMITS),
     **dict.fromkeys(("ulimits", "cgroupparent", "isolation"), _LIMITS),
     "remote": "send the context: addresses are not read",
-    "labels": "write LABEL in the Dockerfile",
     "nocache": "of the same content an image is built once: change an ARG of it",
     "pull": "a name means what it means to a create: pull it first, where it has moved",
     "cachefrom": "steps that were built are found by themselves",
@@ -41,6 +42,7 @@ class BuildWish:
         dockerfile: its path in the context.
         tags: names of the image, as Docker shows them.
         args: values of its ARGs.
+        labels: of the image, over those of its Dockerfile.
         target: the stage that is wanted; "": the last one.
         offline: whether its steps reach nothing.
         quiet: whether the id of the image alone is told.
@@ -49,6 +51,7 @@ class BuildWish:
     dockerfile: str = _DOCKERFILE
     tags: tuple[str, ...] = ()
     args: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     offline: bool = False
     quiet: bool = False
@@ -70,6 +73,7 @@ def build_of(query: Query) -> BuildWish:
         dockerfile=path_of(query.text("dockerfile") or _DOCKERFILE),
         tags=tuple(dict.fromkeys(tag_of(one) for one in query.texts("t"))),
         args=_args(query.json("buildargs")),
+        labels=_labels(query.json("labels"), query.text("target")),
         target=query.text("target"),
         offline=offline(query.text("networkmode")),
         quiet=query.flag("q"),
@@ -93,3 +97,13 @@ def _args(value: object) -> dict[str, str]:
         raise Refusal(400, "buildargs is not an object of texts")
     # One without a value is one that the client's environment has not: the Dockerfile's default holds.
     return fields.texts("buildargs", {name: one for name, one in (value or {}).items() if one is not None})
+
+
+def _labels(value: object, target: str) -> Mapping[str, str]:
+    labels = fields.texts("labels", value)
+    if labels and target:
+        raise not_honoured("labels of a target", "write LABEL in its stage")
+    for name, text in labels.items():
+        if not name or set(name + text) & {"\n", "\r", "\0"}:
+            raise Refusal(400, f"label {name[:100]!r} has no name, or a line break")
+    return labels

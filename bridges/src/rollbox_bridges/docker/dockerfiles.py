@@ -15,6 +15,8 @@ _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 # An instruction with its flags, in which an image may be named, and the rest.
 _FLAGGED: Final = re.compile(r"(\s*(?:ONBUILD\s+)?(?:COPY|ADD|RUN)\s+(?:--\S+\s+)*)(.*)", re.IGNORECASE)
 _PART: Final = re.compile(r"\b(from=)([^\s,]+)")
+# Directives are at the top alone.
+_ESCAPE: Final = re.compile(r"(?:\s*#\s*\w+\s*=.*\n)*?\s*#\s*escape\s*=\s*([\\`])\s*\n", re.IGNORECASE)
 _INLINE: Final = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 
 
@@ -28,6 +30,26 @@ def mapped(text: str, args: Mapping[str, str], source: Callable[[str], str]) -> 
     """
     mapping = _Mapping(args, source)
     return "\n".join(mapping.line(line) for line in text.split("\n")), mapping.args
+
+
+def labelled(text: str, labels: Mapping[str, str]) -> str:
+    """Return a Dockerfile whose last stage has these labels too.
+
+    Args:
+        text: of the Dockerfile.
+        labels: without line breaks in their names and values.
+    """
+    if not labels:
+        return text
+    directive = _ESCAPE.match(text)
+    escape = directive[1] if directive else "\\"
+
+    def quoted(word: str) -> str:
+        return '"' + "".join(f"{escape}{one}" if one in {'"', "$", escape} else one for one in word) + '"'
+
+    pairs = " ".join(f"{quoted(name)}={quoted(value)}" for name, value in labels.items())
+    # Where the last line is to be continued, nothing more comes.
+    return f"{text.rstrip().removesuffix(escape)}\nLABEL {pairs}\n"
 
 
 class _Mapping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from aiohttp import web
@@ -20,6 +21,14 @@ from rollbox_bridges.docker.words import Refusal
 # As many as the platform builds at once.
 _MOST_BUILDS: Final = 4
 _NETWORKS: Final = {"bridge": "what the installation or --egress allows", "none": "nothing"}
+# By what networks are looked for, and what the two have of it: neither a client's labels, nor one that is a client's.
+_FILTERED: Final[Mapping[str, Callable[[Mapping[str, Any]], set[str]]]] = {
+    "name": lambda one: {one["Name"]},
+    "id": lambda one: {one["Id"]},
+    "driver": lambda one: {one["Driver"]},
+    "type": lambda _: {"builtin"},
+    "label": lambda _: set(),
+}
 
 
 class Engine:
@@ -98,8 +107,8 @@ async def info(_: web.BaseRequest, engine: Engine) -> web.StreamResponse:
 
 async def networks(request: web.BaseRequest, _: Engine) -> web.StreamResponse:
     """List the two networks that there are."""
-    names = Query(request, frozenset({"filters"})).filters(frozenset({"name", "id", "driver", "type"})).get("name")
-    return web.json_response([_network(name) for name in _NETWORKS if not names or name in names])
+    wanted = Query(request, frozenset({"filters"})).filters(frozenset(_FILTERED))
+    return web.json_response([one for one in map(_network, _NETWORKS) if _passes(one, wanted)])
 
 
 async def network(_: web.BaseRequest, __: Engine, name: str) -> web.StreamResponse:
@@ -112,6 +121,10 @@ async def network(_: web.BaseRequest, __: Engine, name: str) -> web.StreamRespon
 async def volumes(_: web.BaseRequest, __: Engine) -> web.StreamResponse:
     """List the volumes: there are none."""
     return web.json_response({"Volumes": [], "Warnings": []})
+
+
+def _passes(network: dict[str, Any], wanted: Mapping[str, Sequence[str]]) -> bool:
+    return all(_FILTERED[name](network) & {*values} for name, values in wanted.items() if values)
 
 
 def _network(name: str) -> dict[str, Any]:
