@@ -256,10 +256,10 @@ async def test_a_scratch_is_shared_bounded_and_gone(client: Client) -> None:
         assert (await again.exec("ls -A /cache")).stdout == ""
 
 
-@engine_only
 async def test_a_full_scratch_is_told_to_those_who_write_there_and_ends_none(client: Client) -> None:
     cache = {"/cache": Scratch("full", size=SMALL)}
     async with (
+        scratch_volumes(1, size="16M"),
         await client.create(IMAGE, memory="256Mi", mounts=cache) as one,
         await client.create(IMAGE, memory="256Mi", mounts=cache) as two,
     ):
@@ -363,7 +363,6 @@ async def test_a_folder_that_vanishes_is_the_installations_fault(client: Client,
     assert (await client.dataset(MINI)).trouble == ""
 
 
-@engine_only
 async def test_files_that_vanish_under_a_sandbox_are_errors_of_its_reads_alone(client: Client, files: Files) -> None:
     mounts = {"/data": Dataset(FLEETING)}
     async with await client.create(IMAGE, mounts=mounts) as sandbox, await sandbox.shell() as shell:

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import hashlib
 import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -21,7 +22,7 @@ from tests.support.stack import Product, start, stop_process
 
 # Its name, that of one that is another owner's, and on a cluster that of the same as a folder of the node.
 MINI, THEIRS, FOLDER = "mini", "theirs", "mini-by-folder"
-# One of its own that a test may remove, on an engine.
+# One of its own that a test may remove.
 FLEETING = "fleeting"
 # A file of it, in the folder `train`.
 CONTENT = b"one picture\n"
@@ -93,6 +94,7 @@ async def declared_on_cluster(stack: Installed, files: Files) -> AsyncIterator[N
         _dataset(MINI, claim=files.claim),
         _dataset(THEIRS, claim=files.claim, owners=["somebody-else"]),
         _dataset(FOLDER, folder=str(files.folder)),
+        _dataset(FLEETING, folder=str(files.fleeting)),
     )
     await apply(*claim(files.claim, files.folder), *datasets, namespace=stack.sandboxes)
     try:
@@ -129,10 +131,14 @@ def claim(name: str, folder: Path, mode: str = "ReadOnlyMany") -> tuple[dict[str
 
 
 @asynccontextmanager
-async def scratch_volumes(count: int) -> AsyncIterator[list[Path]]:
+async def scratch_volumes(count: int, *, size: str = "") -> AsyncIterator[list[Path]]:
     """Volumes of a cluster's class of scratch, which are folders of this machine; these folders. None on an engine.
 
     One test at a time has some: a claim takes any of them.
+
+    Args:
+        count: how many.
+        size: the most that each holds, as `mount` reads it; empty: what the machine's disk has.
     """
     if not ON_CLUSTER:
         yield []
@@ -141,27 +147,40 @@ async def scratch_volumes(count: int) -> AsyncIterator[list[Path]]:
     with (DATASETS / "scratch.lock").open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         async with AsyncExitStack() as stack:
-            yield await stack.enter_async_context(_volumes(count)) if count else []
+            # Only its owner may write there, as storage often leaves it.
+            folders = [made_folder("scratch-") for _ in range(count)]
+            for folder in folders:
+                stack.callback(shutil.rmtree, folder)
+                if size:
+                    stack.enter_context(_of_size(folder, size))
+            if folders:
+                await stack.enter_async_context(_volumes(folders))
+            yield folders
+
+
+@contextmanager
+def _of_size(folder: Path, size: str) -> Iterator[None]:
+    """A file system of its own there."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "scratch", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 @asynccontextmanager
-async def _volumes(count: int) -> AsyncIterator[list[Path]]:
-    folders = [Path(tempfile.mkdtemp(prefix="scratch-", dir=DATASETS)) for _ in range(count)]
+async def _volumes(folders: list[Path]) -> AsyncIterator[None]:
     names = [f"test-scratch-{uuid4().hex}" for _ in folders]
     made = []
     for name, folder in zip(names, folders, strict=True):
-        # Only its owner may write there, as storage often leaves it.
-        folder.chmod(0o755)
         volume, _ = claim(name, folder, "ReadWriteMany")
         volume["spec"]["storageClassName"] = SCRATCH_CLASS
         made.append(volume)
     try:
         await apply(*made)
-        yield folders
+        yield
     finally:
         await kubectl("delete", "pv", *names, "--ignore-not-found", "--timeout=60s")
-        for folder in folders:
-            shutil.rmtree(folder)
 
 
 def _dataset(name: str, **spec: Any) -> dict[str, Any]:
@@ -169,7 +188,8 @@ def _dataset(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def _removed(stack: Installed, claimed: str) -> None:
-    await kubectl("delete", "dataset.rollbox.dev", MINI, THEIRS, FOLDER, "-n", stack.sandboxes, "--ignore-not-found")
+    names = (MINI, THEIRS, FOLDER, FLEETING)
+    await kubectl("delete", "dataset.rollbox.dev", *names, "-n", stack.sandboxes, "--ignore-not-found")
     # What waits for the last pod that has it goes by itself.
     await kubectl("delete", "pvc", claimed, "-n", stack.sandboxes, "--ignore-not-found", "--wait=false")
     await kubectl("delete", "pv", claimed, "--ignore-not-found", "--wait=false")
