@@ -43,15 +43,15 @@ def push(
     push_image(name, tag, json.dumps(config).encode(), [gzip.compress(layer, compresslevel=1, mtime=0)])
 
 
-def push_image(name: str, tag: str, config: bytes, layers: Sequence[bytes]) -> None:
-    """Push an image of these blobs."""
+def push_image(name: str, tag: str, config: bytes, layers: Sequence[bytes], *, config_type: str = CONFIG) -> None:
+    """Push an image of these blobs, or an artifact, whose settings have another type."""
     for blob in (config, *layers):
         _push_blob(name, blob)
 
     def part(kind: str, blob: bytes) -> dict[str, str | int]:
         return {"mediaType": kind, "digest": digest(blob), "size": len(blob)}
 
-    parts = {"config": part(CONFIG, config), "layers": [part(LAYER, layer) for layer in layers]}
+    parts = {"config": part(config_type, config), "layers": [part(LAYER, layer) for layer in layers]}
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, **parts}
     _send("PUT", f"{BASE}/{name}/manifests/{tag}", json.dumps(manifest).encode(), MANIFEST)
 

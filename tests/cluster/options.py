@@ -42,6 +42,8 @@ def apiserver() -> dict[str, str]:
         "kubelet-certificate-authority": f"{PKI}/ca.crt",
         "kubelet-preferred-address-types": "InternalIP",
         **_aggregation(),
+        # On by default from 1.35; the kubelet has it too (files/kubelet.yaml).
+        "feature-gates": "ImageVolume=true",
         # Otherwise it waits up to a minute for its clients' connections when it is stopped.
         "shutdown-send-retry-after": "true",
         "service-account-issuer": ISSUER,

@@ -11,10 +11,11 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rollbox import Client, Sandbox
+from rollbox import Client, Dataset, Sandbox
 from rollbox.errors import SandboxError, Unsupported
 from rollbox.options import Pull
 from tests.cluster import images, processes
@@ -103,6 +104,23 @@ async def test_a_sandbox_runs_in_gvisor_from_an_image_that_is_mounted_lazily(
     # The node has no layers of this image, and takes it for present.
     async with await started(client, image, "full") as whole:
         assert (await whole.exec("cat /srv/3 | md5sum")).ok
+
+
+async def test_a_data_set_that_is_an_image_is_mounted_lazily_beside_such_an_image(
+    client: Client, tmp_path: Path
+) -> None:
+    image = await converted(pushed(tmp_path, "plain/lazy"))
+    await client.set_dataset("lazy", image=image)
+    try:
+        small: Any = {"cpu": (0.001, 1), "memory": ("32Mi", "128Mi"), "start_timeout": 120}
+        async with await client.create(image, pull="lazy", mounts={"/data": Dataset("lazy")}, **small) as sandbox:
+            one, other = (await sandbox.exec("cat /data/srv/3 | md5sum; cat /srv/3 | md5sum", check=True)).stdout.split(
+                "\n"
+            )[:2]
+            assert one == other
+            assert not (await sandbox.exec("echo more > /data/srv/3")).ok
+    finally:
+        await client.remove_dataset("lazy")
 
 
 async def test_lazy_pulling_that_is_not_to_be_had_is_refused_and_auto_does_without(client: Client) -> None:

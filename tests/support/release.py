@@ -33,6 +33,7 @@ VALUES = (
     "gateway.portsDomain=ports.test",
     f"controlplane.startsPerNode={STARTS_PER_NODE}",
     f"datasets.folders[0]={DATASETS}",
+    "datasets.imageVolumes=true",
     f"scratch.storageClass={SCRATCH_CLASS}",
     *LAZY,
 )

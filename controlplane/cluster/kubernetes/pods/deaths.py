@@ -205,12 +205,14 @@ def _waiting(pod: Pod) -> Verdict | None:
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
         role, image = str(container.get("name")), str(container.get("image") or "")
+        if reason == "CreateContainerError" and _PASSING.search(message):
+            continue
+        if role == TARGET and (why := mounts.image_unavailable(pod, image, message)):
+            return "dataset_unavailable", why
         if reason == "InvalidImageName":
             return "image_not_found", f"{image} is not the name of an image: {_cut(message)}"
         if reason in _PULLS:
             return _pull(role, image, message or reason)
-        if reason == "CreateContainerError" and _PASSING.search(message):
-            continue
         if reason in _NEVER_RAN:
             return _unrunnable(role, image, f"{reason}: {message}")
     return None

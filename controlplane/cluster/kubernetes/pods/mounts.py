@@ -10,7 +10,7 @@ from controlplane.clock import Clock
 from controlplane.cluster.kubernetes.api_server.client import KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS
-from controlplane.cluster.kubernetes.pods import scratch
+from controlplane.cluster.kubernetes.pods import image_volumes, scratch
 from controlplane.cluster.protocol import Bound, DatasetAt
 from controlplane.errors import Problem
 from controlplane.model.dataset import DatasetSpec
@@ -68,6 +68,17 @@ def not_mounted(pod: Mapping[str, Any], message: str) -> str:
     return f"{which} cannot be mounted on node {node}: {message[:MOST_WORDS_CHARS]}"
 
 
+def image_unavailable(pod: Mapping[str, Any], image: str, message: str) -> str:
+    """Why a container waits, if that is a data set that is an image; empty: it waits for something else; pure.
+
+    Args:
+        pod: the API's object, or the part of it that ``trimmed`` keeps.
+        image: the container's own.
+        message: the kubelet's about the container.
+    """
+    return image_volumes.unavailable(pod, image, message, _words(pod))
+
+
 def is_hopeless(message: str) -> bool:
     """Whether the kubelet need not try again, by what it has said; pure."""
     return _NO_FOLDER.search(message) is not None
@@ -79,9 +90,9 @@ def paths(pod: Mapping[str, Any]) -> list[str]:
 
 
 def kept(pod: Mapping[str, Any]) -> Json:
-    """The part of a pod's spec that ``paths`` and ``not_mounted`` read; empty, as of most pods, without mounts."""
+    """The part of a pod's spec that is read here of one that is there; empty, as of most pods, without mounts."""
     mounted = [{"name": one["name"], "mountPath": one["mountPath"]} for one in _mounted(pod)]
-    return {"containers": [{"volumeMounts": mounted}]} if mounted else {}
+    return {"containers": [{"volumeMounts": mounted}], "volumes": image_volumes.kept(pod)} if mounted else {}
 
 
 def check_kept(bound: Sequence[Bound], made: Json) -> None:

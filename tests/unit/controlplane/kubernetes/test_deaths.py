@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.cluster.kubernetes.marks import ANNOTATION_DATASETS
 from controlplane.cluster.kubernetes.pods.deaths import death, sandbox_trouble, turned_away, unscheduled
 from controlplane.cluster.kubernetes.pods.trimmed import trimmed
 
@@ -39,6 +40,19 @@ def disrupted(reason: str, message: str = "") -> dict[str, Any]:
 def pull(words: str) -> dict[str, Any]:
     told = f'rpc error: code = Unknown desc = failed to pull and unpack image "{IMAGE}": {words}'
     return waiting("ErrImagePull", told)
+
+
+DATA = "registry.example/team/pictures:2"
+
+
+def mounting(waits: dict[str, Any], data: str = DATA) -> dict[str, Any]:
+    """With a data set that is an image, and one that is a claim."""
+    waits["metadata"]["annotations"] = {ANNOTATION_DATASETS: "dataset-0=papers,dataset-1=pictures"}
+    mounts = [{"name": f"dataset-{number}", "mountPath": f"/{number}"} for number in range(2)]
+    waits["spec"]["containers"] = [{"name": "sidecar"}, {"name": "target", "volumeMounts": mounts}]
+    claim = {"name": "dataset-0", "persistentVolumeClaim": {"claimName": "papers"}}
+    waits["spec"]["volumes"] = [claim, {"name": "dataset-1", "image": {"reference": data}}]
+    return waits
 
 
 IN_MEMORY = f"event=ready\nevent=memory_files bytes=1\nevent=memory_files bytes={300 << 20}\nevent=other bytes=5\n"
@@ -264,6 +278,31 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         "last words: ROLLBOX_SIDECAR_X is wrong",
     ),
     "nothing said": (pod(phase="Failed"), "sandbox_lost", "Failed"),
+    "a data set's image is not there": (
+        mounting(waiting("ImagePullBackOff", f'Back-off pulling image "{DATA}": ErrImagePull: {DATA}: not found')),
+        "dataset_unavailable",
+        "the data set pictures cannot be mounted on node n1: Back-off",
+    ),
+    "a data set's image has no name": (
+        mounting(waiting("InvalidImageName", 'Failed to apply default image tag "a//b": invalid'), "a//b"),
+        "dataset_unavailable",
+        "the data set pictures",
+    ),
+    "a data set's image is not mounted": (
+        mounting(waiting("CreateContainerError", "failed to mount image volume: failed to unpack image volume")),
+        "dataset_unavailable",
+        "the data set pictures",
+    ),
+    "the sandbox's image is not there": (
+        mounting(waiting("ErrImagePull", f"{IMAGE}: not found"), IMAGE.removeprefix("registry.example/")),
+        "image_not_found",
+        IMAGE,
+    ),
+    "both are one image, which is not there": (
+        mounting(waiting("ErrImagePull", f"{IMAGE}: not found"), IMAGE),
+        "image_not_found",
+        IMAGE,
+    ),
 }
 
 
