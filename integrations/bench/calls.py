@@ -33,6 +33,9 @@ Run = Callable[[Sequence[str]], Awaitable[object]]
 class Host(Protocol):
     """One host."""
 
+    async def begin(self, provider: str) -> None:
+        """What the host does once, before the first of many rollouts."""
+
     def opened(self, provider: str) -> AbstractAsyncContextManager[Run]:
         """A sandbox of a rollout while a block runs, by the call with which the host runs a command in it."""
 
@@ -65,6 +68,7 @@ async def _rollouts(host: Host, provider: str, count: int, at_once: int, turns: 
                 await run(["sh", "-c", f"echo {turn} >> /tmp/turns; wc -l < /tmp/turns"])
 
     began = time.perf_counter()
+    await host.begin(provider)
     async with asyncio.TaskGroup() as group:
         for _ in range(count):
             group.create_task(rollout())

@@ -38,6 +38,9 @@ class Harbor:
         paths.mkdir()
         return PROVIDERS[provider](files, name, name, paths, EnvironmentConfig(docker_image=IMAGE, memory_mb=256))
 
+    async def begin(self, provider: str) -> None:
+        """See `calls.Host.begin`; nothing."""
+
     @contextlib.asynccontextmanager
     async def opened(self, provider: str) -> AsyncIterator[Run]:
         """See `calls.Host.opened`."""

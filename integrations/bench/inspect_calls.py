@@ -9,18 +9,25 @@ from pathlib import Path
 
 from calls import IMAGE, Run, main
 from inspect_ai.util import SandboxEnvironment
+from inspect_ai.util._sandbox.docker import prereqs
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 
 from rollbox_integrations.inspect import RollboxConfig, RollboxSandboxEnvironment
 
 TASK = "bench"
+# As the file that inspect writes itself, but for its init, which not each Podman has: a signal that needs none ends it.
 COMPOSE = f"""services:
   default:
     image: {IMAGE}
-    command: sleep infinity
-    init: true
+    command: tail -f /dev/null
+    network_mode: none
+    stop_signal: SIGKILL
     mem_limit: 256m
 """
+
+
+# Over Podman's socket the engine's version is Podman's, which inspect takes for a Docker of before its time.
+prereqs.validate_docker_engine.__defaults__ = ("0.0.1",)
 
 
 def _run(environment: SandboxEnvironment) -> Run:
@@ -34,12 +41,17 @@ class Inspect:
         self._compose = folder / "compose.yaml"
         self._compose.write_text(COMPOSE)
 
+    def _config(self, provider: str) -> RollboxConfig | str:
+        return RollboxConfig(image=IMAGE, memory="256Mi") if provider == "rollbox" else str(self._compose)
+
+    async def begin(self, provider: str) -> None:
+        """See `calls.Host.begin`."""
+        await registry_find_sandboxenv(provider).task_init(TASK, self._config(provider))
+
     @contextlib.asynccontextmanager
     async def opened(self, provider: str) -> AsyncIterator[Run]:
         """See `calls.Host.opened`."""
-        kind = registry_find_sandboxenv(provider)
-        config = RollboxConfig(image=IMAGE, memory="256Mi") if provider == "rollbox" else str(self._compose)
-        await kind.task_init(TASK, config)
+        kind, config = registry_find_sandboxenv(provider), self._config(provider)
         environments = await kind.sample_init(TASK, config, {})
         try:
             yield _run(environments["default"])
@@ -49,8 +61,8 @@ class Inspect:
     @contextlib.asynccontextmanager
     async def both(self) -> AsyncIterator[tuple[Run, Run]]:
         """See `calls.Host.both`."""
-        config = RollboxConfig(image=IMAGE, memory="256Mi")
-        await RollboxSandboxEnvironment.task_init(TASK, config)
+        config = self._config("rollbox")
+        await self.begin("rollbox")
         environments = await RollboxSandboxEnvironment.sample_init(TASK, config, {})
         one = environments["default"].as_type(RollboxSandboxEnvironment)
         try:

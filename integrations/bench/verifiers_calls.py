@@ -28,6 +28,9 @@ def _run(runtime: Runtime) -> Run:
 class Verifiers:
     """See `calls.Host`."""
 
+    async def begin(self, provider: str) -> None:
+        """See `calls.Host.begin`; nothing."""
+
     @contextlib.asynccontextmanager
     async def opened(self, provider: str) -> AsyncIterator[Run]:
         """See `calls.Host.opened`."""

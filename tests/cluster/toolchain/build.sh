@@ -95,8 +95,10 @@ kwok() { "${build[@]}" -ldflags "-s -w" -o "$1/bin/" tool; }
 
 # Docker's command line with Compose, for what calls it over another engine's socket. Only where it is named.
 docker() {
-  "${build[@]}" -ldflags "-s -w -X github.com/docker/cli/cli/version.Version=$(version github.com/docker/cli | cut -d+ -f1 | tr -d v)" \
-    -o "$1/bin/" tool
+  local versions
+  versions="-X github.com/docker/cli/cli/version.Version=$(version github.com/docker/cli | cut -d+ -f1 | tr -d v)"
+  versions+=" -X github.com/docker/compose/v2/internal.Version=$(version github.com/docker/compose/v2)"
+  "${build[@]}" -ldflags "-s -w $versions" -o "$1/bin/" tool
   mv "$1/bin/cmd" "$1/bin/docker-compose"
 }
 
