@@ -18,6 +18,7 @@ class Host:
         distribution: whose version is the host's; empty where a checkout is.
         python: that its environment has; where it is not the tests' own, the oldest that the host runs on.
         checkout: the variable that names a folder with its checkout, for a host that no registry has.
+        images: runtime images that its tests have besides the usual one, each as ROLLBOX_TEST_<NAME>_IMAGE.
         programs: what modules of its suite run that are not the adapter's tests alone, by the names of the modules.
     """
 
@@ -25,6 +26,7 @@ class Host:
     distribution: str = ""
     python: str = "3.11"
     checkout: str = ""
+    images: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -61,7 +63,12 @@ HOSTS: Final[Mapping[str, Host]] = {
     "swe_rex": Host("SWE-ReX", "swe-rex"),
     "tinker_cookbook": Host("tinker-cookbook", "tinker-cookbook"),
     "uni_agent": Host("uni-agent", checkout="ROLLBOX_TEST_UNI_AGENT"),
-    "mini_swe_agent": Host("mini-swe-agent", "mini-swe-agent"),
+    "mini_swe_agent": Host(
+        "mini-swe-agent",
+        "mini-swe-agent",
+        images=("swe",),
+        programs={"test_software": "its agent over three packages with a bug: a patch that mends it, and an empty one"},
+    ),
     "openai_agents": Host(
         "openai-agents",
         "openai-agents",

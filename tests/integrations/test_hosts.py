@@ -15,7 +15,7 @@ import pytest
 from tests.integrations.hosts import HOSTS, Host
 from tests.support import integrations
 from tests.support.committing import committing
-from tests.support.images import IMAGE
+from tests.support.images import IMAGE, runtime_image
 from tests.support.stack import Product
 
 # Of the oldest versions those hosts run that have a list of them: for the others what is pinned is the oldest.
@@ -83,6 +83,7 @@ def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
         "ROLLBOX_URL": stack.url,
         "ROLLBOX_API_KEY": stack.api_key,
         "ROLLBOX_TEST_IMAGE": IMAGE,
+        **{f"ROLLBOX_TEST_{one.upper()}_IMAGE": runtime_image(one) for one in host.images},
         **({"PYTHONPATH": source} if source else {}),
     }
     record = integrations.record_of(name)
