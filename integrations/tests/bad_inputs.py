@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
+from losing import lose
 
 from rollbox import Client
 
@@ -62,9 +64,17 @@ class BadInputs:
             # A host that is killed leaves it to its lease.
             assert (await other.get(box.id)).lease is not None
             await other.delete(box.id)
-            for _ in range(3):
-                with pytest.raises(self.lost, match="mask the sample"):
-                    await box.run("true")
+            await self._says_each_time(box, "deleted")
+
+    async def test_each_call_of_a_sandbox_that_the_platform_has_lost_says_so(self, client: object) -> None:
+        async with self.opened() as box:
+            await asyncio.to_thread(lose, box.id)
+            await self._says_each_time(box, "sandbox_lost")
+
+    async def _says_each_time(self, box: Box, code: str) -> None:
+        for _ in range(3):
+            with pytest.raises(self.lost, match=rf"{code} \(\w+; mask the sample\): "):
+                await box.run("true")
 
 
 class BadUsers(BadInputs):

@@ -15,7 +15,9 @@ import pytest
 from tests.integrations.hosts import HOSTS, Host
 from tests.support import integrations
 from tests.support.committing import committing
+from tests.support.containers import engine_command
 from tests.support.images import IMAGE, runtime_image
+from tests.support.installed import Installed, kubeconfig, program
 from tests.support.stack import Product
 
 # Of the oldest versions those hosts run that have a list of them: for the others what is pinned is the oldest.
@@ -73,6 +75,14 @@ def version(name: str, python: Path, source: str) -> str:
     return ", ".join([integrations.versions(python, distribution)[distribution], *modules])
 
 
+def losing(stack: Product) -> str:
+    """The line that takes a sandbox away behind the platform's back; `{id}` stands for its id."""
+    if not isinstance(stack, Installed):
+        return f"{engine_command()} kill rollbox-{{id}}-target"
+    where = f"--kubeconfig {kubeconfig()} --namespace {stack.sandboxes}"
+    return f"{program('kubectl')} {where} delete pod {{id}} --wait=false"
+
+
 @pytest.mark.parametrize("name", RUN)
 def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
     host = HOSTS[name]
@@ -83,6 +93,7 @@ def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
         "ROLLBOX_URL": stack.url,
         "ROLLBOX_API_KEY": stack.api_key,
         "ROLLBOX_TEST_IMAGE": IMAGE,
+        "ROLLBOX_TEST_LOSE": losing(stack),
         **{f"ROLLBOX_TEST_{one.upper()}_IMAGE": runtime_image(one) for one in host.images},
         **({"PYTHONPATH": source} if source else {}),
     }

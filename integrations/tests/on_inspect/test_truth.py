@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from inspect_ai.util import SandboxUnavailableError
+from losing import lose
 
 from on_inspect.samples import IMAGE, NO_IMAGE, made, sample
 from rollbox import Client
@@ -54,6 +55,14 @@ async def test_a_sandbox_that_somebody_deletes_is_unavailable(client: Client) ->
             await environment.write_file("/tmp/a", "a")
         with pytest.raises(ConnectionError, match="is end"):
             await environment.connection()
+
+
+async def test_a_sandbox_that_the_platform_has_lost_is_unavailable(client: Client) -> None:
+    async with sample() as environment:
+        await asyncio.to_thread(lose, environment.sandbox.id)
+        for _ in range(3):
+            with pytest.raises(SandboxUnavailableError, match=r"sandbox_lost \(platform; mask the sample\): "):
+                await environment.exec(["true"])
 
 
 async def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 
 import pytest
+from losing import lose
 from nemo_gym.failure_kinds import is_namespaced, is_registered
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError
 
@@ -57,6 +58,13 @@ async def test_a_sandbox_that_somebody_deletes_is_lost_and_masked(box: AsyncSand
     with pytest.raises(RuntimeError, match=r"deleted \(caller; mask the sample\): ") as upload:
         await box.upload(__file__, "/tmp/a")
     assert failure(upload.value)["failure_kind"] == "session_lost"
+
+
+async def test_a_sandbox_that_the_platform_has_lost_is_lost_and_masked(box: AsyncSandbox, client: Client) -> None:
+    await asyncio.to_thread(lose, own(box).id)
+    told = failure(await box.exec("true"))
+    assert (told["mask_sample"], told["failure_kind"]) == (True, "session_lost")
+    assert (told["failure_reason"] or "").startswith(f"sandbox_lost (platform), sandbox {own(box).id}: ")
 
 
 async def test_an_image_that_is_not_there_is_no_sandbox(client: Client) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from losing import lose
 from openenv.core import GenericEnvClient
 
 from on_openenv.conftest import IMAGE
@@ -137,6 +138,16 @@ def test_a_sandbox_that_somebody_deletes_is_masked(provider: RollboxProvider, cl
     assert fault is not None
     assert (fault["code"], fault["fault"], fault["mask_sample"]) == ("deleted", "caller", True)
     with pytest.raises(SandboxUnavailable, match=r"deleted \(caller; mask the sample\): "):
+        provider.wait_for_ready(url)
+
+
+def test_a_sandbox_that_the_platform_has_lost_is_masked(provider: RollboxProvider) -> None:
+    url = provider.start_container(IMAGE)
+    lose(provider.sandbox.id)
+    fault = provider.fault()
+    assert fault is not None
+    assert (fault["code"], fault["fault"], fault["mask_sample"]) == ("sandbox_lost", "platform", True)
+    with pytest.raises(SandboxUnavailable, match=r"sandbox_lost \(platform; mask the sample\): "):
         provider.wait_for_ready(url)
 
 

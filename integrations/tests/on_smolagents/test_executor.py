@@ -16,6 +16,7 @@ from typing import Any
 
 import PIL.Image
 import pytest
+from losing import lose
 from smolagents import ChatMessage, CodeAgent, LogLevel, Model, tool
 from smolagents.memory import ActionStep
 from smolagents.models import MessageRole
@@ -188,6 +189,13 @@ def test_each_call_of_a_sandbox_that_was_taken_away_says_so(box: RollboxPythonEx
     client.delete(sandbox_of(box).id)
     for _ in range(3):
         with pytest.raises(SandboxUnavailable, match=r"deleted \(caller; mask the sample\): "):
+            box("1")
+
+
+def test_each_call_of_a_sandbox_that_the_platform_has_lost_says_so(box: RollboxPythonExecutor) -> None:
+    lose(sandbox_of(box).id)
+    for _ in range(3):
+        with pytest.raises(SandboxUnavailable, match=r"sandbox_lost \(platform; mask the sample\): "):
             box("1")
 
 
