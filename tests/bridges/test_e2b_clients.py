@@ -77,6 +77,7 @@ WANTED: Final[dict[str, Any]] = {
         "moved": "/tmp/d/g",
         "left": False,
     },
+    "relative": {"paths": ["/rel/f", "/rel/link", "/rel/f", "/rel/f", "/rel/link", "/rel/g"]},
     "watched": {"created": True},
     "signed": {"good": "by address", "bad": "401"},
     "ports": {"host": "hello from within", "header": "hello from within"},

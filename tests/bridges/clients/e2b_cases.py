@@ -378,6 +378,18 @@ async def directories(sandbox):
     }
 
 
+async def relative(sandbox):
+    """Paths from the sandbox's own directory, which answers have from the root."""
+    own = (await of(sandbox.commands.run("mkdir rel; ln -s f rel/link; pwd"))).stdout.strip()
+    written = await of(sandbox.files.write("./rel/f", "x"))
+    info = await of(sandbox.files.get_info("rel/link"))
+    listed = [one.path for one in await of(sandbox.files.list("rel"))]
+    renamed = await of(sandbox.files.rename("rel/f", "rel/g"))
+    paths = [written.path, info.path, info.symlink_target, *sorted(listed), renamed.path]
+    await of(sandbox.files.remove("rel"))
+    return {"paths": [one.removeprefix(own) for one in paths]}
+
+
 async def watched(sandbox):
     seen = []
     await of(sandbox.files.make_dir("/tmp/watched"))
@@ -438,7 +450,7 @@ CASES = (
     info, pages, killed, shortened, extended, connected, by_metadata, no_image, wrong_key, other_id, not_supported,
     snapshots, templates,
     ran, failed, settings, no_user, no_folder, timed_out, big, streamed, with_input, signalled, attached, terminal,
-    texts, binary, octets, many, empty, missing, directories, watched, signed, ports,
+    texts, binary, octets, many, empty, missing, directories, relative, watched, signed, ports,
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from rollbox import (
 )
 from rollbox_bridges import faults
 from rollbox_bridges.credentials import Credentials
-from rollbox_bridges.e2b import cells, creating, entries, network, places, pools, ports, records, tags, words
+from rollbox_bridges.e2b import cells, creating, entries, lists, network, places, pools, ports, records, tags, words
 from rollbox_bridges.e2b.settings import Settings
 from rollbox_bridges.e2b.signatures import signature
 from rollbox_bridges.processes.streaming import ended
@@ -247,38 +247,58 @@ def test_a_record_is_told_as_a_sandbox() -> None:
     assert (opened["sandboxID"], opened["envdAccessToken"], opened["trafficAccessToken"]) == ("sb-1", "a", "t")
 
 
-@given(some.lists(some.integers(0, 5), max_size=30), some.integers(1, 7))
-def test_pages_have_each_sandbox_once_the_newest_first(times: list[int], limit: int) -> None:
+@given(some.lists(some.integers(0, 5), max_size=30), some.integers(1, 7), some.booleans())
+def test_pages_have_each_sandbox_once_in_their_order(times: list[int], limit: int, ascending: bool) -> None:
     all_ = [replace(RECORD, id=f"sb-{n}", created_at_ms=at) for n, at in enumerate(times)]
-    came: list[SandboxRecord] = []
-    whole, token = records.running(all_, []), ""
+    wish = lists.ListWish(limit=limit, ascending=ascending)
+    whole, came = lists.found(all_, wish), list[SandboxRecord]()
     while True:
-        page = records.page(whole, limit, token)
+        page = lists.page(whole, wish)
         came += page.records
-        token = page.next_token
-        if not token:
+        wish = replace(wish, token=page.next_token)
+        if not wish.token:
             break
         assert len(page.records) == limit
     assert came == whole
-    assert [one.created_at_ms for one in came] == sorted(times, reverse=True)
+    assert [one.created_at_ms for one in came] == sorted(times, reverse=not ascending)
 
 
-def test_lists_are_asked_for_by_state_and_metadata() -> None:
-    assert records.running([RECORD], ["paused"]) == []
-    assert records.running([RECORD, replace(RECORD, state="ended")], ["running", "paused"]) == [RECORD]
-    assert records.wanted({"metadata": "a=b%26c&d="}) == {"a": "b&c", "d": ""}
-    for bad in (lambda: records.running([], ["gone"]), lambda: records.wanted({"metadata": "a"})):
-        with pytest.raises(words.Refusal):
-            bad()
-    for query in ({"limit": "0"}, {"limit": "101"}, {"limit": "x"}):
-        with pytest.raises(words.Refusal):
-            records.limit_of(query)
+def of_query(**query: str) -> lists.ListWish:
+    return lists.wish_of(query, [query.get("state", "")])
+
+
+def test_lists_are_asked_for_by_what_sandboxes_are() -> None:
+    ended = replace(RECORD, state="ended")
+    assert lists.found([RECORD, ended], of_query()) == [RECORD]
+    assert lists.found([RECORD, ended], of_query(state="running,paused")) == [RECORD]
+    # It began to run at 2 s.
+    for query in ({"state": "paused"}, {"template": "other"}, {"startedAfter": "1970-01-01T00:00:02.001Z"}):
+        assert lists.found([RECORD], of_query(**query)) == []
+    assert lists.found([RECORD], of_query(template="base", startedAfter="1970-01-01T01:00:02+01:00")) == [RECORD]
+    assert of_query(metadata="a=b%26c&d=").labels == {"a": "b&c", "d": ""}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *({"limit": one} for one in ("0", "101", "x")),
+        {"state": "gone"},
+        {"metadata": "a"},
+        {"order": "up"},
+        {"startedAfter": "soon"},
+        {"later": "1"},
+    ],
+)
+def test_a_list_that_is_malformed_or_asks_for_what_is_not_known_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(words.Refusal) as refused:
+        of_query(**query)
+    assert refused.value.status == 400
 
 
 @given(some.text(max_size=40))
 def test_a_token_that_no_list_has_given_is_refused(token: str) -> None:
     with contextlib.suppress(words.Refusal):
-        assert len(records.page([RECORD], 1, token).records) <= 1
+        assert len(lists.page([RECORD], lists.ListWish(limit=1, token=token)).records) <= 1
 
 
 def test_a_pools_template_becomes_the_options_that_claim_from_it() -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from rollbox import Client, CreateOptions, EgressPolicy, Sandbox, SandboxError, SandboxRecord, errors
 from rollbox_bridges.credentials import Credentials
-from rollbox_bridges.e2b import jsonbody, names, records, snapshots
+from rollbox_bridges.e2b import jsonbody, lists, names, records, snapshots
 from rollbox_bridges.e2b.creating import Wish, seconds, wish_of
 from rollbox_bridges.e2b.network import policy_of
 from rollbox_bridges.e2b.pools import options_of
@@ -121,14 +121,12 @@ class Control:
         return await client.create(pool.image, **options)
 
     async def _list(self, request: web.Request, key: str, _: str) -> web.StreamResponse:
-        query = request.query
-        states = [one for text in query.getall("state", []) for one in text.split(",") if one]
-        labels = records.wanted(query)
+        wish = lists.wish_of(request.query, request.query.getall("state", []))
         client = await self._owners.client(key)
-        found = records.running(await client.list(labels), states, query.get("template", ""))
+        found = lists.found(await client.list(wish.labels), wish)
         if not request.path.startswith("/v2/"):
             return web.json_response([records.listed(one) for one in found])
-        page = records.page(found, records.limit_of(query), query.get("nextToken", ""))
+        page = lists.page(found, wish)
         headers = {"x-next-token": page.next_token} if page.next_token else {}
         return web.json_response([records.listed(one) for one in page.records], headers=headers)
 

@@ -51,7 +51,7 @@ async def upload(request: web.Request, session: Session) -> web.StreamResponse:
         path = _path(request)
         data = _plain(request.content.iter_chunked(_CHUNK_BYTES), encoding)
         written = [await session.sandbox.files.write(path, data, user=_user(request))]
-    return web.json_response([_told(one) for one in written])
+    return web.json_response([_told(await session.shown(one)) for one in written])
 
 
 async def _parts(request: web.Request, session: Session) -> list[FileInfo]:

@@ -66,6 +66,7 @@ async def remove(request: web.Request, session: Session) -> web.StreamResponse:
 
 
 async def _entry(session: Session, info: FileInfo, user: str | None) -> Any:  # noqa: ANN401 - a message
+    info = await session.shown(info)
     owner, group = await session.names.user(info.uid), await session.names.group(info.gid)
     target = await _target(session, info, user) if info.kind == "symlink" else None
     return entries.entry(info, owner, group, target)
