@@ -92,8 +92,9 @@ integrations: setup ## the adapters of hosts by these hosts' own tests; with NEW
 integrations-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels integrations-cluster
 
-results: venv ## write the table of hosts in docs/hosts/index.md from what `make integrations` and `integrations-cluster` have left in build
+results: venv ## write the tables of hosts and of the bridges' clients in docs from what `make integrations` and `bridges`, and the same on the cluster, have left in build
 	$(BIN)/python -m tests.integrations.results
+	$(BIN)/python -m tests.bridges.results
 
 observability-cluster: venv build engine prometheus ## the same on the real cluster: no panel is empty under a load; pictures in build/dashboards
 	$(BIN)/python -m tests.levels observability-cluster

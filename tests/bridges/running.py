@@ -21,7 +21,7 @@ from tests.support.stack import Product
 HERE: Final = Path(__file__).parent
 ENVIRONMENTS: Final = HERE.parent.parent / "build/bridges"
 # Clients that an older Python does not run.
-PYTHONS: Final = {"harbor-0.26.0": "3.12"}
+PYTHONS: Final = {"harbor-0.26.0": "3.12", "terminal-bench-0.2.18": "3.12"}
 SECRET: Final = "tests-of-bridges-alone"
 START_S: Final = 60
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.bridges.published import of_client
 from tests.bridges.running import HERE, docker, environment_of, seen_by_docker, told_by
 from tests.support import integrations
 from tests.support.stack import Product
@@ -16,6 +17,7 @@ SWEBENCH: Final = "swebench-5.0.2"
 LLM_SANDBOX: Final = "llm-sandbox-0.3.46"
 SWE_REX: Final = "swe-rex-1.4.0"
 SMOLAGENTS: Final = "smolagents-1.26.0"
+MINI_SWE_AGENT: Final = "mini-swe-agent"
 KERNEL_GATEWAY: Final = "kernel-gateway-3.0.1"
 WANTED_BY_SWEBENCH: Final[dict[str, Any]] = {
     "built": {"name": "sweb.eval.x86_64.toy__toy-1:latest", "out": "built\n", "failed": True},
@@ -91,26 +93,31 @@ def smolagents(stack: Product) -> Mapping[str, Any]:
     return seen_by_docker(stack, SMOLAGENTS, "smolagents_cases.py", told={"KERNELS": str(kernels)})
 
 
+@of_client(SWE_REX)
 @pytest.mark.parametrize("case", WANTED_BY_SWE_REX)
 def test_swe_rex_sees_what_it_would_see_at_docker(swe_rex: Mapping[str, Any], case: str) -> None:
     assert swe_rex[case] == WANTED_BY_SWE_REX[case]
 
 
+@of_client(SMOLAGENTS)
 @pytest.mark.parametrize("case", WANTED_BY_SMOLAGENTS)
 def test_smolagents_sees_what_it_would_see_at_docker(smolagents: Mapping[str, Any], case: str) -> None:
     assert smolagents[case] == WANTED_BY_SMOLAGENTS[case]
 
 
+@of_client(MINI_SWE_AGENT)
 @pytest.mark.parametrize("case", WANTED_BY_MINI_SWE_AGENT)
 def test_mini_swe_agent_sees_what_it_would_see_at_docker(mini_swe_agent: Mapping[str, Any], case: str) -> None:
     assert mini_swe_agent[case] == WANTED_BY_MINI_SWE_AGENT[case]
 
 
+@of_client(SWEBENCH)
 @pytest.mark.parametrize("case", WANTED_BY_SWEBENCH)
 def test_swebenchs_harness_sees_what_it_would_see_at_docker(swebench: Mapping[str, Any], case: str) -> None:
     assert swebench[case] == WANTED_BY_SWEBENCH[case]
 
 
+@of_client(LLM_SANDBOX)
 @pytest.mark.parametrize("case", WANTED_BY_LLM_SANDBOX)
 def test_llm_sandbox_sees_what_it_would_see_at_docker(llm_sandbox: Mapping[str, Any], case: str) -> None:
     assert llm_sandbox[case] == WANTED_BY_LLM_SANDBOX[case]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
 
+from tests.bridges.published import each, of_client
 from tests.bridges.running import seen
 from tests.support.stack import Product
 
+CLIENT: Final = "sandbox-fusion-0.3.7"
 STYLES: Final = ("sync", "async")
 FUSION: Final[dict[str, Any]] = {
     "printed": ["Success", "Finished", 0, "123\n"],
@@ -24,6 +26,7 @@ FUSION: Final[dict[str, Any]] = {
     "apart": ["Success", "Finished", 0, "False True\n"],
     "forks": ["Failed", ["Success", "Finished", 0, "1\n"]],
     "language": [True, True],
+    "datasets": [True, True],
     "notebook": [
         "Success",
         0,
@@ -59,20 +62,41 @@ TINKER: Final[dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=STYLES)
+@pytest.fixture(scope="module", params=[each(CLIENT, style) for style in STYLES])
 def saw(stack: Product, request: pytest.FixtureRequest) -> Mapping[str, Any]:
     """What the client of SandboxFusion saw in all its cases."""
-    return seen(stack, "sandbox-fusion-0.3.7", "fusion_cases.py", request.param, protocol="fusion")
+    client, style = request.param
+    return seen(stack, client, "fusion_cases.py", style, protocol="fusion")
 
 
 @pytest.mark.parametrize("case", FUSION)
-def test_its_own_client_sees_what_it_would_see_of_its_server(saw: Mapping[str, Any], case: str) -> None:
+def test_its_own_client_sees_what_it_would_see_of_its_server(
+    saw: Mapping[str, Any], case: str, not_supported: Callable[[str], None]
+) -> None:
+    if case == "datasets":
+        not_supported("data sets (`submit`, `get_prompts`: it runs code alone)")
     assert saw[case] == FUSION[case]
 
 
-def test_the_reward_of_verl_is_that_of_the_program(stack: Product) -> None:
-    assert seen(stack, "verl-0.9.1", "verl_cases.py", protocol="fusion") == VERL
+@pytest.fixture(scope="module")
+def saw_of_verl(stack: Product) -> Mapping[str, Any]:
+    """What verl's reward saw in all its cases."""
+    return seen(stack, "verl-0.9.1", "verl_cases.py", protocol="fusion")
 
 
-def test_the_client_of_tinker_cookbook_sees_the_same(stack: Product) -> None:
-    assert seen(stack, "tinker-cookbook-0.6.1", "tinker_cases.py", protocol="fusion") == TINKER
+@of_client("verl-0.9.1")
+@pytest.mark.parametrize("case", VERL)
+def test_the_reward_of_verl_is_that_of_the_program(saw_of_verl: Mapping[str, Any], case: str) -> None:
+    assert saw_of_verl[case] == VERL[case]
+
+
+@pytest.fixture(scope="module")
+def saw_of_tinker(stack: Product) -> Mapping[str, Any]:
+    """What the client of tinker-cookbook saw in all its cases."""
+    return seen(stack, "tinker-cookbook-0.6.1", "tinker_cases.py", protocol="fusion")
+
+
+@of_client("tinker-cookbook-0.6.1")
+@pytest.mark.parametrize("case", TINKER)
+def test_the_client_of_tinker_cookbook_sees_the_same(saw_of_tinker: Mapping[str, Any], case: str) -> None:
+    assert saw_of_tinker[case] == TINKER[case]

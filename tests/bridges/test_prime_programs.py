@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from rollbox import Client
+from tests.bridges.published import each, of_client
 from tests.bridges.running import bridge, cases, environment_of
 from tests.bridges.test_prime_clients import environment
 from tests.support.images import AGAINST_CLUSTER, IMAGE
@@ -41,7 +42,7 @@ WANTED: Final[dict[str, Any]] = {
     "stop": "SandboxError",
 }
 # Environments of the older half of verifiers, and runtimes of the newer one, by version.
-OLDER_VERIFIERS: Final = ("0.1.14", "0.2.1", "0.3.1")
+OLDER_VERIFIERS: Final = ("verifiers-0.1.14", "verifiers-0.2.1", "verifiers-0.3.1")
 WANTED_OF_OLDER: Final[dict[str, Any]] = {
     "runtime_of_either_generation": {
         "seen": [3, "with words\n/app\n", "e\n", [*b"\x00data"], "SandboxError", "SandboxError"],
@@ -59,12 +60,14 @@ WANTED_OF_OLDER: Final[dict[str, Any]] = {
     },
     "python_environment": {"said": ["(no output)", "out\nOut[2]: 21", "ZeroDivisionError: division by zero"]},
 }
-# What a version has not: the oldest no runtimes, the next one no lists of hosts and no processes; PythonEnv of the last
-# one makes a create that the clients that it asks for refuse.
-HAS_NOT: Final = {
-    "0.1.14": {case for case in WANTED_OF_OLDER if case.startswith("runtime")},
-    "0.2.1": {"runtime_without_network", "runtime_with_live_processes"},
-    "0.3.1": {"python_environment"},
+# What a version has not, and what the table says of it.
+HAS_NOT: Final[Mapping[str, Mapping[str, str]]] = {
+    "verifiers-0.1.14": {case: "runtimes (it has none)" for case in WANTED_OF_OLDER if case.startswith("runtime")},
+    "verifiers-0.2.1": {
+        "runtime_without_network": "lists of hosts (it has none)",
+        "runtime_with_live_processes": "live processes (it has none)",
+    },
+    "verifiers-0.3.1": {"python_environment": "`PythonEnv` (the clients that it asks for refuse what it sends)"},
 }
 HARBOR: Final = "harbor-0.26.0"
 WANTED_OF_HARBOR: Final[dict[str, Any]] = {
@@ -111,12 +114,13 @@ def saw(stack: Product, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str
     return seen(stack, RUNTIME, "verifiers_cases.py", tmp_path_factory.mktemp("home"))
 
 
+@of_client(RUNTIME)
 @pytest.mark.parametrize("case", WANTED)
 def test_verifiers_runtime_sees_what_it_would_see_at_prime(saw: Mapping[str, Any], case: str) -> None:
     assert saw[case] == WANTED[case]
 
 
-@pytest.fixture(scope="module", params=OLDER_VERIFIERS)
+@pytest.fixture(scope="module", params=map(each, OLDER_VERIFIERS))
 def saw_of_older(
     stack: Product, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, Any]:
@@ -126,14 +130,17 @@ def saw_of_older(
         making = image_with_python(stack)
         # What PythonEnv names.
         named = f"python:3.11-slim={runner.run(making.__aenter__())}"
-        told = seen(stack, f"verifiers-{request.param}", "older_verifiers_cases.py", home, "--image", named)
+        told = seen(stack, request.param, "older_verifiers_cases.py", home, "--image", named)
         runner.run(making.__aexit__(None, None, None))
-    return {"version": request.param, **told}
+    return {"client": request.param, **told}
 
 
 @pytest.mark.parametrize("case", WANTED_OF_OLDER)
-def test_older_verifiers_see_what_they_would_see_at_prime(saw_of_older: Mapping[str, Any], case: str) -> None:
-    if case in HAS_NOT[saw_of_older["version"]]:
+def test_older_verifiers_see_what_they_would_see_at_prime(
+    saw_of_older: Mapping[str, Any], case: str, not_supported: Callable[[str], None]
+) -> None:
+    if (missing := HAS_NOT[saw_of_older["client"]].get(case)) is not None:
+        not_supported(missing)
         assert case not in saw_of_older
     else:
         assert saw_of_older[case] == WANTED_OF_OLDER[case]
@@ -145,6 +152,7 @@ def saw_of_harbor(stack: Product, tmp_path_factory: pytest.TempPathFactory) -> M
     return seen(stack, HARBOR, "harbor_cases.py", tmp_path_factory.mktemp("home"))
 
 
+@of_client(HARBOR)
 @pytest.mark.parametrize("case", WANTED_OF_HARBOR)
 def test_harbors_environment_sees_what_it_would_see_at_prime(saw_of_harbor: Mapping[str, Any], case: str) -> None:
     assert saw_of_harbor[case] == WANTED_OF_HARBOR[case]
@@ -178,6 +186,7 @@ def made(prime: Prime, *words: str) -> str:
     return found[1]
 
 
+@of_client(COMMAND_LINE)
 def test_the_command_line_runs_commands_and_moves_files(prime: Prime, tmp_path: Path) -> None:
     name = made(prime, "--env", "A=1", "--label", "moves")
     code, said = prime("run", name, "-w", "/usr", "-e", "B=2", "--", "sh", "-c", "echo $A-$B; pwd; exit 3")
@@ -195,6 +204,7 @@ def test_the_command_line_runs_commands_and_moves_files(prime: Prime, tmp_path: 
     assert (code, "Not Running" in said, "it was deleted by its owner" in said) == (1, True, True)
 
 
+@of_client(COMMAND_LINE)
 def test_the_command_line_lists_and_deletes_by_label(prime: Prime) -> None:
     names = {made(prime, "--label", "both"), made(prime, "--label", "both")}
     listed = json.loads(prime("list", "--label", "both", "--output", "json")[1])
@@ -203,14 +213,24 @@ def test_the_command_line_lists_and_deletes_by_label(prime: Prime) -> None:
     assert json.loads(prime("list", "--label", "both", "--output", "json")[1])["sandboxes"] == []
 
 
-def test_the_command_line_shows_a_log_and_says_what_there_is_not(prime: Prime) -> None:
+@of_client(COMMAND_LINE)
+def test_the_command_line_shows_a_log(prime: Prime) -> None:
     code, said = prime("create", "--yes", IMAGE, "--", "sh", "-c", "echo begun; exec tail -f /dev/null")
     assert code == 0, said
     found = re.search(r"created sandbox (sb-[a-z0-9]+)", said)
     assert found is not None
     while "begun" not in (shown := prime("logs", found[1]))[1]:
         assert shown[0] == 0
-    for words in (("volumes", "list"), ("ssh", found[1])):
-        code, said = prime(*words)
-        assert (code, "is not supported by rollbox's bridge" in said) == (1, True)
     assert prime("delete", found[1], "--yes")[0] == 0
+
+
+@of_client(COMMAND_LINE)
+@pytest.mark.parametrize("words", [("volumes", "list"), ("ssh", "")], ids=" ".join)
+def test_the_command_line_says_what_there_is_not(
+    prime: Prime, words: tuple[str, str], not_supported: Callable[[str], None]
+) -> None:
+    not_supported(f"`{words[0]}`")
+    name = made(prime)
+    code, said = prime(words[0], words[1] or name)
+    assert (code, "is not supported by rollbox's bridge" in said) == (1, True)
+    assert prime("delete", name, "--yes")[0] == 0

@@ -15,7 +15,7 @@ from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, Permissi
 from tests.product.test_builds import Context, context, has_won_nothing
 from tests.product.test_grading import harbor_example
 from tests.support.command_line import rollbox
-from tests.support.committing import committing
+from tests.support.committing import BUILDS, committing
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects, own_cluster
 from tests.support.waiting import until
@@ -30,20 +30,13 @@ pytestmark = [
     pytest.mark.skipif(not own_cluster(), reason="a given cluster's nodes are not told of another registry by a test"),
 ]
 RELEASE = "rollbox-builds"
-LIMITS = {"cpuMillicores": 2000, "memoryMebibytes": 1024, "diskMebibytes": 1536}
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """A release that builds images."""
-    # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
-    more = (
-        "builds.enabled=true",
-        "builds.state=memory",
-        *(f"builds.limits.{name}={value}" for name, value in LIMITS.items()),
-    )
     with asyncio.Runner() as runner:
-        installing = committing(RELEASE, tmp_path_factory.mktemp("upstream"), *more)
+        installing = committing(RELEASE, tmp_path_factory.mktemp("upstream"), *BUILDS)
         made = runner.run(installing.__aenter__())
         try:
             yield made

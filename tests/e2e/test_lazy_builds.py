@@ -9,19 +9,13 @@ from pathlib import Path
 import pytest
 
 from rollbox import Client, Sandbox
-from tests.e2e.test_builds import LIMITS
 from tests.e2e.test_lazy_starts import AGENT, READ, Place, image, open_place, started
+from tests.support.committing import BUILDS
 from tests.support.faults import node_part
 from tests.support.installed import own_cluster
 from tests.support.private_place import images
 
 pytestmark = [pytest.mark.images, pytest.mark.lazily, pytest.mark.timeout(900)]
-
-BUILDS = (
-    "builds.enabled=true",
-    "builds.state=memory",
-    *(f"builds.limits.{name}={value}" for name, value in LIMITS.items()),
-)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,13 @@ python -m tests.integrations.results    # rows of hosts without a record stay as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tests.integrations.hosts import ADAPTER, HOSTS, Host
 from tests.support.integrations import PLACE, ROOT
-from tests.support.junit import Record, Test, read
-from tests.support.marked import between
+from tests.support.junit import Record, Test, read_all
+from tests.support.marked import between, inside
 from tests.support.result_table import OLDEST, PLACES, Seen, parsed, rendered, renewed, result
 
 PAGE: Final = ROOT / "docs/hosts/index.md"
@@ -31,13 +30,8 @@ def filled(page: str, records: Mapping[str, Record]) -> str:
     """
     runs = [seen(name, record) for name, record in sorted(records.items(), key=lambda one: one[1].when)]
     order = [host.title for host in HOSTS.values()]
-    rows = renewed(parsed(table_of(page)), [run for run in runs if run is not None], order)
+    rows = renewed(parsed(inside(page, MARK)), [run for run in runs if run is not None], order)
     return between(page, MARK, rendered(rows, "host"))
-
-
-def table_of(page: str) -> str:
-    """The table as the page has it."""
-    return page.partition(f"<!-- {MARK}: begin -->")[2].partition(f"<!-- {MARK}: end -->")[0]
 
 
 def seen(name: str, record: Record) -> Seen | None:
@@ -63,20 +57,11 @@ def _results(host: Host, tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
         yield ADAPTER, result(found)
 
 
-def records(folder: Path) -> Mapping[str, Record]:
-    """The records of a folder, by the names of their files."""
-    return {file.stem: read(file.read_text()) for file in folder.glob("*.xml")}
-
-
 def main() -> None:
     """Write the page."""
-    found = records(PLACE)
+    found = read_all(PLACE)
     PAGE.write_text(filled(PAGE.read_text(), found))
-    print(f"{PAGE.relative_to(ROOT)} says what {_listed(found)} have told")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "no records"
+    print(f"{PAGE.relative_to(ROOT)} says what {', '.join(sorted(found)) or 'no records'} have told")
 
 
 if __name__ == "__main__":

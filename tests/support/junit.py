@@ -1,8 +1,10 @@
-"""What the tests of a run did, from a file that pytest writes with `--junitxml`; pure."""
+"""What the tests of a run did, from a file that pytest writes with `--junitxml`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
@@ -10,6 +12,10 @@ from xml.etree import ElementTree
 CASES: Final = "cases"
 # How the reason begins of a test that is skipped for good.
 NOT_SUPPORTED: Final = "not supported: "
+# Whom a test has tried, where the tests of a run are of several: a property too.
+CLIENT: Final = "client"
+# What a test has seen refused, or not there, as a table says it: a property too.
+REFUSED: Final = "not_supported"
 _TROUBLES: Final = ("failure", "error", "skipped")
 
 
@@ -22,8 +28,9 @@ class Test:
         name: with its parameters.
         outcome: passed, failed or skipped.
         said: why it did not pass.
-        cases: how many things it has tried.
+        cases: how many things it has tried with success.
         client: whom it tried, where it says so.
+        not_supported: what it has seen refused, or not there.
     """
 
     __test__ = False
@@ -34,6 +41,7 @@ class Test:
     said: str = ""
     cases: int = 1
     client: str = ""
+    not_supported: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,11 @@ def read(text: str) -> Record:
     return Record(suite.get("name", ""), suite.get("timestamp", ""), tuple(map(_test, suite.iter("testcase"))))
 
 
+def read_all(folder: Path) -> Mapping[str, Record]:
+    """The records of a folder, by the names of their files."""
+    return {file.stem: read(file.read_text()) for file in folder.glob("*.xml")}
+
+
 def _test(case: ElementTree.Element) -> Test:
     troubles = [child for child in case if child.tag in _TROUBLES]
     failed = any(one.tag != "skipped" for one in troubles)
@@ -73,8 +86,10 @@ def _test(case: ElementTree.Element) -> Test:
         name=case.get("name", ""),
         outcome="failed" if failed else "skipped" if troubles else "passed",
         said="\n".join((one.text if failed else one.get("message")) or "" for one in troubles),
-        cases=int(properties.get(CASES, 1)),
-        client=properties.get("client", ""),
+        # To see that something is not there is no success of a client.
+        cases=int(properties.get(CASES, REFUSED not in properties)),
+        client=properties.get(CLIENT, ""),
+        not_supported=properties.get(REFUSED, ""),
     )
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def inside(page: str, mark: str) -> str:
+    """The table between the marks of this name, as the page has it; empty where it has no such marks."""
+    return page.partition(f"<!-- {mark}: begin -->")[2].partition(f"<!-- {mark}: end -->")[0]
+
+
 def between(page: str, mark: str, table: str) -> str:
     """The page with this table between the marks of this name.
 

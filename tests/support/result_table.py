@@ -58,13 +58,17 @@ class Seen:
 def result(tests: Iterable[Test]) -> str:
     """Say in a cell what these tests did: how many passed, which failed, and why others did not run."""
     tests = tuple(tests)
+    passed = [one for one in tests if one.outcome == "passed"]
+    missing = dict.fromkeys(one.not_supported for one in passed if one.not_supported)
     failed = dict.fromkeys(one.name.partition("[")[0] for one in tests if one.outcome == "failed")
     reasons = Counter(one.said.removeprefix(NOT_SUPPORTED) for one in tests if one.outcome == "skipped")
-    parts = [f"{sum(one.cases for one in tests if one.outcome == 'passed')} passed"]
+    parts = [f"{sum(one.cases for one in passed)} passed"]
     if failed:
         count = sum(one.outcome == "failed" for one in tests)
         parts.append(f"**{count} failed**: {', '.join(f'`{name}`' for name in failed)}")
     parts += [f"{count} not supported: {reason}" for reason, count in reasons.items()]
+    if missing:
+        parts.append(f"not supported: {', '.join(missing)}")
     return _cell("; ".join(parts))
 
 

@@ -404,6 +404,9 @@ RUN echo said >&2; false
 """
 
 
+LABEL = 'a "$WORD" \\ \u00e9'
+
+
 def built(_):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -415,7 +418,8 @@ def built(_):
         untagged = client.images.build(**options, gzip=True)[0]
         quiet = client.images.build(quiet=True, **options)[0]
         (root.parent / f"{root.name}.Dockerfile").write_text(f"FROM {IMAGE}\nCOPY kept /")
-        outside = client.images.build(path=folder, dockerfile=f"../{root.name}.Dockerfile", tag="built:2")[0]
+        elsewhere = {"dockerfile": f"../{root.name}.Dockerfile", "tag": "built:2", "labels": {"of": LABEL}}
+        outside = client.images.build(path=folder, **elsewhere)[0]
         (root.parent / f"{root.name}.Dockerfile").unlink()
         try:
             client.images.build(path=folder, target="failing")
@@ -431,6 +435,7 @@ def built(_):
         "tags": image.tags,
         "config": [config["Entrypoint"], config["Cmd"], config["WorkingDir"], config["ExposedPorts"]],
         "labels": [config["Labels"]["of"], own["Labels"]["of"]],
+        "label": outside.attrs["Config"]["Labels"]["of"] == LABEL,
         "own": [own["Entrypoint"], own_variables(own["Env"]), own["WorkingDir"]],
         "of": container.image.id == image.id,
         "ran": client.containers.run("built:1", remove=True).decode().split(),

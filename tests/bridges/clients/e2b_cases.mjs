@@ -34,6 +34,19 @@ const cases = {
     const kills = [await mine.kill(), await Sandbox.kill(mine.sandboxId)]
     return { kills, running: await mine.isRunning() }
   },
+  async notSupported(sandbox) {
+    const serving = Template().fromImage(process.env.IMAGE).setStartCmd('sleep 1', 'true')
+    const calls = {
+      pause: () => sandbox.pause(),
+      memory: () => sandbox.createSnapshot(),
+      metrics: () => sandbox.getMetrics(),
+      start: () => Template.build(serving, `case-js-${process.pid}-serving`),
+      fork: () => sandbox.fork(),
+    }
+    const says = {}
+    for (const [name, call] of Object.entries(calls)) says[name] = (await refused(call))[1].includes('not supported')
+    return { says, running: await sandbox.isRunning() }
+  },
   async ran(sandbox) {
     const { stdout, stderr, exitCode } = await sandbox.commands.run('echo out; echo err >&2')
     return { stdout, stderr, exitCode }
@@ -99,7 +112,7 @@ const cases = {
   },
 }
 
-const sandbox = await Sandbox.create('base', { timeoutMs: 300_000, metadata: { k: 'v' } })
+const sandbox = await Sandbox.create('base', { timeoutMs: 3_600_000, metadata: { k: 'v' } })
 for (const [name, one] of Object.entries(cases)) {
   let told
   try {

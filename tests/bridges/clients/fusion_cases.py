@@ -4,12 +4,13 @@ import asyncio
 import base64
 import inspect
 import json
+import os
 import sys
 
 import sandbox_fusion as fusion
-from sandbox_fusion import RunCodeRequest, RunJupyterRequest
+from sandbox_fusion import GetPromptsRequest, RunCodeRequest, RunJupyterRequest, TestConfig
 
-WITHIN_S = 60
+WITHIN_S = 300
 STYLE = sys.argv[1]
 
 
@@ -95,6 +96,16 @@ async def language():
         return ["422" in str(error), "literal_error" in str(error)]
 
 
+async def datasets():
+    call = fusion.get_prompts if STYLE == "sync" else fusion.get_prompts_async
+    asked = GetPromptsRequest(dataset="humaneval_python", config=TestConfig())
+    try:
+        answer = call(asked, endpoint=os.environ["SANDBOX_FUSION_ENDPOINT"])
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        return ["501" in str(error), "is not supported by rollbox's bridge" in str(error)]
+
+
 async def notebook():
     answer = await cells("a = 'hello'", "import sys; sys.stderr.write('e')\na", "assert False", "print(a)")
     said = [[cell.stdout, cell.stderr, cell.display, [one["ename"] for one in cell.error]] for cell in answer.cells]
@@ -134,6 +145,7 @@ CASES = (
     apart,
     forks,
     language,
+    datasets,
     notebook,
     notebook_files,
     notebook_timed_out,

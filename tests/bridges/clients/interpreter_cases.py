@@ -12,7 +12,7 @@ import e2b_code_interpreter as interpreter
 
 STYLE = sys.argv[1]
 Sandbox = interpreter.AsyncSandbox if STYLE == "async" else interpreter.Sandbox
-WITHIN_S = 120
+WITHIN_S = 300
 
 
 async def of(value):
@@ -87,11 +87,13 @@ async def interrupted(sandbox):
 
 
 async def language(sandbox):
-    try:
-        await of(sandbox.run_code("1", language="r"))
-    except Exception as error:
-        return {"says": "not supported" in str(error)}
-    return {}
+    says = {}
+    for name in ("r", "java", "bash"):
+        try:
+            says[name] = await of(sandbox.run_code("1", language=name)) and False
+        except Exception as error:
+            says[name] = "not supported" in str(error)
+    return {"says": says}
 
 
 async def crashed(sandbox):
@@ -106,7 +108,7 @@ CASES = (value, raised, text, shown, streams, variables, contexts, interrupted, 
 async def main() -> None:
     # A name of every sandbox, which tests have no DNS for.
     proxy = {"proxy": os.environ["PROXY"]} if "PROXY" in os.environ else {}
-    sandbox = await of(Sandbox.create(timeout=300, **proxy))
+    sandbox = await of(Sandbox.create(timeout=3600, **proxy))
     for case in CASES:
         try:
             told = {"case": case.__name__, "saw": await asyncio.wait_for(case(sandbox), WITHIN_S)}

@@ -7,6 +7,7 @@ import pytest
 from tests.integrations import results
 from tests.integrations.hosts import ADAPTER, HOSTS
 from tests.support.junit import Record, Test, read
+from tests.support.marked import inside
 from tests.support.result_table import OLDEST, Row, Seen, parsed, rendered, renewed, result
 
 XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -34,7 +35,7 @@ def test_a_record_says_what_each_test_did() -> None:
 
 def test_the_page_says_what_passed_what_failed_and_what_is_not_supported() -> None:
     page = results.filled(PAGE, {"harbor-gvisor": read(XML)})
-    program, adapter = parsed(results.table_of(page))
+    program, adapter = parsed(inside(page, results.MARK))
     assert (program.program, program.version, program.seen) == ("Harbor", "0.26.0", {"gVisor": "10 passed"})
     assert adapter.what == ADAPTER
     assert adapter.seen == {"gVisor": r"1 passed; **1 failed**: `test_a`; 1 not supported: no \| users"}
@@ -59,7 +60,7 @@ def record(version: str, when: str = "", *names: str) -> Record:
 
 
 def table(page: str) -> list[tuple[str, str, dict[str, str]]]:
-    return [(row.program, row.version, dict(row.seen)) for row in parsed(results.table_of(page))]
+    return [(row.program, row.version, dict(row.seen)) for row in parsed(inside(page, results.MARK))]
 
 
 def test_what_was_seen_elsewhere_and_of_other_hosts_stays() -> None:
@@ -107,7 +108,7 @@ def test_a_failure_is_named_once_with_how_often() -> None:
 
 def test_the_page_has_the_table_as_it_is_written() -> None:
     page = results.PAGE.read_text()
-    rows = parsed(results.table_of(page))
+    rows = parsed(inside(page, results.MARK))
     assert results.filled(page, {}) == page
     assert {row.program for row in rows} <= {host.title for host in HOSTS.values()}
     declared = {host.title: {*host.programs.values(), ADAPTER} for host in HOSTS.values()}
