@@ -110,6 +110,7 @@ class BuildSettings:
         cpu_millicores, memory_bytes: the most that a build takes.
         disk_bytes: the most that its files take, with the images that it reads.
         in_memory: they are in the pod's memory, and not on its node's disk.
+        keep_ms: how long a builder waits for the next build of its owner; 0: each build has a new one.
     """
 
     image: str
@@ -117,13 +118,15 @@ class BuildSettings:
     memory_bytes: int
     disk_bytes: int
     in_memory: bool = False
+    keep_ms: int = 0
 
     @classmethod
     def read(cls, read: Reader) -> Self | None:
         """Reads them; None: none are built."""
         if not read.has("BUILDER_IMAGE"):
             rule = "it is about builds, and BUILDER_IMAGE does not name the builder"
-            read.refuse(("BUILDER_CPU_MILLICORES", "BUILDER_MEMORY_BYTES", "BUILDER_DISK_BYTES", "BUILDER_STATE"), rule)
+            about = ("CPU_MILLICORES", "MEMORY_BYTES", "DISK_BYTES", "STATE", "KEEP_MS")
+            read.refuse(tuple(f"BUILDER_{one}" for one in about), rule)
             return None
         if not read.has("REGISTRY_COMMITS"):
             rule = "it needs REGISTRY_COMMITS, where images are put"
@@ -134,6 +137,8 @@ class BuildSettings:
             memory_bytes=read("BUILDER_MEMORY_BYTES", rules.count(256 << 20, 1 << 40), str(4 << 30)),
             disk_bytes=read("BUILDER_DISK_BYTES", rules.count(256 << 20, 1 << 44), str(16 << 30)),
             in_memory=read("BUILDER_STATE", rules.one_of("disk", "memory"), "disk") == "memory",
+            # Its program ends two minutes after the last request.
+            keep_ms=read("BUILDER_KEEP_MS", rules.count(0, 100_000), "60000"),
         )
 
 

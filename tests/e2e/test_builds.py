@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from uuid import uuid4
@@ -12,7 +13,7 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, PermissionDenied, Unsupported
-from tests.product.test_builds import Context, context, has_won_nothing
+from tests.product.test_builds import Context, context, gone, has_won_nothing
 from tests.product.test_grading import harbor_example
 from tests.support.command_line import rollbox
 from tests.support.committing import BUILDS, committing
@@ -174,6 +175,41 @@ async def test_nothing_is_left_of_a_build_whose_caller_has_gone(
                 assert len(await builders(stack)) == 1
                 break
     await until(lambda: none_left(stack))
+
+
+async def log_of(context: Context) -> str:
+    """What the builder says of a build."""
+    said = ""
+    async with aclosing(aiter(context.client.build(context.folder))) as told:
+        async for progress in told:
+            said += progress.text
+    await context.build()
+    return said
+
+
+async def test_the_next_image_of_an_owner_begins_where_it_differs(
+    context: Context, stack: Installed, stranger: Client
+) -> None:
+    steps = f"FROM $BASE\nRUN echo {uuid4().hex} > /shared; (setsid sleep 1000 >&- 2>&- &)\nCOPY file /file\n"
+    # Of one size and time, as all files of contexts have it.
+    context.write(f"{steps}RUN true", file="one")
+    assert "CACHED" not in await log_of(context)
+    (first,) = await builders(stack)
+    look = "RUN for one in /proc/[0-9]*; do tr '\\0' ' ' < $one/cmdline; echo; done > /seen"
+    context.write(f"{steps}{look}", file="two")
+    said = await log_of(context)
+    assert re.findall(r"\[(\d)/4\] [^\n]*\n#\d+ CACHED", said) == ["1"], said
+    assert await builders(stack) == [first]
+    seen = await context.seen("cat /file /seen")
+    assert seen.startswith("two")
+    assert "sleep 1000" not in seen, "what a step has left has ended with its build"
+    assert "buildkitd" in seen
+    # Somebody else begins at the base, elsewhere.
+    other = Context(context.folder, stranger)
+    assert "CACHED" not in await log_of(other)
+    assert len(await builders(stack)) == 2
+    await until(lambda: none_left(stack))
+    await until(lambda: gone(stranger, other.images))
 
 
 async def test_what_the_pods_cannot_do_is_refused(context: Context, client: Client) -> None:

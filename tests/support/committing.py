@@ -26,6 +26,7 @@ BUILDS: Final = (
     "builds.limits.cpuMillicores=2000",
     "builds.limits.memoryMebibytes=1024",
     "builds.limits.diskMebibytes=1536",
+    "builds.keepSeconds=30",
 )
 
 

@@ -30,6 +30,8 @@ class FakeBuilder:
         over: the end of the test.
         begun: it was asked for a build.
         endless: it says these lines, and never ends.
+        only_first: in place of `lines`, of the next build.
+        full: tokens of builders that have no room for another build.
     """
 
     token: str = ""
@@ -41,6 +43,8 @@ class FakeBuilder:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     endless: bool = False
+    only_first: list[dict[str, Any]] = field(default_factory=list)
+    full: set[str] = field(default_factory=set)
     port: int = 0
 
     def makes(self, layers: Mapping[bytes, str], *below: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -71,12 +75,15 @@ class FakeBuilder:
         if request.path.startswith("/blobs/"):
             found = self.made.get(digest)
             return web.Response(status=404) if found is None else web.Response(body=found)
-        if request.path == "/program":
-            return web.Response(body=PROGRAM)
+        if request.path == "/build":
+            return await self._build(request)
         if request.path == "/connections":
             await self.over.wait()  # no step connects to anything
-            return web.Response(status=404)
-        return web.Response() if request.path == "/ready" else await self._build(request)
+        answers = {
+            "/program": web.Response(body=PROGRAM),
+            "/ready": web.Response(status=503 if self.token in self.full else 200),
+        }
+        return answers.get(request.path, web.Response(status=404))
 
     async def _build(self, request: web.Request) -> web.StreamResponse:
         self.begun.set()
@@ -86,11 +93,12 @@ class FakeBuilder:
             self.files = {name.replace(mark, "mark"): file.read() for name, file in files.items() if file is not None}
         response = web.StreamResponse()
         await response.prepare(request)
-        for line in self.lines:
+        lines, self.only_first = self.only_first or self.lines, []
+        for line in lines:
             await response.write(json.dumps(line).encode() + b"\n")
         if self.endless:
             await self.over.wait()
-        if not self.lines or not {"image", "reason"} & self.lines[-1].keys():
+        if not lines or not {"image", "reason"} & lines[-1].keys():
             assert request.transport is not None
             request.transport.abort()
         return response

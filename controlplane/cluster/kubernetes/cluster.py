@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final, Self
@@ -250,9 +250,8 @@ class KubernetesCluster:
                 builds=settings.builds,
                 clock=clock,
             )
-            async with cluster._watching():
-                if cluster.builds is not None:
-                    await cluster.builds.sweep()
+            keeping = nullcontext() if cluster.builds is None else cluster.builds.keeping()
+            async with cluster._watching(), keeping:
                 yield cluster
 
     def describe(self) -> Description:

@@ -45,11 +45,13 @@ class BuildNetwork:
         sandbox_id: of the sandbox; its owner is that of the build.
         address: of its sidecar.
         token: for calls of the sidecar.
+        policy: what it reaches, in words that are the same for the same.
     """
 
     sandbox_id: str
     address: str
     token: str
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)

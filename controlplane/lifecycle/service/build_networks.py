@@ -52,7 +52,7 @@ class BuildNetworks:
         try:
             made = await self._creates.create(owner, spec, None, by_ms=None, caller=new_caller(), begun=begun)
             sandbox = made.sandbox
-            yield BuildNetwork(sandbox.id, sandbox.address or "", self._key.token(sandbox).text)
+            yield BuildNetwork(sandbox.id, sandbox.address or "", self._key.token(sandbox).text, _words(egress))
         finally:
             if begun:
                 ended = Problem("deleted", "the build whose steps had its network is over")
@@ -60,3 +60,7 @@ class BuildNetworks:
 
     async def _end(self, owner: str, sandbox: Sandbox, problem: Problem) -> None:
         await self._endings.end_all([sandbox], problem, owner)
+
+
+def _words(egress: PolicyOrPreset) -> str:
+    return egress if isinstance(egress, str) else egress.model_dump_json()

@@ -119,6 +119,7 @@
 - {name: ROLLBOX_CONTROLPLANE_BUILDER_MEMORY_BYTES, value: {{ mul 1048576 .Values.builds.limits.memoryMebibytes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_BUILDER_DISK_BYTES, value: {{ mul 1048576 .Values.builds.limits.diskMebibytes | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_BUILDER_STATE, value: {{ .Values.builds.state | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_BUILDER_KEEP_MS, value: {{ mul 1000 .Values.builds.keepSeconds | quote }}}
 {{- end }}
 {{- end }}
 {{- if or (include "rollbox.ownRegistry" .) .Values.registry.external.ownAuthority }}

@@ -56,7 +56,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	server := builder.NewServer(settings, builder.Client())
+	server := builder.NewServer(settings, builder.Client(), daemon.EndOthers)
 	listener, err := net.Listen("tcp", settings.Listen)
 	if err != nil {
 		return err

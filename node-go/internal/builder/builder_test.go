@@ -65,7 +65,7 @@ func roots(t *testing.T) (marked, rest *os.Root) {
 func TestWhatIsMarkedIsNoContext(t *testing.T) {
 	marked, rest := roots(t)
 	given := archive(t, entry{name: "m/Dockerfile", content: "FROM a"}, entry{name: "a/b", content: "x"}, entry{name: "l", link: "a/b", kind: tar.TypeSymlink})
-	if err := unpack(given, "m", marked, rest); err != nil {
+	if err := unpack(given, "m", 7, marked, rest); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := marked.ReadFile("Dockerfile"); string(text) != "FROM a" {
@@ -77,7 +77,7 @@ func TestWhatIsMarkedIsNoContext(t *testing.T) {
 	if _, err := rest.Stat("m"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the context has what is marked: %v", err)
 	}
-	if seen, err := rest.Stat("a/b"); err != nil || seen.ModTime().Unix() != 315_619_200 {
+	if seen, err := rest.Stat("a/b"); err != nil || !seen.ModTime().Equal(time.Unix(315_619_200, 7)) {
 		t.Errorf("its time is %v, %v", seen, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestNothingIsWrittenOutsideOfAContext(t *testing.T) {
 		{{name: "hard", link: "/etc/passwd", kind: tar.TypeLink}},
 	} {
 		marked, rest := roots(t)
-		if err := unpack(archive(t, given...), "m", marked, rest); err == nil {
+		if err := unpack(archive(t, given...), "m", 1, marked, rest); err == nil {
 			t.Errorf("%v was unpacked", given)
 		}
 	}
@@ -132,6 +132,8 @@ func TestWhoseFaultAFailureIs(t *testing.T) {
 	}
 }
 
+func endNothing() error { return nil }
+
 func served(t *testing.T, script string, most int64) (*httptest.Server, Settings) {
 	t.Helper()
 	settings := Settings{Token: token, State: t.TempDir(), MostBytes: most, Idle: time.Hour}
@@ -139,7 +141,7 @@ func served(t *testing.T, script string, most int64) (*httptest.Server, Settings
 		t.Fatal(err)
 	}
 	client := []string{"/bin/sh", "-c", script, "client"}
-	server := httptest.NewServer(NewServer(settings, client).Handler())
+	server := httptest.NewServer(NewServer(settings, client, endNothing).Handler())
 	t.Cleanup(server.Close)
 	return server, settings
 }
@@ -266,8 +268,46 @@ func TestHowABuildFails(t *testing.T) {
 	}
 }
 
+func TestAnotherBuildMayBeginWhereNothingOfTheLastOneRuns(t *testing.T) {
+	var left error
+	settings := Settings{Token: token, State: t.TempDir(), MostBytes: 1 << 60, Idle: time.Hour}
+	server := httptest.NewServer(NewServer(settings, []string{"/bin/false"}, func() error { return left }).Handler())
+	defer server.Close()
+	for _, wanted := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		if status, text := asked(t, http.MethodPost, server.URL+"/build", token, wished(t)); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		}
+		if status, _ := asked(t, http.MethodGet, server.URL+"/ready", token, nil); status != wanted {
+			t.Errorf("where %v is left: %d", left, status)
+		}
+		left = errors.New("a process")
+	}
+}
+
+func TestABuilderThatIsHalfFullIsNotReady(t *testing.T) {
+	server, _ := served(t, "exit 0", 2)
+	if status, _ := asked(t, http.MethodGet, server.URL+"/ready", token, nil); status != http.StatusServiceUnavailable {
+		t.Errorf("%d", status)
+	}
+}
+
+func TestWhichProcessesOthersAre(t *testing.T) {
+	proc := t.TempDir()
+	for _, name := range []string{"1", "7", "12", "self", "sys"} {
+		if err := os.Mkdir(filepath.Join(proc, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := others(proc, 1, 7); err != nil || !slices.Equal(found, []int{12}) {
+		t.Errorf("%v, %v", found, err)
+	}
+	if err := endOthers(0); err != nil {
+		t.Errorf("it has tried outside of a namespace of its own: %v", err)
+	}
+}
+
 func TestOneThatNobodyAsksEnds(t *testing.T) {
-	server := NewServer(Settings{Token: token, Idle: time.Hour}, nil)
+	server := NewServer(Settings{Token: token, Idle: time.Hour}, nil, endNothing)
 	if server.Idle() {
 		t.Error("it has just begun")
 	}

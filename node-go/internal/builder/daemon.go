@@ -26,8 +26,9 @@ func Client() []string { return []string{"/usr/bin/buildctl", "--addr", "unix://
 
 // Daemon is BuildKit's.
 type Daemon struct {
-	ended chan error
-	relay net.Listener
+	process int
+	ended   chan error
+	relay   net.Listener
 }
 
 // Begin starts it, and returns once it answers. It has a network of its own, in which there is nothing but the port of a
@@ -54,7 +55,10 @@ func Begin(ctx context.Context, settings Settings) (*Daemon, error) {
 		if daemon.relay, err = (&net.ListenConfig{}).Listen(ctx, "tcp", relay); err != nil {
 			return err
 		}
-		return command.Start()
+		if err = command.Start(); err == nil {
+			daemon.process = command.Process.Pid
+		}
+		return err
 	}, func() { daemon.ended <- command.Wait() })
 	if err != nil {
 		return nil, err
@@ -64,6 +68,9 @@ func Begin(ctx context.Context, settings Settings) (*Daemon, error) {
 
 // Relay takes what steps with a network connect to.
 func (d *Daemon) Relay() net.Listener { return d.relay }
+
+// EndOthers ends what the steps of its builds have left, and fails where that does not end.
+func (d *Daemon) EndOthers() error { return endOthers(d.process) }
 
 // Ended receives its end.
 func (d *Daemon) Ended() <-chan error { return d.ended }

@@ -89,7 +89,7 @@ func relayed(t *testing.T, script string) (*httptest.Server, string) {
 	if err := os.MkdirAll(filepath.Join(settings.State, "rollbox"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	made, steps := NewServer(settings, []string{"/bin/sh", "-c", script, "client"}), here(t)
+	made, steps := NewServer(settings, []string{"/bin/sh", "-c", script, "client"}, endNothing), here(t)
 	go func() { _ = made.Relay(t.Context(), steps) }()
 	server := httptest.NewServer(made.Handler())
 	t.Cleanup(server.Close)

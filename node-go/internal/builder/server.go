@@ -33,15 +33,21 @@ type Server struct {
 	settings Settings
 	client   []string
 	outside  *outside
+	tidy     func() error
 	building sync.Mutex
+	// Of the build, from 1.
+	number int
+	// What a build has left does not end: no other one may be here.
+	spoilt atomic.Bool
 	// When the last request ended (Unix ns), and how many are under way.
 	last  atomic.Int64
 	under atomic.Int64
 }
 
-// NewServer returns a server; client is the command of BuildKit's client, with its address.
-func NewServer(settings Settings, client []string) *Server {
-	server := &Server{settings: settings, client: client, outside: newOutside()}
+// NewServer returns a server; client is the command of BuildKit's client, with its address, and tidy ends what the steps of a
+// build have left.
+func NewServer(settings Settings, client []string, tidy func() error) *Server {
+	server := &Server{settings: settings, client: client, outside: newOutside(), tidy: tidy}
 	server.last.Store(time.Now().UnixNano())
 	return server
 }
@@ -59,7 +65,7 @@ func (s *Server) Relay(ctx context.Context, listener net.Listener) error {
 // Handler returns what answers requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /ready", s.ready)
 	mux.HandleFunc("PUT /blobs/{digest}", s.take)
 	mux.HandleFunc("GET /blobs/{digest}", s.give)
 	mux.HandleFunc("POST /build", s.build)
@@ -81,6 +87,13 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) bases() layout { return layout(filepath.Join(s.settings.State, "rollbox", "bases")) }
 func (s *Server) made() layout  { return layout(filepath.Join(s.settings.State, "rollbox", "made")) }
+
+// ready answers whether a build may begin: nothing of an earlier one runs, and half of the room is free.
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	if s.spoilt.Load() || over(s.settings.State, s.settings.MostBytes/2) {
+		http.Error(w, "it has built enough", http.StatusServiceUnavailable)
+	}
+}
 
 func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	digest := r.PathValue("digest")
@@ -124,6 +137,11 @@ func (s *Server) build(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.building.Unlock()
+	defer func() {
+		if err := s.tidy(); err != nil {
+			s.spoilt.Store(true)
+		}
+	}()
 	answer, flush := json.NewEncoder(w), http.NewResponseController(w)
 	told := func(line Line) {
 		if answer.Encode(line) == nil {
@@ -153,7 +171,8 @@ func (s *Server) built(ctx context.Context, mark string, archive io.Reader, tell
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	at := places{filepath.Join(folder, "context"), filepath.Join(folder, "beside"), string(s.bases()), string(s.made())}
-	if err := unpacked(archive, mark, at); err != nil {
+	s.number++
+	if err := unpacked(archive, mark, s.number, at); err != nil {
 		return none, err
 	}
 	var wish Wish
@@ -173,7 +192,7 @@ func (s *Server) built(ctx context.Context, mark string, archive io.Reader, tell
 	return s.made().made()
 }
 
-func unpacked(archive io.Reader, mark string, at places) error {
+func unpacked(archive io.Reader, mark string, number int, at places) error {
 	if mark == "" {
 		return errors.New("the request has no mark")
 	}
@@ -189,7 +208,7 @@ func unpacked(archive io.Reader, mark string, at places) error {
 		defer func() { _ = root.Close() }()
 		roots = append(roots, root)
 	}
-	if err := unpack(archive, mark, roots[0], roots[1]); err != nil {
+	if err := unpack(archive, mark, number, roots[0], roots[1]); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, archive); err != nil {

@@ -12,8 +12,10 @@ import (
 	"time"
 )
 
-// unpack reads an archive: what is in the folder `mark` goes to one place, and all else to another.
-func unpack(from io.Reader, mark string, marked, rest *os.Root) error {
+// unpack reads an archive: what is in the folder `mark` goes to one place, and all else to another. The time of a file is that
+// of the archive, and as many nanoseconds as builds were here: BuildKit takes a file for the one of an earlier build that has
+// its name, size and time, and no image has parts of a second.
+func unpack(from io.Reader, mark string, number int, marked, rest *os.Root) error {
 	archive := tar.NewReader(from)
 	for {
 		entry, err := archive.Next()
@@ -27,6 +29,7 @@ func unpack(from io.Reader, mark string, marked, rest *os.Root) error {
 		if inside, ok := strings.CutPrefix(name, mark+"/"); ok {
 			to, name = marked, inside
 		}
+		entry.ModTime = entry.ModTime.Truncate(time.Second).Add(time.Duration(number))
 		if err := put(to, name, entry, archive); err != nil {
 			return fmt.Errorf("%q: %w", entry.Name, err)
 		}

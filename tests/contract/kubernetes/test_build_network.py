@@ -90,7 +90,7 @@ async def sandbox(port: int) -> AsyncIterator[tuple[Sidecar, BuildNetwork]]:
     agent_pb2_grpc.add_AgentServicer_to_server(sidecar, server)  # type: ignore[no-untyped-call]
     at = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    yield sidecar, BuildNetwork("sb-1", f"http://127.0.0.1:{at}", "t")
+    yield sidecar, BuildNetwork("sb-1", f"http://127.0.0.1:{at}", "t", "")
     await server.stop(grace=None)
 
 
@@ -238,7 +238,7 @@ async def test_a_sandbox_that_does_not_answer_ends_the_build() -> None:
         Builder.open(f"http://127.0.0.1:{at}", TOKEN, 1) as builder,
     ):
         with pytest.raises(Problem):
-            async with Outside.open(BuildNetwork("sb-1", "http://127.0.0.1:1", "t"), builder):
+            async with Outside.open(BuildNetwork("sb-1", "http://127.0.0.1:1", "t", ""), builder):
                 pass
         async with sandbox(1) as (sidecar, network):
             sidecar.listens = False

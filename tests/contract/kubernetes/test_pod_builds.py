@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,10 @@ HOST = "registry.test:5443"
 TARGET = f"{HOST}/commits/alice/builds:t1"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 DEFAULTS = PodDefaults(NAMESPACE, "r", "sidecar:1", "http://127.0.0.1:8082", "gvisor", 16)
-SETTINGS = BuildSettings("builder:1", 2000, 1 << 30, 4 << 30)
+SETTINGS = BuildSettings("builder:1", 2000, 1 << 30, 4 << 30, keep_ms=60_000)
+
+# A build with one has a builder of its own.
+SECRETS: Mapping[str, bytes] = {"s": b"secret"}
 
 
 class Kubelet(FakeKubernetes):
@@ -70,9 +73,9 @@ class World:
     pushed: Pusher
     base: str
 
-    async def plan(self, dockerfile: str, **names: str) -> Any:
+    async def plan(self, dockerfile: str, *, owner: str = "alice", **names: str) -> Any:
         wish = BuildWish(dockerfile, {"A": "1"}, "", "sha256:context")
-        plan = self.builds.plan("alice", wish)
+        plan = self.builds.plan(owner, wish)
         copies = {name: f"{HOST}/{names.get(name, f'mirror/base@{self.base}')}" for name in plan.images}
         return await self.builds.pin(plan, copies)
 
@@ -82,10 +85,12 @@ class World:
         *,
         max_bytes: int = 1000,
         network: BuildNetwork | None = None,
+        secrets: Mapping[str, bytes] = SECRETS,
+        owner: str = "alice",
     ) -> list[str | Built]:
-        pinned = await self.plan(dockerfile)
+        pinned = await self.plan(dockerfile, owner=owner)
         context = io.BytesIO(bytes(1024))
-        steps = self.builds.run(pinned, TARGET, context, {"s": b"secret"}, max_bytes=max_bytes, network=network)
+        steps = self.builds.run(pinned, TARGET, context, secrets, max_bytes=max_bytes, network=network)
         async with aclosing(steps) as told:
             return [one async for one in told]
 
@@ -334,5 +339,59 @@ async def test_pods_that_nobody_waits_for_are_removed(world: World) -> None:
     ):
         about = {"name": name, "creationTimestamp": at, "labels": labels}
         await world.api.put(PODS, {"metadata": about, "status": {"phase": phase}})
-    await world.builds.sweep()
+    async with world.builds.keeping():
+        pass
     assert {*world.api.objects[PODS]} == {"runs", "fresh", "sandbox"}
+
+
+async def test_the_next_build_of_an_owner_has_the_builder_of_the_last_one(world: World) -> None:
+    world.builder.makes({b"new": "+gzip"})
+    async with world.builds.keeping():
+        await world.built(secrets={})
+        (first,) = world.api.objects[PODS]
+        assert len(world.builder.brought) == 3
+        world.builder.brought.clear()
+        await world.built(secrets={})
+        assert ({*world.api.objects[PODS]}, world.builder.brought) == ({first}, {})
+        # Another owner has another one, and so has what may reach something.
+        await world.built(secrets={}, owner="bob")
+        assert len(world.api.objects[PODS]) == 2
+        # Secrets are where no other build is.
+        await world.built()
+        assert len(world.api.objects[PODS]) == 2
+        world.builder.lines = [{"reason": "step", "why": "exit code: 3"}]
+        with pytest.raises(Problem, match="exit code: 3"):
+            await world.built(secrets={})
+        assert first not in world.api.objects[PODS], "one in which a build has failed is not used again"
+    assert world.api.objects[PODS] == {}
+
+
+@pytest.mark.parametrize(
+    "ends", [{"reason": "room", "why": "no space left"}, {"reason": "builder", "why": "runc is gone"}, {"text": "cut"}]
+)
+async def test_what_an_earlier_build_may_have_spoilt_is_built_in_a_new_builder(
+    world: World, ends: dict[str, Any]
+) -> None:
+    world.builder.makes({b"new": "+gzip"})
+    async with world.builds.keeping():
+        await world.built(secrets={})
+        (first,) = world.api.objects[PODS]
+        world.builder.only_first = [ends]
+        *said, made = await world.built(secrets={})
+        assert isinstance(made, Built)
+        assert "once more, in a builder of its own\n" in said
+        assert first not in world.api.objects[PODS]
+
+
+async def test_a_builder_that_is_full_or_gone_is_not_used_again(world: World) -> None:
+    world.builder.makes({b"new": "+gzip"})
+    async with world.builds.keeping():
+        await world.built(secrets={})
+        (first,) = world.api.objects[PODS]
+        world.builder.full = {world.builder.token}
+        await world.built(secrets={})
+        assert first not in world.api.objects[PODS]
+        world.builder.full = {world.builder.token}
+        (second,) = world.api.objects[PODS]
+        await world.built(secrets={})
+        assert second not in world.api.objects[PODS]

@@ -15,9 +15,10 @@ from controlplane.cluster.dockerfiles.judge import Base as Said
 from controlplane.cluster.dockerfiles.recipe import Recipe, recipe
 from controlplane.cluster.dockerfiles.stages import FILES
 from controlplane.cluster.kubernetes.builds.builder import NAMED, Builder, LeftError
+from controlplane.cluster.kubernetes.builds.kept import Use
 from controlplane.cluster.kubernetes.builds.manifests import Base, Made, made
 from controlplane.cluster.kubernetes.builds.outside import Outside, variables
-from controlplane.cluster.kubernetes.builds.pods import BuildPods
+from controlplane.cluster.kubernetes.builds.pods import BuildPods, Running
 from controlplane.cluster.kubernetes.builds.transfer import Transfer
 from controlplane.cluster.protocol.builds import BuildNetwork, BuildPlan, BuildWish, Built, PinnedBuild
 from controlplane.egress import package_variables
@@ -28,6 +29,8 @@ from controlplane.settings import CommitSettings
 USUAL: Final = "amd64"
 # Contents of one build that are on their way at once.
 AT_ONCE: Final = 3
+# What ends a build that other ones before it in its builder may have had a part in.
+SHARED_ENDS: Final = ("build_disk_full", "build_out_of_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,14 @@ class Pinned(PinnedBuild):
     """See ``PinnedBuild``.
 
     Attributes:
+        owner: whose it is.
         wish: with the stage that is wanted as the builder knows it.
         recipe: of what the builder gets.
         ours: the names that it has for images, by those of the Dockerfile.
         bases: the images, by the names that it has for them.
     """
 
+    owner: str
     wish: BuildWish
     recipe: Recipe
     ours: Mapping[str, str]
@@ -130,6 +135,7 @@ class PodBuilds:
         ours = {name: NAMED.format(place) for place, name in enumerate(bases)}
         return Pinned(
             tag(plan.wish, judged.pinned({**known, FILES.name: "files"}), judged.files),
+            plan.owner,
             replace(plan.wish, target=judged.target),
             judged,
             ours,
@@ -153,27 +159,46 @@ class PodBuilds:
         build = cast("Pinned", build)
         await asyncio.to_thread(contexts.check, context)
         await self._pods.sweep()
-        async with self._pods.running(build.architecture) as (name, builder):
-            try:
-                given = _Given(build, context, secrets, network)
-                steps = self._built(given, builder, target, max_bytes=max_bytes)
-                async with aclosing(steps) as told:
-                    async for one in told:
-                        yield one
-            except LeftError as left:
-                raise await self._pods.ended(name) from left
+        given = _Given(build, context, secrets, network)
+        use = Use(build.owner, build.architecture, "" if network is None else network.policy, is_alone=bool(secrets))
+        for is_new in (False, True):
+            async with (
+                self._pods.running(use, is_new=is_new) as running,
+                aclosing(self._tried(given, running, target, max_bytes=max_bytes)) as told,
+            ):
+                async for one in told:
+                    yield one
+                if running.has_built:
+                    return
+            yield "once more, in a builder of its own\n"
 
-    async def sweep(self) -> None:
-        """Removes the pods of builds that an earlier control plane has left."""
-        await self._pods.sweep()
+    def keeping(self) -> AbstractAsyncContextManager[None]:
+        """Builders wait for their owner's next build while the block runs."""
+        return self._pods.keeping()
+
+    async def _tried(
+        self, given: _Given, running: Running, target: str, *, max_bytes: int
+    ) -> AsyncGenerator[str | Built, None]:
+        """Builds, or ends without an image where a new builder may do better."""
+        try:
+            async with aclosing(self._built(given, running, target, max_bytes=max_bytes)) as told:
+                async for one in told:
+                    yield one
+            running.has_built = True
+        except LeftError as left:
+            if running.pod.is_new:
+                raise await self._pods.ended(running.pod.name) from left
+        except Problem as failed:
+            if running.pod.is_new or not _may_be_shared(failed):
+                raise
 
     async def _built(
-        self, given: _Given, builder: Builder, target: str, *, max_bytes: int
+        self, given: _Given, running: Running, target: str, *, max_bytes: int
     ) -> AsyncGenerator[str | Built, None]:
-        build = given.build
+        build, builder = given.build, running.builder
         for base in build.bases.values():
             yield f"{base.name}: {len(base.layers)} layers, {base.size_bytes} bytes\n"
-        await self._bring(build, builder)
+        await self._bring(build, running)
         said: Any = None
         async with aclosing(self._steps(given, builder)) as every:
             async for told in every:
@@ -209,22 +234,25 @@ class PodBuilds:
             async for one in every:
                 yield one
 
-    async def _bring(self, build: Pinned, builder: Builder) -> None:
-        """Gives a builder the images that the build reads; each layer once."""
-        free = asyncio.Semaphore(AT_ONCE)
-        bases = list(build.bases.values())
+    async def _bring(self, build: Pinned, running: Running) -> None:
+        """Gives a builder the images that the build reads, as far as it has not had them; each layer once."""
+        free, builder, brought = asyncio.Semaphore(AT_ONCE), running.builder, running.pod.brought
+        bases = [base for base in build.bases.values() if base.digest not in brought]
         blobs = {one.digest: base.repository for base in bases for one in (base.config, *base.layers)}
+        blobs = {digest: repository for digest, repository in blobs.items() if digest not in brought}
 
-        async def brought(transfer: Transfer, repository: str, digest: str) -> None:
+        async def bring(transfer: Transfer, repository: str, digest: str) -> None:
             async with free, transfer.blob(repository, digest) as pieces:
                 await builder.bring(digest, pieces)
+                brought.add(digest)
 
         if not bases:
             return
         async with self._transfer({base.repository: ("pull",) for base in bases}) as transfer:
             for base in bases:
                 await builder.bring(base.digest, base.manifest)
-            await _all(brought(transfer, repository, digest) for digest, repository in blobs.items())
+            await _all(bring(transfer, repository, digest) for digest, repository in blobs.items())
+            brought.update(base.digest for base in bases)
 
     async def _put(self, image: Made, target: Reference, builder: Builder) -> str:
         rights: dict[str, Sequence[str]] = dict.fromkeys(image.below.values(), ("pull",))
@@ -247,6 +275,11 @@ class PodBuilds:
 def _judged(owner: str, wish: BuildWish, architecture: str, bases: Mapping[str, Said] | None = None) -> Recipe:
     platform = f"linux/{architecture}"
     return recipe(wish.dockerfile, wish.arguments, wish.target, owner=owner, platform=platform, bases=bases)
+
+
+def _may_be_shared(failed: Problem) -> bool:
+    """Whether a build has failed by what earlier ones in its builder may have done."""
+    return failed.code == "internal" or failed.details.get("reason") in SHARED_ENDS
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:

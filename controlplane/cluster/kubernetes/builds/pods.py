@@ -1,9 +1,10 @@
-"""``BuildPods``: runs the pod of a build, and says why one has ended."""
+"""``BuildPods``: runs the pods of builds, and says why one has ended."""
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
@@ -15,13 +16,17 @@ from controlplane.cluster.finish import finish
 from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
 from controlplane.cluster.kubernetes.builds.builder import MOST_WORDS, Builder
-from controlplane.cluster.kubernetes.builds.pod import LABEL_BUILD, PORT, pod, selector
+from controlplane.cluster.kubernetes.builds.kept import BuilderPod, KeptBuilders, Use
+from controlplane.cluster.kubernetes.builds.pod import LABEL_BUILD, PORT, selector
+from controlplane.cluster.kubernetes.builds.pod import pod as manifest_of
 from controlplane.cluster.kubernetes.pods.deaths import death, last_words, unscheduled
 from controlplane.cluster.kubernetes.pods.podspec import PodDefaults
 from controlplane.errors import Problem
 from controlplane.settings import BuildSettings
 
 LOOK_EVERY_S: Final = 0.3
+# How often it is looked which builders have waited for long enough.
+LET_GO_EVERY_S: Final = 1.0
 # A node pulls the builder's image once, and a cluster may have to bring a node.
 START_WITHIN_S: Final = 180.0
 # For the reason of an end to be known.
@@ -30,6 +35,21 @@ REASON_WITHIN_S: Final = 12.0
 LEFT_MS: Final = 600_000
 ENDED: Final = ("Succeeded", "Failed")
 AT_ONCE: Final[Json] = {"gracePeriodSeconds": 1}
+
+
+@dataclass(slots=True)
+class Running:
+    """A builder that answers.
+
+    Attributes:
+        pod: where it runs.
+        builder: speaks with it.
+        has_built: its build has made an image: another one may follow.
+    """
+
+    pod: BuilderPod
+    builder: Builder
+    has_built: bool = False
 
 
 class BuildPods:
@@ -59,25 +79,78 @@ class BuildPods:
         self._port = port
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
         self._log = structlog.get_logger("builds")
+        self._kept = KeptBuilders(settings.keep_ms)
+        self._building = 0
 
     @asynccontextmanager
-    async def running(self, architecture: str) -> AsyncIterator[tuple[str, Builder]]:
-        """A builder that answers, with its pod's name, which is removed with the block.
+    async def keeping(self) -> AsyncIterator[None]:
+        """Builders wait for the next build of their owner while the block runs; none is left behind it."""
+        await self.sweep()
+        letting_go = asyncio.create_task(self._let_go())
+        try:
+            yield
+        finally:
+            letting_go.cancel()
+            with suppress(asyncio.CancelledError):
+                await letting_go
+            await finish(asyncio.create_task(self._remove_all(self._kept.overdue(float("inf")))))
+
+    @asynccontextmanager
+    async def running(self, use: Use, *, is_new: bool = False) -> AsyncIterator[Running]:
+        """A builder that answers: one that has built for the same use, or a new one.
+
+        It is removed with the block, unless it `has_built` and may build again.
+
+        Args:
+            use: what it is for.
+            is_new: no build was there.
 
         Raises:
             Problem: capacity_unavailable: no node has room for it; those of a start.
         """
-        name, token = f"build-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+        self._building += 1
+        pod = (None if is_new else self._kept.take(use, self._clock.now_ms())) or self._new(use)
+        keeps = False
         try:
-            manifest = pod(name, token, self._defaults, self._settings, architecture)
-            await self._client.create(self._path, manifest, answered=False)
-            async with asyncio.timeout(START_WITHIN_S) as within:
-                address = await self._address(name, within)
-            async with Builder.open(f"http://{address}:{self._port}", token, self._settings.disk_bytes) as builder:
-                await self._answers(name, builder)
-                yield name, builder
+            await self._remove_all(self._kept.beyond(self._building))
+            if not pod.is_new and not await self._is_ready(pod):
+                await self._remove(pod.name)
+                pod = self._new(use)
+            if pod.is_new:
+                await self._start(pod)
+            async with Builder.open(pod.address, pod.token, self._settings.disk_bytes) as builder:
+                if pod.is_new:
+                    await self._answers(pod.name, builder)
+                running = Running(pod, builder)
+                yield running
+                keeps = running.has_built and await builder.ready()
         finally:
-            await finish(asyncio.create_task(self._remove(name)))
+            self._building -= 1
+            pod.builds += 1
+            if not (keeps and self._kept.put(pod, self._clock.now_ms())):
+                await finish(asyncio.create_task(self._remove(pod.name)))
+
+    def _new(self, use: Use) -> BuilderPod:
+        return BuilderPod(f"build-{secrets.token_hex(8)}", secrets.token_urlsafe(32), use, self._clock.now_ms())
+
+    async def _is_ready(self, pod: BuilderPod) -> bool:
+        async with Builder.open(pod.address, pod.token, self._settings.disk_bytes) as builder:
+            return await builder.ready()
+
+    async def _start(self, pod: BuilderPod) -> None:
+        manifest = manifest_of(pod.name, pod.token, self._defaults, self._settings, pod.use.architecture)
+        await self._client.create(self._path, manifest, answered=False)
+        async with asyncio.timeout(START_WITHIN_S) as within:
+            pod.address = f"http://{await self._address(pod.name, within)}:{self._port}"
+
+    async def _let_go(self) -> None:
+        while True:
+            await asyncio.sleep(LET_GO_EVERY_S)
+            await self._remove_all(self._kept.overdue(self._clock.now_ms()))
+
+    async def _remove_all(self, pods: list[BuilderPod]) -> None:
+        for pod in pods:
+            await self._remove(pod.name)
 
     async def ended(self, name: str) -> Problem:
         """Why the builder in a pod does not answer any more."""

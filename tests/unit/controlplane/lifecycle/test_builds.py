@@ -68,7 +68,7 @@ class Committed:
 class Networks:
     @asynccontextmanager
     async def of(self, owner: str, image: str, egress: object, within_ms: int) -> AsyncIterator[BuildNetwork]:
-        yield BuildNetwork(f"sandbox of {image} with {egress}", "", "")
+        yield BuildNetwork(f"sandbox of {image} with {egress}", "", "", "")
 
 
 class Names:
@@ -178,7 +178,7 @@ async def test_images_of_others_and_a_network_without_an_image_are_refused() -> 
         await built(made, wish=BuildWish("FROM scratch", {}, "", ""), limits=reaching)
     assert refused.value.code == "unsupported"
     await built(made, limits=reaching)
-    assert cluster.networks == [BuildNetwork("sandbox of a with packages", "", "")]
+    assert cluster.networks == [BuildNetwork("sandbox of a with packages", "", "", "")]
 
 
 async def test_where_builds_read_copies_an_owner_gets_those_of_its_own_images_alone() -> None:
