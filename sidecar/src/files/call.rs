@@ -91,9 +91,7 @@ impl Call {
             let (mut call, frame) = Self::small(job, &request, run_as, places, context).await?;
             return call.answer(frame);
         }
-        let permits = places.take(&job).await?;
-        let (mut call, started) = Self::fresh(job, run_as, permits, places, context).await?;
-        started.await.map_err(|_| lost())??;
+        let mut call = Self::begun(job, run_as, places, context).await?;
         let frame = call.exchange(&request, &mut stream::iter(come).chain(chunks)).await?;
         call.answer(frame)
     }
@@ -140,6 +138,33 @@ impl Call {
             Some(frame) => Ok((call, frame)),
             None => Err(call.end().await),
         }
+    }
+
+    /// A call whose worker is there: data that has left cannot be sent again to another one, so a worker that has waited
+    /// is asked whether it runs.
+    async fn begun(
+        mut job: Job,
+        run_as: RunAs,
+        places: &Places,
+        context: &Arc<Context>,
+    ) -> Result<Self, Problem> {
+        let mut permits = places.take(&job).await?;
+        if run_as.may_share()
+            && let Some(worker) = places.warm.take(&run_as.user)
+        {
+            worker.hold(permits);
+            let mut call = Self::new(worker, job, Some(&places.warm), context);
+            match call.continued(&header(Kind::Item, 0)).await {
+                Some((Kind::Item, _)) => return Ok(call),
+                _ => {
+                    (job, permits) =
+                        (call.job, call.worker.map(|worker| worker.release()).unwrap_or_default())
+                }
+            }
+        }
+        let (call, started) = Self::fresh(job, run_as, permits, places, context).await?;
+        started.await.map_err(|_| lost())??;
+        Ok(call)
     }
 
     /// A call with a worker of its own, which stays for the next call where that may share it.

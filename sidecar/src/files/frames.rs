@@ -3,7 +3,8 @@
 //! A frame is one byte for its kind, a little-endian `u32` length, and that many bytes. The worker gets a `Job`, then
 //! the `Data` of an upload and its `End`; a pipe that closes without an `End` means that the caller is gone. The worker
 //! answers with `Item`s or `Data`, and last an `End` with the answer's message, or a `Problem`. After an answer that
-//! leaves both pipes empty ([`Job::leaves_empty`]), it takes the next `Job`.
+//! leaves both pipes empty ([`Job::leaves_empty`]), it takes the next `Job`; an empty `Item` before that asks whether it
+//! runs, and is answered with another one.
 
 use prost::Message;
 use wire::agent::{

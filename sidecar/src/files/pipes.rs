@@ -39,16 +39,21 @@ pub(super) fn wait() -> bool {
     }
 }
 
-/// Reads the operation to run.
+/// Reads the operation to run; answers before, when it is asked whether it does.
 pub(super) fn job() -> Result<Job, Stop> {
-    let mut head = [0; HEADER_BYTES];
-    fill(&mut head)?;
-    let (Kind::Job, length) = parse(head).map_err(|_| Stop::Abandoned)? else {
-        return Err(Stop::Abandoned);
-    };
-    let mut payload = vec![0; length];
-    fill(&mut payload)?;
-    Job::decode(&payload).map_err(|_| Stop::Abandoned)
+    loop {
+        let mut head = [0; HEADER_BYTES];
+        fill(&mut head)?;
+        match parse(head).map_err(|_| Stop::Abandoned)? {
+            (Kind::Item, 0) => frame(Kind::Item, &[])?,
+            (Kind::Job, length) => {
+                let mut payload = vec![0; length];
+                fill(&mut payload)?;
+                return Job::decode(&payload).map_err(|_| Stop::Abandoned);
+            }
+            _ => return Err(Stop::Abandoned),
+        }
+    }
 }
 
 fn fill(buffer: &mut [u8]) -> Result<(), Stop> {

@@ -240,7 +240,7 @@ async def test_a_builder_gets_no_layer_by_its_digest(world: World) -> None:
 async def test_a_build_that_fails_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, lines: list[dict[str, Any]], code: str, said: str
 ) -> None:
-    monkeypatch.setattr("controlplane.cluster.kubernetes.builds.pods.REASON_WITHIN_S", 0.1)
+    monkeypatch.setattr("controlplane.cluster.kubernetes.builds.looks.REASON_WITHIN_S", 0.1)
     world.builder.lines = lines
     with pytest.raises(Problem, match=said) as failed:
         await world.built()

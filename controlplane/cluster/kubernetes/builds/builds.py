@@ -187,7 +187,7 @@ class PodBuilds:
             running.has_built = True
         except LeftError as left:
             if running.pod.is_new:
-                raise await self._pods.ended(running.pod.name) from left
+                raise await self._pods.looks.ended(running.pod.name) from left
         except Problem as failed:
             if running.pod.is_new or not _may_be_shared(failed):
                 raise

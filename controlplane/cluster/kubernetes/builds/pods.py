@@ -15,22 +15,17 @@ from controlplane.clock import Clock
 from controlplane.cluster.finish import finish
 from controlplane.cluster.kubernetes.api_server.client import Json, KubernetesClient
 from controlplane.cluster.kubernetes.api_server.refusals import Refused
-from controlplane.cluster.kubernetes.builds.builder import MOST_WORDS, Builder
+from controlplane.cluster.kubernetes.builds.builder import Builder
 from controlplane.cluster.kubernetes.builds.kept import BuilderPod, KeptBuilders, Use
+from controlplane.cluster.kubernetes.builds.looks import BuilderLooks
 from controlplane.cluster.kubernetes.builds.pod import LABEL_BUILD, PORT, selector
 from controlplane.cluster.kubernetes.builds.pod import pod as manifest_of
-from controlplane.cluster.kubernetes.pods.deaths import death, last_words, unscheduled
 from controlplane.cluster.kubernetes.pods.podspec import PodDefaults
 from controlplane.errors import Problem
 from controlplane.settings import BuildSettings
 
-LOOK_EVERY_S: Final = 0.3
 # How often it is looked which builders have waited for long enough.
 LET_GO_EVERY_S: Final = 1.0
-# A node pulls the builder's image once, and a cluster may have to bring a node.
-START_WITHIN_S: Final = 180.0
-# For the reason of an end to be known.
-REASON_WITHIN_S: Final = 12.0
 # A pod that has ended is its control plane's to remove; one so old has none any more.
 LEFT_MS: Final = 600_000
 ENDED: Final = ("Succeeded", "Failed")
@@ -79,6 +74,7 @@ class BuildPods:
         self._port = port
         self._path = f"/api/v1/namespaces/{defaults.namespace}/pods"
         self._log = structlog.get_logger("builds")
+        self.looks = BuilderLooks(client, defaults.namespace, settings)
         self._kept = KeptBuilders(settings.keep_ms)
         self._building = 0
 
@@ -120,7 +116,7 @@ class BuildPods:
                 await self._start(pod)
             async with Builder.open(pod.address, pod.token, self._settings.disk_bytes) as builder:
                 if pod.is_new:
-                    await self._answers(pod.name, builder)
+                    await self.looks.answers(pod.name, builder)
                 running = Running(pod, builder)
                 yield running
                 keeps = running.has_built and await builder.ready()
@@ -140,8 +136,7 @@ class BuildPods:
     async def _start(self, pod: BuilderPod) -> None:
         manifest = manifest_of(pod.name, pod.token, self._defaults, self._settings, pod.use.architecture)
         await self._client.create(self._path, manifest, answered=False)
-        async with asyncio.timeout(START_WITHIN_S) as within:
-            pod.address = f"http://{await self._address(pod.name, within)}:{self._port}"
+        pod.address = f"http://{await self.looks.address(pod.name)}:{self._port}"
 
     async def _let_go(self) -> None:
         while True:
@@ -151,19 +146,6 @@ class BuildPods:
     async def _remove_all(self, pods: list[BuilderPod]) -> None:
         for pod in pods:
             await self._remove(pod.name)
-
-    async def ended(self, name: str) -> Problem:
-        """Why the builder in a pod does not answer any more."""
-        until_s = asyncio.get_running_loop().time() + REASON_WITHIN_S
-        while asyncio.get_running_loop().time() < until_s:
-            try:
-                seen = await self._client.get(f"{self._path}/{name}")
-            except Refused as refused:
-                return _lost(f"its pod is gone: {refused.detail}")
-            if (dead := death(seen)) is not None:
-                return self._judged(dead.cause, dead.detail)
-            await asyncio.sleep(LOOK_EVERY_S)
-        return _lost("its connection broke")
 
     async def sweep(self) -> None:
         """Removes the pods of builds whose control plane has gone: their programs have ended by themselves."""
@@ -177,54 +159,6 @@ class BuildPods:
         made_at = datetime.fromisoformat(str(about["creationTimestamp"]))
         return self._clock.now_ms() - made_at.timestamp() * 1000
 
-    async def _address(self, name: str, within: asyncio.Timeout) -> str:
-        why = "it was not scheduled yet"
-        try:
-            while True:
-                seen = await self._client.get(f"{self._path}/{name}")
-                if (dead := death(seen)) is not None:
-                    words = f"; its last words: {said}" if (said := last_words(seen)) else ""
-                    raise Problem(dead.cause, f"no image was built, its builder did not start: {dead.detail}{words}")
-                why = unscheduled(seen) or why
-                status = seen.get("status") or {}
-                if status.get("podIP") and status.get("phase") == "Running":
-                    return str(status["podIP"])
-                await asyncio.sleep(LOOK_EVERY_S)
-        except asyncio.CancelledError:
-            if not within.expired():
-                raise
-            why = await self._told(name) or why
-            detail = f"no image was built: its builder did not start in {START_WITHIN_S:.0f} s: {why}"
-            raise Problem("capacity_unavailable", detail) from None
-
-    async def _told(self, name: str) -> str:
-        """What the node has said last of a pod; empty: nothing, or nobody says it."""
-        path = f"/api/v1/namespaces/{self._defaults.namespace}/events"
-        try:
-            seen = await self._client.list(path, {"fieldSelector": f"involvedObject.name={name},type=Warning"})
-        except Problem:
-            return ""
-        return str(seen.items[-1].get("message") or "")[:MOST_WORDS] if seen.items else ""
-
-    async def _answers(self, name: str, builder: Builder) -> None:
-        until_s = asyncio.get_running_loop().time() + START_WITHIN_S
-        while not await builder.ready():
-            seen = await self._client.get(f"{self._path}/{name}")
-            if (dead := death(seen)) is not None or asyncio.get_running_loop().time() > until_s:
-                raise await self.ended(name) if dead else _lost("it does not answer")
-            await asyncio.sleep(LOOK_EVERY_S)
-
-    def _judged(self, cause: str, detail: str) -> Problem:
-        if cause == "oom_killed":
-            most = self._settings.memory_bytes
-            said = f"no image was built: its steps took more memory than the {most} bytes that a build may have"
-            return Problem("build_failed", said, reason="build_out_of_memory")
-        if cause == "disk_full":
-            most = self._settings.disk_bytes
-            said = f"no image was built: its files, with the images that it reads, may have {most} bytes: {detail}"
-            return Problem("build_failed", said, reason="build_disk_full")
-        return _lost(detail)
-
     async def _remove(self, name: str) -> None:
         try:
             await self._client.delete(f"{self._path}/{name}", AT_ONCE)
@@ -234,7 +168,3 @@ class BuildPods:
         except Problem as problem:
             # It ends by itself: its program once nobody asks any more, and each pod of a build after two hours.
             self._log.warning("the pod of a build is left", pod=name, detail=problem.detail)
-
-
-def _lost(why: str) -> Problem:
-    return Problem("upstream_timeout", f"no image was built, its builder has ended: {why}")

@@ -29,8 +29,7 @@ async fn calls_one_after_the_other_have_one_worker_and_refusals_keep_it() {
     put_small(&sandbox, &path, b"second").await.unwrap();
     put(&sandbox, &path, &vec![7; 3_000_000]).await.unwrap();
     assert_eq!(get(&sandbox, &path).await.unwrap(), vec![7; 3_000_000]);
-    // The large upload's own ends.
-    sandbox.until("pgrep rollbox-files", &kept).await;
+    assert_eq!(worker(&sandbox).await, kept, "a large upload has it too");
 }
 
 #[tokio::test]
@@ -46,11 +45,14 @@ async fn a_worker_that_was_killed_stopped_or_limited_while_it_waited_hinders_no_
     .iter()
     .enumerate()
     {
-        let data = [u8::try_from(round).unwrap(); 4096];
+        let data = vec![u8::try_from(round).unwrap(); 700_000];
         put_small(&sandbox, &path, b"before").await.unwrap();
         sandbox.sh(spoil).await;
-        put_small(&sandbox, &path, &data).await.unwrap();
+        put_small(&sandbox, &path, &data[..4096]).await.unwrap();
         sandbox.sh(spoil).await;
+        assert_eq!(get(&sandbox, &path).await.unwrap(), data[..4096], "{spoil}");
+        sandbox.sh(spoil).await;
+        put(&sandbox, &path, &data).await.unwrap();
         assert_eq!(get(&sandbox, &path).await.unwrap(), data, "{spoil}");
     }
 }
