@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -148,22 +149,27 @@ func served(t *testing.T, script string, most int64) (*httptest.Server, Settings
 
 func asked(t *testing.T, method, url, shown string, body io.Reader) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	status, text, err := exchanged(t.Context(), method, url, shown, body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return status, text
+}
+
+func exchanged(ctx context.Context, method, url, shown string, body io.Reader) (int, string, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return 0, "", err
 	}
 	request.Header.Set("Authorization", "Bearer "+shown)
 	request.Header.Set("Rollbox-Mark", "m")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
+	return answer.StatusCode, string(text), err
 }
 
 func digest(content string) string {
@@ -249,6 +255,23 @@ func TestABuildTellsItsWordsAndThenWhatItHasMade(t *testing.T) {
 	}
 }
 
+func TestWhatABuildReadsIsThereWhereItsImageGoes(t *testing.T) {
+	server, settings := served(t, `for word; do case $word in *dest=*) out=${word##*dest=} ;; esac; done; ls $out/blobs/sha256 >&2; `+makes, 1<<40)
+	base := digest("x")
+	if status, text := asked(t, http.MethodPut, server.URL+"/blobs/"+base, token, strings.NewReader("x")); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, text)
+	}
+	for range 2 {
+		_, text := asked(t, http.MethodPost, server.URL+"/build", token, wished(t))
+		if lines := told(t, text); len(lines) != 3 || lines[0].Text != base[len("sha256:"):]+"\n" {
+			t.Errorf("there are others than %s: %q", base, text)
+		}
+	}
+	if kept, err := os.ReadDir(filepath.Join(settings.State, "rollbox/bases", blobs)); err != nil || len(kept) != 1 {
+		t.Errorf("of bases there are %v, %v", kept, err)
+	}
+}
+
 func TestHowABuildFails(t *testing.T) {
 	for script, wanted := range map[string]Line{
 		`echo 'error: failed to solve: process "x" did not complete successfully: exit code: 3' >&2; exit 1`: {Reason: byStep, Why: `process "x" did not complete successfully: exit code: 3`},
@@ -271,13 +294,28 @@ func TestHowABuildFails(t *testing.T) {
 func TestAnotherBuildMayBeginWhereNothingOfTheLastOneRuns(t *testing.T) {
 	var left error
 	settings := Settings{Token: token, State: t.TempDir(), MostBytes: 1 << 60, Idle: time.Hour}
-	server := httptest.NewServer(NewServer(settings, []string{"/bin/false"}, func() error { return left }).Handler())
+	if err := os.MkdirAll(filepath.Join(settings.State, "rollbox"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tidying, goOn := make(chan bool), make(chan error)
+	tidy := func() error { tidying <- true; return <-goOn }
+	server := httptest.NewServer(NewServer(settings, []string{"/bin/false"}, tidy).Handler())
 	defer server.Close()
 	for _, wanted := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		if status, text := asked(t, http.MethodPost, server.URL+"/build", token, wished(t)); status != http.StatusOK {
-			t.Fatalf("%d %s", status, text)
+		given, answered := wished(t), make(chan int, 1)
+		go func() { _, _, _ = exchanged(t.Context(), http.MethodPost, server.URL+"/build", token, given) }()
+		<-tidying
+		go func() {
+			status, _, _ := exchanged(t.Context(), http.MethodGet, server.URL+"/ready", token, nil)
+			answered <- status
+		}()
+		select {
+		case status := <-answered:
+			t.Fatalf("while a build ends: %d", status)
+		case <-time.After(50 * time.Millisecond):
 		}
-		if status, _ := asked(t, http.MethodGet, server.URL+"/ready", token, nil); status != wanted {
+		goOn <- left
+		if status := <-answered; status != wanted {
 			t.Errorf("where %v is left: %d", left, status)
 		}
 		left = errors.New("a process")

@@ -16,12 +16,14 @@ import (
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+var blobs = filepath.Join("blobs", "sha256")
+
 // layout is a folder of blobs, as an image layout has them.
 type layout string
 
 // path returns where a blob is; the digest has been checked.
 func (l layout) path(digest string) string {
-	return filepath.Join(string(l), "blobs", "sha256", digest[len("sha256:"):])
+	return filepath.Join(string(l), blobs, digest[len("sha256:"):])
 }
 
 // put writes a blob, whose content has to be what its digest says.
@@ -44,6 +46,27 @@ func (l layout) put(digest string, content io.Reader) error {
 		return fmt.Errorf("%s was sent as %s", got, digest)
 	}
 	return os.Rename(part.Name(), to)
+}
+
+// begin empties it, but for the blobs of another one, which are in both then: what is there BuildKit does not copy again.
+func (l layout) begin(with layout) error {
+	if err := os.RemoveAll(string(l)); err != nil {
+		return err
+	}
+	folder := filepath.Join(string(l), blobs)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	there, err := os.ReadDir(filepath.Join(string(with), blobs))
+	if err != nil {
+		return err
+	}
+	for _, one := range there {
+		if err := os.Link(filepath.Join(string(with), blobs, one.Name()), filepath.Join(folder, one.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // made returns the one image that a builder has written.

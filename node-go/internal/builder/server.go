@@ -88,8 +88,10 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) bases() layout { return layout(filepath.Join(s.settings.State, "rollbox", "bases")) }
 func (s *Server) made() layout  { return layout(filepath.Join(s.settings.State, "rollbox", "made")) }
 
-// ready answers whether a build may begin: nothing of an earlier one runs, and half of the room is free.
+// ready answers whether a build may begin: nothing of an earlier one runs, which it waits for, and half of the room is free.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	s.building.Lock()
+	defer s.building.Unlock()
 	if s.spoilt.Load() || over(s.settings.State, s.settings.MostBytes/2) {
 		http.Error(w, "it has built enough", http.StatusServiceUnavailable)
 	}
@@ -179,7 +181,7 @@ func (s *Server) built(ctx context.Context, mark string, archive io.Reader, tell
 	if err := read(filepath.Join(at.beside, "wish.json"), &wish); err != nil {
 		return none, fmt.Errorf("the wish of the build: %w", err)
 	}
-	if err := os.RemoveAll(at.out); err != nil {
+	if err := s.made().begin(s.bases()); err != nil {
 		return none, err
 	}
 	if err := fetchAll(ctx, s.outside.client(), at.files(), wish.Fetched); err != nil {
@@ -197,7 +199,7 @@ func unpacked(archive io.Reader, mark string, number int, at places) error {
 		return errors.New("the request has no mark")
 	}
 	var roots []*os.Root
-	for _, folder := range []string{at.beside, at.context, filepath.Join(at.bases, "blobs", "sha256")} {
+	for _, folder := range []string{at.beside, at.context, filepath.Join(at.bases, blobs)} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return err
 		}
