@@ -56,7 +56,7 @@ func (w Wish) words(at places) []string {
 	words := []string{
 		"build", "--progress", "plain", "--frontend", "dockerfile.v0", "--opt", "filename=Dockerfile",
 		"--local", "context=" + at.context, "--local", "dockerfile=" + at.beside, "--oci-layout", "bases=" + at.bases,
-		"--output", "type=oci,tar=false,oci-mediatypes=true,dest=" + at.out,
+		"--output", "type=oci,tar=false,oci-mediatypes=true,compression=zstd,dest=" + at.out,
 	}
 	if !w.Network {
 		words = append(words, "--opt", "force-network-mode=none")
