@@ -166,5 +166,5 @@ class BuildPods:
             if refused.refusal.status != HTTPStatus.NOT_FOUND:
                 self._log.warning("the pod of a build is left", pod=name, detail=refused.detail)
         except Problem as problem:
-            # It ends by itself: its program once nobody asks any more, and each pod of a build after two hours.
+            # It ends by itself: its program once nobody asks any more, and each pod of a build after four hours.
             self._log.warning("the pod of a build is left", pod=name, detail=problem.detail)
