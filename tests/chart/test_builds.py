@@ -43,6 +43,7 @@ def test_the_control_plane_knows_the_builder_and_its_limits() -> None:
         "MEMORY_BYTES": str(4 << 30),
         "DISK_BYTES": str(1 << 30),
         "STATE": "disk",
+        "KEEP_MS": "60000",
     }
 
 
