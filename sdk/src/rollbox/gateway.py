@@ -424,7 +424,7 @@ class Gateway:
         method: str,
         *parts: str,
         query: Query = (),
-        source: Source | None = None,
+        source: Source | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
         """Call a route of one sandbox with streamed bodies, without retries; see `Transport.exchange`.
@@ -434,7 +434,7 @@ class Gateway:
             method: of HTTP.
             *parts: of the path below the sandbox; each is escaped.
             query: names and values; bytes are sent unchanged.
-            source: makes the body.
+            source: the body, or makes it.
             headers: beside those of every request.
 
         Yields:

@@ -164,7 +164,7 @@ class Transport:
         url: URL,
         credential: str,
         *,
-        source: Source | None = None,
+        source: Source | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Body]:
         """Send a request whose body or answer is streamed; errors as `send`. Leaving early closes the connection.
@@ -173,7 +173,8 @@ class Transport:
             method: of HTTP.
             url: with its query.
             credential: an API key or a sandbox's token.
-            source: makes the body; what it raises is raised here, and the server sees an incomplete body.
+            source: the body, which goes with the head in one piece, or makes it; what it raises is raised here, and the
+                server sees an incomplete body.
             headers: beside those of every request.
 
         Yields:
@@ -184,8 +185,8 @@ class Transport:
         outgoing: _Outgoing | None = None
         try:
             async with asyncio.timeout(None if source is None else _IDLE_LIMIT_S) as scope:
-                outgoing = None if source is None else _Outgoing(source, scope)
-                data = None if outgoing is None else outgoing.chunks()
+                outgoing = _Outgoing(source, scope) if callable(source) else None
+                data = source if outgoing is None else outgoing.chunks()
                 call = session.request(method, url, data=data, headers=sent, timeout=_TRANSFER, allow_redirects=False)
                 response = await call
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

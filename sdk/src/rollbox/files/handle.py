@@ -132,6 +132,8 @@ class Files:
             whole = bytes(data)
             digest = await transfer.sha256(whole)
             query += [("size", str(len(whole))), ("sha256", digest)]
+            if len(whole) <= transfer.SMALL_BYTES:
+                return await self._put_file(query, whole, digest=digest)
             return await self._put_file(query, transfer.of_bytes(whole), digest=digest)
         if isinstance(data, AsyncIterable):
             return await self._put_file(query, transfer.of_iterator(data))
@@ -465,19 +467,20 @@ class Files:
                 return
 
     async def _put_file(
-        self, query: _Pairs, source: Source, progress: Progress | None = None, digest: str | None = None
+        self, query: _Pairs, source: Source | bytes, progress: Progress | None = None, digest: str | None = None
     ) -> FileInfo:
-        hashed = transfer.Hashed(source, progress, digest)
+        hashed = transfer.Hashed(source, progress, digest) if callable(source) else None
 
         async def once() -> FileInfo:
-            info = FileInfo.from_json(await self._put("file", query, hashed.chunks))
-            if info.sha256 is not None and info.sha256 != hashed.sha256:
-                raise StreamInterrupted(f"{info.path} has digest {info.sha256}, what was sent has {hashed.sha256}")
+            info = FileInfo.from_json(await self._put("file", query, source if hashed is None else hashed.chunks))
+            sent = digest if hashed is None else hashed.sha256
+            if info.sha256 is not None and info.sha256 != sent:
+                raise StreamInterrupted(f"{info.path} has digest {info.sha256}, what was sent has {sent}")
             return info
 
         return await self._gateway.repeated(once)
 
-    async def _put(self, route: str, query: _Pairs, source: Source) -> Any:  # noqa: ANN401
+    async def _put(self, route: str, query: _Pairs, source: Source | bytes) -> Any:  # noqa: ANN401
         async with self._gateway.exchange(self._access, "PUT", route, query=query, source=source) as body:
             return await body.json()
 

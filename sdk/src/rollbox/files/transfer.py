@@ -16,6 +16,8 @@ from rollbox.request import Readable, untilded
 from rollbox.transport import Source
 
 PIECE_BYTES = 2**20
+# Sent with the head of its request, in one piece.
+SMALL_BYTES = 2**16
 _BEHIND_BYTES = 2**19
 Progress: TypeAlias = Callable[[int], None]
 """Called with the bytes moved so far."""
