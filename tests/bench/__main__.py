@@ -52,6 +52,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "prime_bridge": prime_bridge.measure,
     "fusion_bridge": fusion_bridge.measure,
     "hosts": hosts.measure,
+    "hosts_rollouts": hosts.measure_rollouts,
 }
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import statistics
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,36 +30,50 @@ A_ROLLOUT = "a command a turn, from the first sandbox to the last end"
 
 
 async def measure(stack: Stack) -> list[Record]:
-    """The records of this scenario. Cost: half an hour; environments of hosts that are not there are made."""
+    """What an adapter adds to a call, and what a sandbox costs before its first use.
+
+    Cost: two minutes; environments of hosts that are not there are made.
+    """
     records = []
-    environ = {"ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key, "ROLLBOX_TEST_IMAGE": ON_ENGINE}
+    async for one in _hosts(stack, {}):
+        records += [await one.calls(), *await one.unstarted()]
+    return records
+
+
+async def measure_rollouts(stack: Stack) -> list[Record]:
+    """Whole rollouts, against the hosts' providers for Docker. Cost: half an hour on an idle machine."""
+    records = []
     async with over_podman() as docker:
         compose = await answers(docker, "compose", "version")
-        for host, version in HOSTS.items():
-            doing(f"{host}, its environment")
-            python = await asyncio.to_thread(integrations.environment, host, version)
-            one = _Host(host, python, {**environ, **docker})
-            records += [await one.calls(), *await one.unstarted(), await one.rollouts()]
-            if compose or host not in NEEDS_COMPOSE:
+        async for one in _hosts(stack, docker):
+            records.append(await one.rollouts())
+            if compose or one.name not in NEEDS_COMPOSE:
                 records.append(await one.against_docker())
             else:
-                print(f"{host}: no rollouts against Docker, since `docker compose` does not run here", flush=True)
+                print(f"{one.name}: no rollouts against Docker, since `docker compose` does not run here", flush=True)
     return records
+
+
+async def _hosts(stack: Stack, more: Mapping[str, str]) -> AsyncIterator[_Host]:
+    environ = {"ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key, "ROLLBOX_TEST_IMAGE": ON_ENGINE, **more}
+    for host, version in HOSTS.items():
+        doing(f"{host}, its environment")
+        yield _Host(host, await asyncio.to_thread(integrations.environment, host, version), environ)
 
 
 class _Host:
     def __init__(self, name: str, python: Path, environ: Mapping[str, str]) -> None:
-        self._name = name
+        self.name = name
         self._python = python
         self._environ = environ
 
     async def calls(self) -> Record:
-        doing(f"{self._name}, calls")
+        doing(f"{self.name}, calls")
         said = [await self._said("exec") for _ in range(ROUNDS)]
         own, sdk = ([one[name][1] for one in said] for name in ("adapter_ms", "sdk_ms"))
         baseline = Baseline("the SDK's own exec of the same", statistics.median(sdk), of_rounds(sdk))
         return Record(
-            f"exec of true through {self._name}, p50",
+            f"exec of true through {self.name}, p50",
             statistics.median(own),
             "ms",
             f"200 pairs in turn in one sandbox, {ROUNDS} rounds, {WHERE}",
@@ -70,7 +84,7 @@ class _Host:
     async def unstarted(self) -> list[Record]:
         said = await self._said("lazy")
         where = f"{said['made']} of them in one process"
-        name = f"sandboxes of {self._name} before their first use"
+        name = f"sandboxes of {self.name} before their first use"
         return [
             Record(f"threads of {name}", said["threads"], "threads", where),
             Record(f"memory of {name}, each", said["kib"] / said["made"], "KiB", where),
@@ -79,7 +93,7 @@ class _Host:
     async def rollouts(self) -> Record:
         took = [await self._rollouts("rollbox", 64, 64, number) for number in range(ROUNDS)]
         return Record(
-            f"64 rollouts of {TURNS} turns through {self._name}",
+            f"64 rollouts of {TURNS} turns through {self.name}",
             statistics.median(took),
             "s",
             f"all at once, {A_ROLLOUT}, {ROUNDS} rounds, {WHERE}",
@@ -94,21 +108,21 @@ class _Host:
                 seconds.append(await self._rollouts(provider, 16, 8, number))
         own, other = of_rounds(took["rollbox"]), of_rounds(took["docker"])
         return Record(
-            f"16 rollouts of {TURNS} turns, 8 at a time, through {self._name}",
+            f"16 rollouts of {TURNS} turns, 8 at a time, through {self.name}",
             own["p50"],
             "s",
             f"{A_ROLLOUT}, {ROUNDS} rounds in turn, {WHERE}",
-            Baseline(f"{self._name}'s provider for Docker, over Podman's socket", other["p50"], other),
+            Baseline(f"{self.name}'s provider for Docker, over Podman's socket", other["p50"], other),
             distribution=own,
         )
 
     async def _rollouts(self, provider: str, count: int, at_once: int, number: int) -> float:
-        doing(f"{self._name}, {count} rollouts, {provider}, round {number + 1} of {ROUNDS}")
+        doing(f"{self.name}, {count} rollouts, {provider}, round {number + 1} of {ROUNDS}")
         said = await self._said("rollouts", provider, *map(str, (count, at_once, TURNS)))
         return float(said["seconds"])
 
     async def _said(self, *words: str) -> dict[str, Any]:
-        program = str(PROGRAMS / f"{self._name}_calls.py")
+        program = str(PROGRAMS / f"{self.name}_calls.py")
         child = await asyncio.create_subprocess_exec(
             str(self._python), program, *words, env={**os.environ, **self._environ}, stdout=asyncio.subprocess.PIPE
         )
