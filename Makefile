@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds builds-cluster bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -67,6 +67,9 @@ egress-tools-cluster: venv build engine ## the same on the real cluster
 
 builds: setup ## images from Dockerfiles: each instruction, and builds that end by their limits
 	$(BIN)/python -m tests.levels builds
+
+builds-cluster: venv build engine ## the same on the real cluster
+	$(BIN)/python -m tests.levels builds-cluster
 
 bridges: setup ## published clients of other platforms over the bridges
 	$(BIN)/python -m tests.levels bridges

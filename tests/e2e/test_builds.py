@@ -13,10 +13,11 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, PermissionDenied, Unsupported
-from tests.product.test_builds import Context, context, gone, has_won_nothing
+from tests.product.test_builds import Context, context, does_what_its_row_says, gone, has_won_nothing
 from tests.product.test_grading import harbor_example
 from tests.support.command_line import rollbox
 from tests.support.committing import BUILDS, committing
+from tests.support.dockerfile_rows import tries
 from tests.support.images import IMAGE
 from tests.support.installed import Installed, objects, own_cluster
 from tests.support.waiting import until
@@ -127,6 +128,13 @@ async def test_a_step_that_fails_says_which(context: Context, stack: Installed, 
         await context.build()
     assert said in failed.value.detail
     await until(lambda: none_left(stack))
+
+
+# A pod for each that is built: ten minutes.
+@pytest.mark.tools
+@pytest.mark.parametrize("row", dict(tries()))
+async def test_what_an_instruction_does(context: Context, row: str) -> None:
+    await does_what_its_row_says(context, row)
 
 
 async def test_no_step_gets_out_of_its_build(context: Context, stack: Installed) -> None:

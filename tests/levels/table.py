@@ -91,6 +91,7 @@ ON_CLUSTER = {"ROLLBOX_TEST_PRODUCT": "cluster"}
 WAIT = ("e2e/test_hung.py", "product/test_abandoned.py", "product/test_leases.py")
 DISRUPT_LONGEST = ("e2e/test_survival.py", "e2e/test_operator.py", "e2e/test_agent_sandbox.py")
 IMAGES_LONGEST = (
+    "e2e/test_builds.py",
     "e2e/test_build_egress.py",
     "e2e/test_commits.py",
     "e2e/test_private_registry.py",
@@ -192,7 +193,7 @@ LEVELS = (
         "e2e-images",
         Beside(
             (
-                Pytest(("e2e",), marks="images and not lazily", workers=2, first=IMAGES_LONGEST),
+                Pytest(("e2e",), marks="images and not lazily and not tools", workers=2, first=IMAGES_LONGEST),
                 # One after the other: they count what they have in common, and take it away.
                 Pytest(("e2e",), marks="lazily and not alone", first_owner=2),
             )
@@ -311,6 +312,8 @@ LEVELS = (
         fresh_s=600,
         why_not=why_no_engine,
     ),
+    # On the cluster each is a pod.
+    _cluster_level("builds-cluster", Pytest(("e2e/test_builds.py",)), budget_s=1500, fresh_s=3000),
     # Published clients of other platforms, each in an environment of its own, which is installed.
     Level("bridges", (Pytest(("bridges",), workers=2),), budget_s=600, fresh_s=900, why_not=why_no_engine),
     _cluster_level("bridges-cluster", Pytest(("bridges",)), budget_s=900, fresh_s=2400),

@@ -38,9 +38,9 @@ CALLS = {
 CALL = "import ctypes, sys; call = ctypes.CDLL(None).syscall; {}; sys.exit(won < 0)"
 RAW = "import socket as s; s.socket(s.AF_PACKET, s.SOCK_RAW, 3).sendto(bytes(64), ('eth0', 0))"
 OPEN = "import os, glob, sys; [os.open(one, os.O_WRONLY) for one in glob.glob({!r}) or sys.exit(1)]"
+INTERFACES = "import socket, sys; sys.exit({*dict(socket.if_nameindex()).values()} <= {'lo'})"
 LIMIT = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1 << 24, 1 << 24))"
 COMMANDS = {
-    "find another interface": ["ls /sys/class/net | grep -v '^lo$'"],
     "find an abstract socket": ["grep @ /proc/net/unix"],
     "find the socket of an engine": ["ls /run/*/*.sock /run/*.sock"],
     "read the token of a pod": ["cat /var/run/secrets/kubernetes.io/serviceaccount/token"],
@@ -66,6 +66,7 @@ def _python(text: str) -> list[str]:
 ATTACKS: dict[str, list[str]] = {
     **{f"connect to {host} port {port}": _python(CONNECT.format(host, port)) for host, port in PLACES},
     "look a name up": _python("import socket; socket.getaddrinfo('example.com', 80)"),
+    "find another interface": _python(INTERFACES),
     "send a raw packet": _python(RAW),
     **{name: _python(CALL.format(made)) for name, made in CALLS.items()},
     "have core dumps handled": _python(OPEN.format("/proc/sys/kernel/core_pattern")),
