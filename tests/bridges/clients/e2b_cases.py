@@ -396,7 +396,7 @@ async def relative(sandbox):
     renamed = await of(sandbox.files.rename("rel/f", "rel/g"))
     paths = [written.path, info.path, info.symlink_target, *sorted(listed), renamed.path]
     await of(sandbox.files.remove("rel"))
-    return {"paths": [one.removeprefix(own) for one in paths]}
+    return {"paths": [one.removeprefix(own.rstrip("/")) for one in paths]}
 
 
 async def watched(sandbox):
