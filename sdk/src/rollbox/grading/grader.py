@@ -96,9 +96,9 @@ class Grader:
         """Grade; a fault of any side is a verdict too, a mistake of this program (no such image) is raised."""
         watch, verdict = Stopwatch(), self._verdict
         try:
-            async with self._grader() as (grader, cleared):
+            async with self._grader() as grader:
                 verdict.grader_id = grader.id
-                await self._in_time(grader, cleared)
+                await self._in_time(grader)
                 if not self._grading.keep:
                     await self._delete()
                 verdict.times.before_run_ms = _ms(watch)
@@ -113,16 +113,14 @@ class Grader:
         return verdict
 
     @asynccontextmanager
-    async def _grader(self) -> AsyncIterator[tuple[GraderSandbox, Awaitable[Handover]]]:
-        """Create the grader and clear the places of what comes while the solver is stopped; delete it in any case."""
+    async def _grader(self) -> AsyncIterator[GraderSandbox]:
+        """Create the grader while the solver is stopped; delete it in any case."""
         creating = asyncio.ensure_future(self._created())
-        clearing = asyncio.ensure_future(self._cleared(creating))
         try:
             await self._stopped()
-            yield await creating, clearing
+            grader = await creating
+            yield grader
         finally:
-            clearing.cancel()
-            await asyncio.gather(clearing, return_exceptions=True)
             # A create that is cancelled deletes what it may have created.
             creating.cancel()
             await asyncio.wait([creating])
@@ -142,13 +140,6 @@ class Grader:
         finally:
             self._verdict.times.create_ms = _ms(watch)
 
-    async def _cleared(self, creating: asyncio.Future[GraderSandbox]) -> Handover:
-        grader = await asyncio.shield(creating)
-        to = grader._access  # noqa: SLF001 - its own
-        handover = Handover(self._gateway, self._solver, to, self._grading, self._verdict.taken)
-        await handover.clear()
-        return handover
-
     async def _stopped(self) -> None:
         watch = Stopwatch()
         try:
@@ -160,10 +151,10 @@ class Grader:
         finally:
             self._verdict.times.stop_ms = _ms(watch)
 
-    async def _in_time(self, grader: GraderSandbox, cleared: Awaitable[Handover]) -> None:
+    async def _in_time(self, grader: GraderSandbox) -> None:
         try:
             async with asyncio.timeout(self._grading.handover_timeout) as limit:
-                await self._prepared(grader, cleared)
+                await self._prepared(grader)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -171,10 +162,11 @@ class Grader:
             detail = f"what the solver left was not handed over within {within}, handover_timeout"
             raise _Failed("platform", "failed", detail, UpstreamTimeout(detail)) from error
 
-    async def _prepared(self, grader: GraderSandbox, cleared: Awaitable[Handover]) -> None:
-        watch, times = Stopwatch(), self._verdict.times
+    async def _prepared(self, grader: GraderSandbox) -> None:
+        watch, grading = Stopwatch(), self._grading
+        times, to = self._verdict.times, grader._access  # noqa: SLF001 - its own
         try:
-            await (await cleared).take()
+            await Handover(self._gateway, self._solver, to, grading, self._verdict.taken).take()
             times.take_ms, watch = _ms(watch), Stopwatch()
             await self._own_files(grader)
         except Refused as refused:

@@ -58,25 +58,8 @@ class Handover:
         self._solver_failed: SandboxError | None = None
         self._begun = ""
 
-    async def clear(self) -> None:
-        """Remove what the grader has where the trees go, as `take` needs it. It does not ask the solver's sandbox.
-
-        Cost: under gVisor most is the start of a file worker; that of the grader's own user starts beside root's.
-
-        Raises:
-            SandboxError: an error of the grader's sandbox.
-        """
-        own = asyncio.create_task(self._to.exists("/"))
-        try:
-            for tree in self._rules.trees:
-                await self._cleared(tree)
-            await own
-        finally:
-            own.cancel()
-            await asyncio.gather(own, return_exceptions=True)
-
     async def take(self) -> None:
-        """Take all trees, one after the other, into the places that were cleared.
+        """Take all trees, one after the other; each takes the place of what the grader has there.
 
         Raises:
             Refused: what is there is not taken; what was taken before stays.
@@ -84,7 +67,11 @@ class Handover:
             SandboxError: an error of the grader's.
         """
         for tree in self._rules.trees:
-            found = await self._found(tree)
+            clearing = asyncio.create_task(self._cleared(tree))
+            try:
+                found = await self._found(tree)
+            finally:
+                await clearing
             if found is None:
                 self._taken.missing.append(tree)
                 continue

@@ -35,7 +35,7 @@ class GradeTimes:
     Attributes:
         stop_ms: until no process of the solver's ran any more.
         create_ms: until the grader was ready, beside that.
-        take_ms: the hand-over, from then on.
+        take_ms: the hand-over.
         files_ms: the grader's own files.
         before_run_ms: all until the tests began.
         run_ms: the tests.
