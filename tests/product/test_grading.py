@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollbox import Client, LazySandbox, Sandbox, Verdict, sync
-from rollbox.errors import Deleted, ImageNotFound, InvalidArgument
+from rollbox.errors import Conflict, Deleted, ImageNotFound, InvalidArgument
 from rollbox.grading import HARBOR_REWARD_FILES
 from tests.support.command_line import rollbox as command_line
 from tests.support.images import AGAINST_CLUSTER, IMAGE
@@ -309,20 +310,35 @@ async def test_tasks_in_harbors_format_are_graded_by_their_oracle_and_stand_atta
 
 
 async def harbor_example(stack: Product, *options: str) -> list[str]:
-    """What the example says, a line for each agent."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(EXAMPLE),
-        "--image",
-        IMAGE,
-        *options,
-        env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
+    """What the example says, a line for each agent; the images that it builds are removed."""
+    async with Client(stack.url, stack.api_key) as client:
+        before = {one.image for one in (await client.commits()).images} if options else set()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(EXAMPLE),
+            "--image",
+            IMAGE,
+            *options,
+            env={**os.environ, "ROLLBOX_URL": stack.url, "ROLLBOX_API_KEY": stack.api_key},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        if options:
+            for one in (await client.commits()).images:
+                if one.image not in before:
+                    await until(partial(_removed, client, one.image))
     said = out.decode().splitlines()
     assert process.returncode == 0, said
     return said
+
+
+async def _removed(client: Client, image: str) -> bool:
+    """Whether it is; containers of sandboxes that have ended take a moment."""
+    try:
+        await client.remove_image(image)
+    except Conflict:
+        return False
+    return True
 
 
 async def _none(client: Client, sandbox: Sandbox) -> bool:
