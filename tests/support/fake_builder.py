@@ -31,7 +31,8 @@ class FakeBuilder:
         begun: it was asked for a build.
         endless: it says these lines, and never ends.
         only_first: in place of `lines`, of the next build.
-        full: tokens of builders that have no room for another build.
+        full, hangs: tokens of builders that have no room for another build, and of those that do not say whether they
+            have.
     """
 
     token: str = ""
@@ -45,6 +46,7 @@ class FakeBuilder:
     endless: bool = False
     only_first: list[dict[str, Any]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
+    hangs: set[str] = field(default_factory=set)
     port: int = 0
 
     def makes(self, layers: Mapping[bytes, str], *below: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -77,8 +79,9 @@ class FakeBuilder:
             return web.Response(status=404) if found is None else web.Response(body=found)
         if request.path == "/build":
             return await self._build(request)
-        if request.path == "/connections":
-            await self.over.wait()  # no step connects to anything
+        # No step connects to anything.
+        if request.path == "/connections" or (request.path == "/ready" and self.token in self.hangs):
+            await self.over.wait()
         answers = {
             "/program": web.Response(body=PROGRAM),
             "/ready": web.Response(status=503 if self.token in self.full else 200),

@@ -17,8 +17,8 @@ const (
 	patientRounds = 8
 )
 
-// endOthers ends all processes but this one and kept, whose process namespace is theirs alone: what the steps of a build have
-// left runs in no later one. Anywhere else it does nothing.
+// endOthers ends every process of the pod but this program and the one with the id `kept`, so that what the steps of a build
+// have left runs in no later build. It does so only as the first process of a process namespace, as in the pod.
 func endOthers(kept int) error {
 	if os.Getpid() != 1 {
 		return nil

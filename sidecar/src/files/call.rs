@@ -140,8 +140,8 @@ impl Call {
         }
     }
 
-    /// A call whose worker is there: data that has left cannot be sent again to another one, so a worker that has waited
-    /// is asked whether it runs.
+    /// A call with a worker that runs for certain. Data of a large upload cannot be sent a second time, to another worker;
+    /// so a worker that has waited is asked first whether it still answers.
     async fn begun(
         mut job: Job,
         run_as: RunAs,

@@ -79,7 +79,7 @@ async def measure(_: Installed) -> list[Record]:
 
 
 async def _built(*, in_gvisor: bool, base: Base, blobs: dict[str, bytes]) -> dict[str, float]:
-    """Seconds of a build in a pod of its own, whose bases are there when it begins, and of the next one there."""
+    """Seconds of a build in a new pod that has the base already, and of the next build in the same pod."""
     async with _builder(in_gvisor=in_gvisor) as builder:
         for digest, content in blobs.items():
             await builder.bring(digest, content)

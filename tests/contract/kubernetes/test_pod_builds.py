@@ -395,3 +395,14 @@ async def test_a_builder_that_is_full_or_gone_is_not_used_again(world: World) ->
         (second,) = world.api.objects[PODS]
         await world.built(secrets={})
         assert second not in world.api.objects[PODS]
+
+
+async def test_a_builder_that_hangs_is_not_used_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.builder.makes({b"new": "+gzip"})
+    async with world.builds.keeping():
+        await world.built(secrets={})
+        (first,) = world.api.objects[PODS]
+        monkeypatch.setattr("controlplane.cluster.kubernetes.builds.builder.READY_S", 0.5)
+        world.builder.hangs = {world.builder.token}
+        assert isinstance((await world.built(secrets={}))[-1], Built)
+        assert first not in world.api.objects[PODS]

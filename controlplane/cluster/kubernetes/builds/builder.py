@@ -19,6 +19,8 @@ from controlplane.cluster.protocol.builds import BuildWish
 from controlplane.errors import Problem
 
 CONNECT_S: Final = 10.0
+# It ends what steps have left first, which takes a second at most.
+READY_S: Final = 10.0
 # A pod whose sandbox has died closes no connection: its silence is noticed 25 s after.
 ALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 UNHEARD_MS: Final = 25_000
@@ -72,9 +74,9 @@ class Builder:
             yield cls(session, disk_bytes, address, token)
 
     async def ready(self) -> bool:
-        """Whether it answers."""
+        """Whether a build may begin there; one that says nothing for 10 s is not ready."""
         try:
-            async with self._session.get("/ready") as answer:
+            async with self._session.get("/ready", timeout=aiohttp.ClientTimeout(total=READY_S)) as answer:
                 return answer.status == HTTPStatus.OK
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False

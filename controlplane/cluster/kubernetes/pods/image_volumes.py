@@ -37,7 +37,7 @@ def unavailable(pod: Mapping[str, Any], image: str, message: str, names: Mapping
 
 
 def _named(images: Mapping[str, str], image: str, message: str) -> list[str]:
-    """The volumes whose image a message names; none where it names the container's own."""
+    """The names of the volumes whose image is in a message; empty if it is about the container's own image."""
     told = [reference for reference in (image, *images.values()) if reference and reference in message]
     # The name of one may be a part of another's.
     longest = max(told, key=len, default="")
