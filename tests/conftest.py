@@ -53,6 +53,13 @@ if sys.version_info < (3, 11, 8):
     ast.parse = _parse_alone
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """The name of the argument for bytes that are no text: what a compressor writes may hold the time at which it ran,
+    and two processes that collect the same tests have to give them the same names.
+    """
+    return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
+
+
 # How a gRPC server names the tasks of a call.
 GRPC_CALL = ("rpc_task", "HandleExceptions[")
 

@@ -23,7 +23,7 @@ func TestACopyIsWhatWasNamed(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	source := image(t, "one", "two")
 	at := upstream.push(t, "team/app", source)
-	result := copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	result := copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 	if want := at[strings.Index(at, "@")+1:]; result.Digest != want || result.There {
 		t.Fatalf("%v, want %s", result, want)
 	}
@@ -44,10 +44,10 @@ func TestACopyIsWhatWasNamed(t *testing.T) {
 func TestACopyThatIsThereCostsOneHead(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	at := upstream.push(t, "team/app", image(t, "one"))
-	first := copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	first := copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 	upstream.forget()
 	private.forget()
-	second := copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	second := copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 	if !second.There || second.Digest != first.Digest {
 		t.Fatal(second)
 	}
@@ -61,7 +61,7 @@ func TestEqualCopiesJoin(t *testing.T) {
 	source := image(t, "one", "two")
 	at := upstream.push(t, "team/app", source)
 	upstream.forget()
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() { copied(t, copier, wish(at)) })
@@ -84,7 +84,7 @@ func TestWhatIsThereIsNotSentAgain(t *testing.T) {
 		}
 		return false
 	})
-	first := copierFor(upstream, private, time.Minute)
+	first := copierFor(t, upstream, private, time.Minute)
 	first.LayersAtOnce = 1 // in their order
 	if got := told(refused(t, first, wish(at))); got != "image_pull_failed upstream away" {
 		t.Fatal(got)
@@ -92,7 +92,7 @@ func TestWhatIsThereIsNotSentAgain(t *testing.T) {
 	upstream.interfere(nil)
 	upstream.forget()
 	// Another process, as after a restart.
-	copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 	if upstream.count("GET", layerOf(t, source, 0)) != 0 || upstream.count("GET", second) != 1 {
 		t.Fatal(upstream.asked)
 	}
@@ -109,7 +109,7 @@ func TestALayerOfTheSameRegistryIsMounted(t *testing.T) {
 		}
 		return false
 	})
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	copier.Upstream = NewRetryAfter(NewGuard([]string{upstream.host, other.host}).Transport(time.Minute))
 	asked := wish(upstream.push(t, "team/first", first))
 	asked.Target = "mirror/first"
@@ -157,7 +157,7 @@ func TestOfAnIndexWhatNodesRunIsCopied(t *testing.T) {
 	amd, arm, ibm := image(t, "amd"), image(t, "arm"), image(t, "ibm")
 	at := indexed(t, upstream, map[string]v1.Image{"amd64": amd, "arm64": arm, "s390x": ibm})
 	upstream.forget()
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	want, _ := amd.Digest()
 	if one := copied(t, copier, wish(at)); one.Digest != want.String() {
 		t.Fatal(one)
@@ -186,9 +186,9 @@ func TestOfAnIndexWhatNodesRunIsCopied(t *testing.T) {
 
 func TestATagIsKnownAfterwards(t *testing.T) {
 	upstream, private := serve(t), serve(t)
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	find := func() *wire.FindReply {
-		found, err := copierFor(upstream, private, time.Minute).Find(context.Background(), &wire.FindRequest{Repository: "mirror/app", Reference: "1.0"})
+		found, err := copierFor(t, upstream, private, time.Minute).Find(context.Background(), &wire.FindRequest{Repository: "mirror/app", Reference: "1.0"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func tagged(at, tag string) *wire.CopyRequest {
 
 func TestTagsAreKnownAgainAfterTheRegistryWasEmptied(t *testing.T) {
 	upstream, private := serve(t), serve(t)
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	at := upstream.push(t, "team/app", image(t, "one"))
 	for range 2 {
 		for _, tag := range []string{"1.0", "latest"} {
@@ -234,7 +234,7 @@ func TestTagsAreKnownAgainAfterTheRegistryWasEmptied(t *testing.T) {
 func TestEachOfTheCallsThatJoinHasItsTagNoted(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	at := upstream.push(t, "team/app", image(t, "one"))
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	upstream.interfere(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -280,7 +280,7 @@ func TestWhoeverIsLeftByAllEnds(t *testing.T) {
 		}
 		return false
 	})
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-begun; cancel() }()
 	if _, err := copier.Copy(ctx, wish(at), quiet); !errors.Is(err, context.Canceled) {
@@ -309,7 +309,7 @@ func TestOneCallersCredentialsAreNotAnothers(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return true
 	})
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	with := func(password string) *wire.CopyRequest {
 		asked := wish(at)
 		asked.Upstream = &wire.UpstreamCredentials{Username: "user", Password: password}
@@ -348,7 +348,7 @@ func TestALayerIsNeverHeldInMemory(t *testing.T) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if got := told(refused(t, copierFor(upstream, private, time.Minute), wish(at))); got != "image_store_full registry full" {
+	if got := told(refused(t, copierFor(t, upstream, private, time.Minute), wish(at))); got != "image_store_full registry full" {
 		t.Fatal(got)
 	}
 	runtime.ReadMemStats(&after)

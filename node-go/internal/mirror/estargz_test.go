@@ -23,9 +23,8 @@ import (
 func lazily(t *testing.T) (*wire.CopyRequest, *Copier, *server, *server) {
 	t.Helper()
 	upstream, private := serve(t), serve(t)
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	copier.Forms = map[wire.ImageForm]Converter{wire.ImageForm_ESTARGZ: ESTARGZ(1<<30, 1<<30)}
-	copier.Folder = t.TempDir()
 	return lazyWish(""), copier, upstream, private
 }
 
@@ -153,7 +152,7 @@ func TestWhetherAConvertedCopyBootsIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Another process, which knows only what the registry has.
-		found, err := copierFor(upstream, private, time.Minute).Find(t.Context(), find)
+		found, err := copierFor(t, upstream, private, time.Minute).Find(t.Context(), find)
 		if err != nil || found.Digest != result.Digest || found.Boot != step.boot || found.Why != step.why {
 			t.Fatal(found, err)
 		}
@@ -228,7 +227,7 @@ func TestAConversionThatBrokeOffGoesOnWhereItWas(t *testing.T) {
 	private.interfere(nil)
 	private.forget()
 	// As after a restart of the mirror, by another process, of which the folder is the same.
-	next := copierFor(upstream, private, time.Minute)
+	next := copierFor(t, upstream, private, time.Minute)
 	next.Forms, next.Folder, next.Scratch = copier.Forms, copier.Folder, 1<<30
 	copied(t, next, asked)
 	for number, want := range []int{1, 0, 0} {

@@ -21,7 +21,7 @@ func TestARegistryThatAsksForAPauseHoldsUpNoOther(t *testing.T) {
 	slow := limited.push(t, "team/app", image(t, "one", "two", "three"))
 	fast := other.push(t, "team/app", image(t, "four"))
 	limited.interfere(answering("/blobs/", http.StatusTooManyRequests, "Retry-After", "100"))
-	copier := copierFor(limited, private, time.Minute)
+	copier := copierFor(t, limited, private, time.Minute)
 	copier.Upstream = NewRetryAfter(NewGuard([]string{limited.host, other.host}).Transport(time.Minute))
 	copier.places = newPlaces(1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestOfOneRegistryHalfOfTheCopiesAreAtMost(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	})
-	copier := copierFor(hung, private, 10*time.Minute)
+	copier := copierFor(t, hung, private, 10*time.Minute)
 	copier.Upstream = NewRetryAfter(NewGuard([]string{hung.host, other.host}).Transport(10 * time.Minute))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
@@ -88,8 +88,7 @@ func TestConversionsHoldUpNoCopy(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	first, second := upstream.push(t, "team/app", image(t, "one")), upstream.push(t, "team/app", image(t, "two"))
 	fast := upstream.push(t, "team/app", image(t, "three"))
-	copier := copierFor(upstream, private, time.Minute)
-	copier.Folder = t.TempDir()
+	copier := copierFor(t, upstream, private, time.Minute)
 	copier.places = newPlaces(1)
 	begun := make(chan struct{}, 2)
 	copier.Forms = map[wire.ImageForm]Converter{
@@ -130,8 +129,7 @@ func TestARegistryThatLimitsHoldsUpNoOtherConversion(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return true
 	})
-	copier := copierFor(limiting, private, time.Minute)
-	copier.Folder = t.TempDir()
+	copier := copierFor(t, limiting, private, time.Minute)
 	copier.PlainRegistries = []string{limiting.host, other.host}
 	copier.Upstream = NewRetryAfter(NewGuard(copier.PlainRegistries).Transport(time.Minute))
 	copier.Forms = map[wire.ImageForm]Converter{

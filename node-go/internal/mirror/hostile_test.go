@@ -68,7 +68,7 @@ func TestWhatAnUpstreamRegistryDoesHasItsCode(t *testing.T) {
 			asked := wish(upstream.push(t, "team/app", source))
 			asked.Upstream = &wire.UpstreamCredentials{Username: "user", Password: "expired"}
 			upstream.interfere(test.meddle)
-			if got := refused(t, copierFor(upstream, private, 5*time.Second), asked); told(got) != test.expected {
+			if got := refused(t, copierFor(t, upstream, private, 5*time.Second), asked); told(got) != test.expected {
 				t.Fatalf("%s, want %s: %s", told(got), test.expected, got.Detail)
 			}
 			if private.count("PUT", "/manifests/") != 0 {
@@ -101,12 +101,12 @@ func TestASlowRegistryIsGivenUpAndAPatientOneIsNot(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	at := upstream.push(t, "team/app", source)
 	upstream.interfere(slowly(time.Minute))
-	got := refused(t, copierFor(upstream, private, 300*time.Millisecond), wish(at))
+	got := refused(t, copierFor(t, upstream, private, 300*time.Millisecond), wish(at))
 	if told(got) != "image_pull_failed upstream away" || !strings.Contains(got.Detail, "stopped sending") {
 		t.Fatal(got)
 	}
 	upstream.interfere(slowly(20 * time.Millisecond))
-	copied(t, copierFor(upstream, private, 30*time.Second), wish(at))
+	copied(t, copierFor(t, upstream, private, 30*time.Second), wish(at))
 }
 
 func TestALimitIsWaitedForAndTold(t *testing.T) {
@@ -125,7 +125,7 @@ func TestALimitIsWaitedForAndTold(t *testing.T) {
 		return true
 	})
 	paused := false
-	_, err := copierFor(upstream, private, time.Minute).Copy(t.Context(), wish(at), func(now *wire.CopyProgress) error {
+	_, err := copierFor(t, upstream, private, time.Minute).Copy(t.Context(), wish(at), func(now *wire.CopyProgress) error {
 		paused = paused || (now.Phase == wire.CopyProgress_PAUSED && now.PauseMs > 0)
 		return nil
 	})
@@ -151,7 +151,7 @@ func TestThePrivateRegistryIsNamedWhereItFails(t *testing.T) {
 			upstream, private := serve(t), serve(t)
 			at := upstream.push(t, "team/app", source)
 			private.interfere(test.meddle)
-			if got := refused(t, copierFor(upstream, private, time.Minute), wish(at)); told(got) != test.expected {
+			if got := refused(t, copierFor(t, upstream, private, time.Minute), wish(at)); told(got) != test.expected {
 				t.Fatalf("%s, want %s: %s", told(got), test.expected, got.Detail)
 			}
 		})
@@ -172,7 +172,7 @@ func saying(part string, status int, body string) func(http.ResponseWriter, *htt
 func TestIntoARegistryWithoutRoomNothingIsSent(t *testing.T) {
 	upstream, private := serve(t), serve(t)
 	there, other := upstream.push(t, "team/app", image(t, "one")), upstream.push(t, "team/app", image(t, "two"))
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	copied(t, copier, wish(there))
 	private.forget()
 	again, asked := wish(there), wish(other)
@@ -203,7 +203,7 @@ func TestWhatIsCollectedWhileItIsCopiedIsSentAgain(t *testing.T) {
 		_, _ = w.Write([]byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown to registry"}]}`))
 		return true
 	})
-	result := copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	result := copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 	pulled, err := name.NewDigest(private.host + "/mirror/app@" + result.Digest)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestOnlyPublicAddressesAreAsked(t *testing.T) {
 	}
 	upstream, private := serve(t), serve(t)
 	at := upstream.push(t, "team/app", image(t, "one"))
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	copier.Upstream = NewGuard(nil).Transport(time.Minute)
 	if got := told(refused(t, copier, wish(at))); got != "image_pull_failed upstream away" {
 		t.Fatal(got)
@@ -251,18 +251,18 @@ func TestARegistryIsAskedByHTTPOnlyWhereTheOperatorSaysSo(t *testing.T) {
 	// No address that the library would ask by http without being told to.
 	upstream, private := serveAt(t, "127.0.0.2:0"), serve(t)
 	at := upstream.push(t, "team/app", image(t, "one"))
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	copier.PlainRegistries = nil
 	copier.Upstream = NewRetryAfter(NewGuard(nil).Transport(time.Minute))
 	if got := told(refused(t, copier, wish(at))); got != "image_pull_failed upstream away" {
 		t.Fatal(got)
 	}
-	copied(t, copierFor(upstream, private, time.Minute), wish(at))
+	copied(t, copierFor(t, upstream, private, time.Minute), wish(at))
 }
 
 func TestAMalformedRequestIsRefused(t *testing.T) {
 	upstream, private := serve(t), serve(t)
-	copier := copierFor(upstream, private, time.Minute)
+	copier := copierFor(t, upstream, private, time.Minute)
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for title, change := range map[string]func(*wire.CopyRequest){
 		"tag":            func(r *wire.CopyRequest) { r.Source = "registry.example.com/a:1" },

@@ -138,18 +138,24 @@ func layerOf(t *testing.T, image v1.Image, number int) string {
 	return digest.String()
 }
 
-func copierFor(upstream, private *server, stall time.Duration) *Copier {
+// copierFor returns a copier, whose copies have ended when the test has.
+func copierFor(t *testing.T, upstream, private *server, stall time.Duration) *Copier {
+	t.Helper()
 	transport, err := Private("")
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	return NewCopier(Options{
+	copier := NewCopier(Options{
 		Registry: private.host, Credentials: authn.Anonymous, Private: transport,
 		PlainRegistries: []string{upstream.host},
 		Upstream:        NewRetryAfter(NewGuard([]string{upstream.host}).Transport(stall)),
 		CopiesAtOnce:    2, LayersAtOnce: 2, MaxImageBytes: 1 << 30,
 		Metrics: NewMetrics(prometheus.NewRegistry()),
+		Folder:  t.TempDir(),
 	})
+	// A copy that no caller waits for any more ends after its callers: the folder and the servers stay until it has.
+	t.Cleanup(copier.Wait)
+	return copier
 }
 
 func wish(source string) *wire.CopyRequest {

@@ -53,6 +53,18 @@ func serving(t *testing.T, socket string) *os.Process {
 	}
 }
 
+// stop returns when every thread of a process is stopped: some may run on for a while after the signal was sent.
+func stop(t *testing.T, process *os.Process) {
+	t.Helper()
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the process did not stop: %v, status %d", err, status)
+	}
+}
+
 func TestASnapshotterWhoseProcessIsStoppedFailsTheVerification(t *testing.T) {
 	n, folder := at(t, &played.Containerd{}, nil)
 	n.Wanted.Lazy = &plan.Lazy{Snapshotter: "stargz", Run: folder}
@@ -66,14 +78,12 @@ func TestASnapshotterWhoseProcessIsStoppedFailsTheVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, process := range processes {
-		if err := process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, process)
 		// The kernel takes connections for it all the same.
 		if _, err := containerd.Listener(t.Context(), n.Sockets[name]); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		err := n.snapshotter(ctx)
 		cancel()
 		if err == nil || !strings.HasPrefix(err.Error(), name+" runs, and answers no call within") {
