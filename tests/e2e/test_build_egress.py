@@ -23,8 +23,8 @@ from tests.product.test_build_egress import (
     test_steps_reach_what_a_policy_allows_and_nothing_else,
     test_what_is_added_from_an_address_comes_by_the_policy,
 )
-from tests.product.test_builds import Context, context
 from tests.support import dated_index
+from tests.support.building import Context, context
 from tests.support.committing import committing
 from tests.support.installed import Installed, kubectl, objects, own_cluster
 from tests.support.outside import ALLOWED, DNS, INDEXES, WEB, outside

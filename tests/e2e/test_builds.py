@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from uuid import uuid4
 
@@ -13,8 +13,17 @@ import pytest
 
 from rollbox import Client
 from rollbox.errors import BuildFailed, ImageNotFound, InvalidArgument, PermissionDenied, Unsupported
-from tests.product.test_builds import Context, context, does_what_its_row_says, gone, has_won_nothing
 from tests.product.test_grading import harbor_example
+from tests.support.building import (
+    Context,
+    context,
+    does_what_its_row_says,
+    ends_at_its_target,
+    gone,
+    has_a_hundred_stages,
+    has_won_nothing,
+    keeps_the_shell_and_the_triggers_of_its_base,
+)
 from tests.support.command_line import rollbox
 from tests.support.committing import BUILDS, committing
 from tests.support.dockerfile_rows import tries
@@ -135,6 +144,16 @@ async def test_a_step_that_fails_says_which(context: Context, stack: Installed, 
 @pytest.mark.parametrize("row", dict(tries()))
 async def test_what_an_instruction_does(context: Context, row: str) -> None:
     await does_what_its_row_says(context, row)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    "check", [keeps_the_shell_and_the_triggers_of_its_base, ends_at_its_target, has_a_hundred_stages]
+)
+async def test_stages_and_bases_do_what_they_do_on_an_engine(
+    context: Context, check: Callable[[Context], Awaitable[None]]
+) -> None:
+    await check(context)
 
 
 async def test_no_step_gets_out_of_its_build(context: Context, stack: Installed) -> None:

@@ -99,6 +99,13 @@ IMAGES_LONGEST = (
 )
 # Half a minute to a minute and a half, alone.
 SOAK = ("contract/test_soak.py",)
+BUILDS = (
+    "product/test_builds.py",
+    "product/test_build_egress.py",
+    "product/test_grading.py",
+    "local/test_build_packages.py",
+    "local/test_builds_left.py",
+)
 FRAMEWORKS = (
     "product/test_frameworks.py",
     "product/test_framework_pages.py",
@@ -303,12 +310,12 @@ LEVELS = (
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
     ),
-    # Each instruction of a Dockerfile, tasks that are built and graded, and builds that end by their limits: an engine
-    # needs seconds for each.
+    # Each instruction of a Dockerfile, tasks that are built and graded, builds with a network, and builds that end by
+    # their limits: an engine needs seconds to a minute for each.
     Level(
         "builds",
-        (Pytest(("product/test_builds.py", "product/test_build_egress.py", "product/test_grading.py")),),
-        budget_s=400,
+        (Pytest(BUILDS),),
+        budget_s=500,
         fresh_s=600,
         why_not=why_no_engine,
     ),

@@ -19,7 +19,7 @@ from tests.support.images import IMAGE
 from tests.support.outside import outside
 from tests.support.stack import start, stop_process
 
-pytestmark = pytest.mark.egress
+pytestmark = [pytest.mark.egress, pytest.mark.tools]
 # As pip does, whose own variable it is.
 OPEN = "u.urlopen(os.environ['PIP_INDEX_URL'] + 'tiny/', timeout=20)"
 GET = f"import os, urllib.request as u; print({OPEN}.read().decode())"

@@ -75,6 +75,7 @@ async def begun(up: Stack, context: Path) -> asyncio.Task[None]:
     return reading
 
 
+@pytest.mark.tools
 async def test_a_build_of_a_control_plane_that_was_killed_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     mark = uuid4().hex
     text = f"FROM {IMAGE}\nCOPY <<EOF /mark\n{mark}\nEOF\nRUN echo {mark} > /x\nRUN while :; do sleep 1; done\n"

@@ -12,7 +12,8 @@ import pytest
 
 from rollbox import Client, EgressPolicy, EgressRule
 from rollbox.errors import BuildFailed, SandboxError, Unsupported
-from tests.product.test_builds import Context, context, on_engine
+from tests.product.test_builds import on_engine
+from tests.support.building import Context, context
 from tests.support.containers import engine
 from tests.support.outside import ALLOWED, OTHER, WEB, outside
 
@@ -36,6 +37,7 @@ async def networks(client: Client) -> list[str]:
     return [one.id for one in await client.list({"build": "network"}) if one.state != "ending"]
 
 
+@pytest.mark.tools
 async def test_steps_reach_what_a_policy_allows_and_nothing_else(context: Context, client: Client) -> None:
     context.write(f"FROM $BASE\nRUN python3 -c '{GET}' http://index.test:{WEB}/hello > /x")
     with pytest.raises(BuildFailed, match="RUN python3"):
@@ -63,6 +65,7 @@ async def test_steps_reach_what_a_policy_allows_and_nothing_else(context: Contex
     assert await networks(client) == []
 
 
+@pytest.mark.tools
 async def test_what_is_added_from_an_address_comes_by_the_policy(context: Context, client: Client) -> None:
     url = f"http://index.test:{WEB}/hello"
     digest = f"sha256:{hashlib.sha256(HELLO).hexdigest()}"

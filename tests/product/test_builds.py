@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import io
 import json
-import re
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
@@ -16,10 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from rollbox import BuiltImage, Client, SandboxError
+from rollbox import BuiltImage, Client
 from rollbox.errors import (
     BuildFailed,
-    Conflict,
     ImageNotFound,
     ImagePullFailed,
     InvalidArgument,
@@ -28,72 +26,29 @@ from rollbox.errors import (
     Unsupported,
 )
 from tests.support import build_attacks
+from tests.support.building import (
+    Context,
+    context,
+    does_what_its_row_says,
+    ends_at_its_target,
+    has_a_hundred_stages,
+    has_won_nothing,
+    keeps_the_shell_and_the_triggers_of_its_base,
+)
 from tests.support.command_line import rollbox
 from tests.support.commits import ON_CLUSTER
 from tests.support.containers import engine, list_images
-from tests.support.dockerfile_rows import dockerfile, tries
+from tests.support.dockerfile_rows import tries
 from tests.support.images import IMAGE
 from tests.support.product import containers_of_state
 from tests.support.stack import Product, Stack
 from tests.support.waiting import until
 
+__all__ = [
+    "context",
+]
+
 on_engine = pytest.mark.skipif(ON_CLUSTER, reason="images are built on an engine alone; the cluster refuses, see below")
-
-
-class Context:
-    """A folder with a Dockerfile that no other test has.
-
-    Attributes:
-        images: what was built from it; removed at the end.
-    """
-
-    def __init__(self, folder: Path, client: Client) -> None:
-        self.folder = folder
-        self.client = client
-        self.images: list[BuiltImage] = []
-
-    def write(self, dockerfile: str, **files: str) -> None:
-        """Write the Dockerfile, whose base is the tests' image, and files."""
-        self.put("Dockerfile", f"ARG BASE={IMAGE}\n{dockerfile}\n")
-        for name, text in {**files, "of-this-test": uuid4().hex}.items():
-            self.put(name, text)
-
-    def put(self, name: str, text: str) -> None:
-        """Write one file."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    async def build(self, **options: object) -> BuiltImage:
-        """Build it."""
-        image = await self.client.build(self.folder, **options)  # type: ignore[arg-type]
-        self.images.append(image)
-        return image
-
-    async def seen(self, command: str, **options: object) -> str:
-        """Build it, and return what a command prints in a sandbox of it."""
-        async with await self.client.create(await self.build(**options)) as sandbox:
-            return (await sandbox.exec(command, check=True)).stdout
-
-
-@pytest.fixture
-async def context(tmp_path: Path, client: Client) -> AsyncIterator[Context]:
-    folder = tmp_path / "context"
-    folder.mkdir()
-    made = Context(folder, client)
-    yield made
-    await until(lambda: gone(client, made.images))
-
-
-async def gone(client: Client, images: list[BuiltImage]) -> bool:
-    """Whether all are: one that another is built on goes after that, and containers of sandboxes take a moment."""
-    kept = False
-    for image in dict.fromkeys(images):
-        try:
-            await client.remove_image(image)
-        except Conflict:
-            kept = True
-    return not kept
 
 
 @pytest.mark.skipif(not ON_CLUSTER, reason="an engine builds")
@@ -141,22 +96,7 @@ async def test_what_an_instruction_does(context: Context, row: str) -> None:
     await does_what_its_row_says(context, row)
 
 
-async def does_what_its_row_says(context: Context, row: str) -> None:
-    """What the table of the page says of an instruction is what a build of it does."""
-    one = dict(tries())[row]
-    context.write("", a="one", **{"d/e": "two"})
-    context.put("Dockerfile", dockerfile(one, IMAGE))
-    context.put("in", "in")
-    with tarfile.open(context.folder / "t.tar", "w") as archive:
-        archive.add(context.folder / "in", "in")
-    if one.refused:
-        with pytest.raises(SandboxError, match=re.escape(one.said)) as refused:
-            await context.build()
-        assert refused.value.code == one.refused
-    else:
-        assert (await context.seen(f"{one.command} 2>/dev/null; true")).strip() == one.seen
-
-
+@pytest.mark.tools
 @on_engine
 async def test_documents_and_mounts_of_stages_come_from_where_they_say(context: Context) -> None:
     steps = (
@@ -183,14 +123,10 @@ async def files_of_builds() -> set[str]:
     return {one for one in named.split() if "rollbox-files" in one}
 
 
+@pytest.mark.tools
 @on_engine
 async def test_what_a_base_says_of_its_shell_and_its_triggers_holds(context: Context) -> None:
-    triggers = "ONBUILD ENV BY=trigger\nONBUILD RUN print(open('/etc/hostname').name, file=open('/by', 'w'))"
-    context.write(f'FROM $BASE\nSHELL ["python3", "-c"]\n{triggers}\nONBUILD COPY a /')
-    base = await context.build()
-    context.put("a", "one")
-    context.put("Dockerfile", f"FROM {base}\nRUN <<EOF\nopen('/x', 'w').write('x')\nEOF\nCOPY <<EOF /y\n$BY\nEOF\n")
-    assert await context.seen("cat /by /a /x /y") == "/etc/hostname\nonextrigger\n"
+    await keeps_the_shell_and_the_triggers_of_its_base(context)
     # Made by other means, where nothing has judged it, and its history says nothing of it.
     text = f"FROM {IMAGE}\nONBUILD ADD http://192.0.2.1/x /x\n"
     (context.folder / "Containerfile").write_text(text)
@@ -204,15 +140,10 @@ async def test_what_a_base_says_of_its_shell_and_its_triggers_holds(context: Con
         await engine("rmi", "localhost/hostile:1")
 
 
+@pytest.mark.tools
 @on_engine
 async def test_a_target_is_the_stage_that_is_built(context: Context) -> None:
-    context.write("FROM $BASE AS one\nRUN echo one > /x\nFROM one AS two\nRUN echo two > /x\nFROM two\nRUN false")
-    assert await context.seen("cat /x", target="one") == "one\n"
-    assert await context.seen("cat /x", target="two") == "two\n"
-    with pytest.raises(BuildFailed, match="RUN false"):
-        await context.build()
-    with pytest.raises(InvalidArgument, match="there is no stage 'three'; the stages: one, two"):
-        await context.build(target="three")
+    await ends_at_its_target(context)
 
 
 @on_engine
@@ -259,12 +190,6 @@ async def test_a_step_that_fails_says_which(context: Context, lines: str, said: 
 @on_engine
 async def test_no_step_gets_out_of_its_build(context: Context) -> None:
     await has_won_nothing(context)
-
-
-async def has_won_nothing(context: Context) -> None:
-    """A step that attacks gets nowhere."""
-    context.write(build_attacks.DOCKERFILE, **build_attacks.files())
-    assert json.loads(await context.seen("cat /won", secrets={"token": "x"})) == []
 
 
 @on_engine
@@ -399,9 +324,7 @@ async def test_builds_at_once_take_turns_and_the_same_one_is_built_once(context:
 @on_engine
 @pytest.mark.tools
 async def test_a_hundred_stages_are_built(context: Context) -> None:
-    stages = "".join(f"FROM s{one} AS s{one + 1}\n" for one in range(98))
-    context.write(f"FROM $BASE AS s0\n{stages}FROM s98\nRUN echo last > /x")
-    assert await context.seen("cat /x") == "last\n"
+    await has_a_hundred_stages(context)
 
 
 WISH = {"dockerfile": "FROM scratch", "context": f"sha256:{'0' * 64}"}
@@ -454,6 +377,7 @@ async def test_an_archive_of_a_stranger_is_refused_before_the_engine_has_it(clie
     )
 
 
+@pytest.mark.tools
 @on_engine
 async def test_an_archive_of_more_files_than_a_context_has_is_refused(client: Client) -> None:
     entries = b"".join(tarfile.TarInfo(f"{number:06}").tobuf() for number in range(100_001))
@@ -470,6 +394,7 @@ async def test_an_archive_of_more_files_than_a_context_has_is_refused(client: Cl
     assert (last["problem"]["code"], last["problem"]["details"]["reason"]) == ("payload_too_large", "context_too_large")
 
 
+@pytest.mark.tools
 @on_engine
 async def test_a_data_set_is_built_once(context: Context, stack: Product, tmp_path: Path) -> None:
     folder = tmp_path / "tasks"
