@@ -5,7 +5,7 @@ An owner may have anything as a name, and an image may not: what is no part of a
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from controlplane.images.reference import Reference, parse
@@ -65,17 +65,19 @@ def is_foreign(place: str, owner: str, reference: Reference) -> bool:
     return not reference.name.startswith(f"{place}/{folder(owner)}/")
 
 
-def built_on(layers: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+def built_on(layers: Mapping[str, tuple[str, ...]], bare: Collection[str]) -> Mapping[str, tuple[str, ...]]:
     """Which of some images each of them is built on: those that have fewer layers, all of which are its first ones.
 
     Where nothing was written there are equal layers, also within one image: what a single layer is says nothing.
 
     Args:
         layers: of each image, by its digest; the lowest first.
+        bare: the digests of those without a layer of their own, on which nothing is built: all layers are their base's.
     """
     by_layers: dict[tuple[str, ...], list[str]] = {}
     for digest, own in layers.items():
-        by_layers.setdefault(own, []).append(digest)
+        if digest not in bare:
+            by_layers.setdefault(own, []).append(digest)
     return {digest: tuple(_shorter(own, by_layers)) for digest, own in layers.items()}
 
 

@@ -19,7 +19,7 @@ from controlplane.cluster.kubernetes.node_agents.kept import KeptImages
 from controlplane.cluster.kubernetes.node_agents.registry_api import RegistryApi
 from controlplane.cluster.kubernetes.node_agents.tokens import ISSUER, SERVICE, minted, signed
 from controlplane.errors import Problem
-from controlplane.images import PrivateRegistry
+from controlplane.images import OWN_BYTES, PrivateRegistry
 from controlplane.settings import PushSettings
 from tests.support.authority import Authority
 from tests.support.registry import CONFIG, HTPASSWD, LAYER, MANIFEST, digest, registry_server
@@ -42,8 +42,8 @@ class Registry:
         self.shown = shown
         self.tokens: list[str] = []
 
-    async def image(self, repository: str, layers: Sequence[bytes], *tags: str) -> str:
-        """Pushes an image with these tags, and that of its own; its digest."""
+    async def image(self, repository: str, layers: Sequence[bytes], *tags: str, own_bytes: int | None = None) -> str:
+        """Pushes an image with these tags, and that of its own, which may say what its own layers take; its digest."""
         said = {"created": CREATED, "config": {"Cmd": ["run"]}, "rootfs": {"diff_ids": [digest(one) for one in layers]}}
         config = json.dumps(said).encode()
         account = {"Authorization": self.shown(repository)}
@@ -53,7 +53,9 @@ class Registry:
             assert (await self.http.put(end, data=blob, headers=account)).status == 201
         parts = [{"mediaType": LAYER, "digest": digest(one), "size": len(one)} for one in layers]
         about = {"mediaType": CONFIG, "digest": digest(config), "size": len(config)}
-        body = {"schemaVersion": 2, "mediaType": MANIFEST, "config": about, "layers": parts}
+        body: dict[str, Any] = {"schemaVersion": 2, "mediaType": MANIFEST, "config": about, "layers": parts}
+        if own_bytes is not None:
+            body["annotations"] = {OWN_BYTES: str(own_bytes)}
         manifest = json.dumps(body).encode()
         for tag in (f"id-{digest(manifest).partition(':')[2]}", *tags):
             url = f"https://{self.address}/v2/{repository}/manifests/{tag}"
@@ -159,6 +161,14 @@ async def test_an_image_with_two_equal_layers_is_not_built_on_itself(registry: R
     other = await registry.image("commits/alice/repo", [b"other", b"nothing"], "v3")
     found = {one.digest: one.built_on for one in await kept.below(f"{HOST}/commits/alice")}
     assert found == {empty: (), again: (empty,), other: ()}
+
+
+async def test_nothing_is_built_on_an_image_that_only_says_something_else_of_its_base(registry: Registry) -> None:
+    kept = KeptImages(PrivateRegistry(HOST), registry.push)
+    says = await registry.image("commits/alice/repo", [b"base"], "v1", own_bytes=0)
+    wrote = await registry.image("commits/alice/repo", [b"base", b"more"], "v2", own_bytes=4)
+    found = {one.digest: (one.size_bytes, one.built_on) for one in await kept.below(f"{HOST}/commits/alice")}
+    assert found == {says: (0, ()), wrote: (4, ())}
 
 
 @pytest.fixture

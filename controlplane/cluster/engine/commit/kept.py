@@ -31,7 +31,7 @@ class KeptImages:
         self._layers = {digest: known for digest, known in self._layers.items() if digest in there}
         found = [one for one in every if _below(folder, one)]
         layers = {str(one["Id"]): await self._layers_of(str(one["Id"])) for one in found}
-        below = built_on(layers)
+        below = built_on(layers, {str(one["Id"]) for one in found if layer_bytes(one.get("RepoTags") or ()) == 0})
         return [_image(folder, one, below[str(one["Id"])]) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:

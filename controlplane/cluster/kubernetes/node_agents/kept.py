@@ -72,7 +72,8 @@ class KeptImages:
         async with self._session.open() as asked:
             repositories = await asked.repositories(folder.partition("/")[2])
             found = [one for name in repositories for one in await self._of(asked, name)]
-        below = built_on({one.image.digest: one.layers for one in found})
+        bare = {one.image.digest for one in found if not one.image.size_bytes}
+        below = built_on({one.image.digest: one.layers for one in found}, bare)
         return [replace(one.image, built_on=below[one.image.digest]) for one in found]
 
     async def expired(self, before_ms: int) -> Sequence[CommittedImage]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.images import folder, is_foreign, parse, target
+from controlplane.images import built_on, folder, is_foreign, parse, target
 
 PLACE = "localhost/rollbox/commits"
 OWNERS = st.one_of(st.text(min_size=1, max_size=60), st.from_regex(r"[a-z0-9-]{1,50}", fullmatch=True))
@@ -79,3 +79,9 @@ def test_another_owners_name_becomes_a_folder_of_ones_own() -> None:
 def test_only_names_below_the_place_are_anybodys(name: str, foreign: bool) -> None:
     assert is_foreign(PLACE, "me", parse(name)) == foreign
     assert not is_foreign("", "me", parse(name))
+
+
+def test_an_image_is_built_on_those_whose_own_layers_it_has() -> None:
+    layers = {"bare": ("a",), "one": ("a", "b"), "again": ("a", "b"), "two": ("a", "b", "c"), "other": ("a", "c")}
+    below = built_on(layers, bare={"bare"})
+    assert below == {"bare": (), "one": (), "again": (), "two": ("one", "again"), "other": ()}
