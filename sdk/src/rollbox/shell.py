@@ -176,7 +176,7 @@ class Shell(ShellSession):
         report = b""
         try:
             async with asyncio.timeout(timeout):
-                text = self._dialect.command(line)
+                text = self._dialect.command(line, mark)
                 # A limit ends it anyway.
                 asked = self._answered if timeout is None else self._read_until_mark
                 report = await asked(mark, text)
@@ -237,17 +237,13 @@ class Shell(ShellSession):
         return b""
 
     async def _read_until_mark(self, mark: Mark, line: str = "") -> bytes:
-        """Write a line and the request for a mark, and read both streams up to the mark.
+        """Write a command with the request for a mark, or that alone, and read both streams up to the mark.
 
         Returns the status that the shell prints with the mark; empty when the shell has ended.
         """
-        ask = self._dialect.mark_request(mark)
-        if not (line and self._dialect.prompt):
-            # The empty line: after an unterminated quote, bash takes the braces of the next line for words.
-            await self._write(f"{line}\n{ask}" if line else ask)
-            ask = ""
-        else:
-            await self._write(line)
+        ask = self._dialect.mark_request(mark) if self._dialect.prompt or not line else ""
+        await self._write(line or ask)
+        ask = ask if line else ""
         try:
             async with asyncio.TaskGroup() as group:
                 status = group.create_task(self._read_status(mark.printed))

@@ -12,7 +12,10 @@ messages about jobs into the command's stderr: there SIGURG arms a DEBUG trap th
 leaves every loop and function, until the shell gets the next request for a mark.
 
 bash reads its input byte by byte, since the programs that it starts may read on, and under gVisor each read takes 10 to
-30 us. So it gets as little as possible in lines of its own, and reads the rest at once, as so many bytes behind a line.
+30 us. So it gets one short line for a command, the text of a variable, and reads the rest at once, as so many bytes
+behind that line: the size and the mark, and then the command. A redirection takes nine system calls, and an open of
+/dev/null two more, so what the shell answers goes by descriptors that stay open; and in one write to each, since a
+write wakes all that is between the shell and its reader.
 """
 
 from __future__ import annotations
@@ -37,36 +40,73 @@ command return "$1"
 }
 """
 _END = f"""__rollbox_end() {{
+case ${{__rollbox_status-}} in "") __rollbox_status=$1;; esac
 {_PAUSE}
 PROMPT
-command return "$1"
 }}
 """
-# ARM: a command may have taken away what ends one.
-_ASK = f"""__rollbox_ask() {{
+# Its trap anew: a command may have taken that away. Descriptor numbers that scripts rarely use; bash picks free ones.
+_SH_ASK = f"""__rollbox_ask() {{
 {_PAUSE}
-ARM
+command trap - INT
+command set -- "${{__rollbox_status:-$1}}" "$2" "$3"
+__rollbox_status=
 command eval "ROLLBOX_COMMAND_ID=$2; command export ROLLBOX_COMMAND_ID"
 command eval __rollbox_= || command return "$1"
-{{ command printf '%s%d\\n' "$2$3" "$1"; command jobs -p; command printf %s "$2$3"; }} >&OUT 2>/dev/null
-command printf %s "$2$3" >&ERR
+{{ command printf '%s%d\\n' "$2$3" "$1"; command jobs -p; command printf %s "$2$3"; }} >&6 2>/dev/null
+command printf %s "$2$3" >&8
 command return "$1"
 }}
 """
-# Descriptor numbers that scripts rarely use; bash picks free ones itself.
-_SH_ASK = _ASK.replace("ARM", "command trap - INT").replace("OUT", "6").replace("ERR", "8")
 _SH_SETUP = f"PS2=\nexec 6>&1 8>&2\n{_BEGIN}{_SH_ASK}"
-_ARM = "command trap '{ __rollbox_stop; } 2>/dev/null' URG"
-# The mark is behind the line that asks for it.
-_TAKE_MARK = """
-command read -r -N 33 __rollbox_mark
-command set -- "$1" "${__rollbox_mark:0:16}" "${__rollbox_mark:16:16}\""""
-_BASH_ASK = _ASK.replace("ARM", _ARM + _TAKE_MARK).replace("OUT", '"$__rollbox_out"').replace("ERR", '"$__rollbox_err"')
+# Behind a command, in `eval`; bash shows it after `set -x`.
+_STATUS = "__rollbox_status=$?"
+# The header behind a line: the size of the command's text, and the mark in its halves.
+_HEADER = "{size:08d} {first} {second}\n"
+_HEADER_CHARS = 43
+_BASH_ASK = f"""__rollbox_ask() {{
+{_PAUSE}
+command trap '{{ __rollbox_stop; }} 2>/dev/null' URG
+case ${{2-}} in read) __rollbox_header;; esac
+command eval "ROLLBOX_COMMAND_ID=$__rollbox_first; command export ROLLBOX_COMMAND_ID"
+command eval __rollbox_= || command return 0
+case $__rollbox_status in "") __rollbox_status=$1;; esac
+command set -- "$__rollbox_status" "$__rollbox_first" "$__rollbox_second"
+case ${{!-}} in
+"") command printf '%s%s%d %s%s' "$2" "$3" "$1" "$2" "$3";;
+*) command printf '%s%s%d\\n' "$2" "$3" "$1"; command jobs -p; command printf %s%s "$2" "$3";;
+esac
+command printf %s%s "$2" "$3" >&"$__rollbox_err"
+command return 0
+}}
+"""
+# What the line of a command stands for. Before a command that `set -v` or `set -x` holds for, the shell takes that up.
+_BASH_RUN = (
+    '{ __rollbox_read&&:;};\\command eval "$__rollbox_run" <&"$__rollbox_null"'
+    ';{ __rollbox_ask "$?"&&:;}>&"$__rollbox_out" 2>&"$__rollbox_null"'
+)
 _BASH_SETUP = (
-    "exec {__rollbox_out}>&1 {__rollbox_err}>&2\n"
-    '__rollbox() { command read -r -N "$2" __rollbox; command return "$1"; }\n'
+    "exec {__rollbox_out}>&1 {__rollbox_err}>&2 {__rollbox_null}<>/dev/null; __rollbox_status=0\n"
+    f"__rb='{_BASH_RUN}'\n"
+    f"""__rollbox_header() {{
+command read -r -N {_HEADER_CHARS} __rollbox_text
+__rollbox_first=${{__rollbox_text:9:16}} __rollbox_second=${{__rollbox_text:26:16}}
+}}
+__rollbox_read() {{
+__rollbox_header
+command read -r -N "${{__rollbox_text:0:8}}" __rollbox_text
+case $__rollbox_flags in
+*[vx]*) __rollbox_set='{{ __rollbox_begin "$?" && __rollbox_=; }} >/dev/null 2>&1
+';;
+*) __rollbox_set= __rollbox_flags=-;;
+esac
+command eval "$__rollbox_text"
+command set -- "$__rollbox_status"
+__rollbox_status=
+command return "$1"
+}}
+"""
     + _BEGIN
-    + _END.replace("PROMPT\n", "")
     + _BASH_ASK
     + f"__rollbox_stop() {{\n{_PAUSE}\n"
     + """command shopt -s extdebug; command set -o functrace
@@ -76,7 +116,7 @@ command trap 'case $BASH_COMMAND in "__rollbox_ask "*) __rollbox_go_on;; \
 __rollbox_leave() { command return 2; }
 __rollbox_go_on() { command trap - DEBUG; command set +o functrace; command shopt -u extdebug; }
 """
-    + f"{_ARM}\n"
+    + "command trap '{ __rollbox_stop; } 2>/dev/null' URG\n"
 )
 _QUIET = {"ENV": "", "PS1": "", "PS2": ""}
 # The prompt is set by `command eval`: where a function stands for that, the shell shows none of its own, and a
@@ -86,8 +126,8 @@ _TERMINAL_SETUP = (
     + _BEGIN
     + f"""__rollbox_end() {{
 {_PAUSE}
-__rollbox_status=$2
-command eval '__rollbox_mark="%(first)s""%(second)s$1:$2;"'
+case ${{__rollbox_number-}} in "$1") ;; *) __rollbox_status=$2 __rollbox_number=$1;; esac
+command eval '__rollbox_mark="%(first)s""%(second)s$1:$__rollbox_status;"'
 command eval 'ROLLBOX_COMMAND_ID=%(first)s$1; command export ROLLBOX_COMMAND_ID'
 }}
 """
@@ -141,19 +181,20 @@ class Dialect:
     prompt: bytes = b""
     env: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, line: Line) -> str:
-        """Write a command as a shell without a terminal gets it."""
+    def command(self, line: Line, mark: Mark) -> str:
+        """Write a command as a shell without a terminal gets it; bash prints the mark behind it, as for a request."""
         if self.prompt:
-            return line.text(of_bash=False)
-        text = line.text(of_bash=True)
-        # `read` counts characters. A shell that abandons what comes skips the reading, and then the lines themselves.
-        return f'{{ __rollbox "$?" {len(text)}&&:;}};\\command eval "$__rollbox"\n{text}' if text.isascii() else text
+            return line.posix_text()
+        text = line.bash_text()
+        # A shell that abandons what comes skips the reading, and then these lines themselves.
+        return f'\\command eval "$__rb"\n{_HEADER.format(size=len(text), **mark._asdict())}{text}'
 
     def mark_request(self, mark: Mark) -> str:
         """Write what makes it print mark, exit code, jobs and mark to stdout, and the mark to stderr."""
         if self.prompt:
             return f"{_kept('__rollbox_ask', *mark)}\n"
-        return f'{{ __rollbox_ask "$?"&&:;}}>/dev/null 2>&1\n{mark.first}{mark.second}\n'
+        ask = '{ __rollbox_ask "$?" read&&:;}>&"$__rollbox_out" 2>/dev/null'
+        return f"{ask}\n{_HEADER.format(size=0, **mark._asdict())}"
 
 
 BASH = Dialect(
@@ -202,30 +243,44 @@ class Line(NamedTuple):
     input_path: str = ""
     lost: str = ""
 
-    def text(self, *, of_bash: bool) -> str:
-        """Write it: in the shell itself, or where it has a directory or variables of its own in a subshell.
-
-        Args:
-            of_bash: bash shows the line with an error of syntax, which has to be the command's own.
-        """
+    def posix_text(self) -> str:
+        """Write it for sh: in the shell itself, or where it has a directory or variables of its own in a subshell."""
         # Not by a function or an alias of that name.
-        text = _begun(self.command, "\n" if of_bash else "; ")
-        run = f"\\command eval {quoted(text)}"
+        run = f"\\command eval {quoted(_ended(_begun(self.command), _kept('__rollbox_end')))}"
+        return f"{self._around(run, '</dev/null')}; {_kept('__rollbox_end')}\n"
+
+    def bash_text(self) -> str:
+        """Write it for bash, as settings of what the shell's line runs; ASCII, since `read` counts characters."""
+        # bash shows the line with an error of syntax, which has to be the command's own.
+        text, run = _said(self.command), self._around('\\command eval "$__rollbox_command"', "")
+        if run.startswith("\\"):
+            return f"__rollbox_run=$__rollbox_set{ascii_quoted(_ended(text, _STATUS))}\n"
+        run = ascii_quoted(_ended(run, _STATUS))
+        return f"__rollbox_command=$__rollbox_set{ascii_quoted(text)}\n__rollbox_run={run}\n"
+
+    def _around(self, run: str, no_input: str) -> str:
+        """Write what a command runs in: its directory, its variables and its input."""
         if self.cwd or self.env:
             enter = f"CDPATH= command cd -- {quoted(self.cwd)} || {{ command printf {self.lost} >&2; command exit 1; }}"
             variables = [f"command export {name}={quoted(value)}" for name, value in self.env.items()]
             run = f"( {'; '.join([enter] * bool(self.cwd) + variables + [run])} )"
         if self.input_path:
             path = quoted(self.input_path)
-            run = f"{{ command rm -f -- {path}; {run}; }} <{path}"
-        else:
-            run = f"{run} </dev/null"
-        return f"{run}; {_kept('__rollbox_end')}\n"
+            return f"{{ command rm -f -- {path}; {run}; }} <{path}"
+        return f"{run} {no_input}".rstrip()
 
 
 def quoted(text: str) -> str:
     """Quote a text for any shell."""
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+def ascii_quoted(text: str) -> str:
+    """Quote a text for bash, in ASCII."""
+    if text.isascii():
+        return quoted(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").encode()
+    return "$'" + "".join(chr(byte) if byte < 0x80 else f"\\x{byte:02x}" for byte in escaped) + "'"
 
 
 def _kept(name: str, *more: str) -> str:
@@ -234,13 +289,31 @@ def _kept(name: str, *more: str) -> str:
     return f"{{ {call} && __rollbox_=; }} >/dev/null 2>&1"
 
 
-def _begun(command: str, between: str) -> str:
-    """Write a command with its settings before it; one of comments alone succeeds."""
+def _begun(command: str) -> str:
+    """Write a command with its settings before it."""
+    return f"{_kept('__rollbox_begin')}; {_said(command)}"
+
+
+def _said(command: str) -> str:
+    """Return a command; one of comments alone succeeds."""
     nothing = all(line.lstrip()[:1] in ("", "#") for line in command.split("\n"))
-    return f"{_kept('__rollbox_begin')}{between}{'__rollbox_=' if nothing else command}"
+    return "__rollbox_=" if nothing else command
 
 
-_OWN_LINE = re.compile(rb'(?:\{ __rollbox[ _]|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+')
+def _ended(text: str, end: str) -> str:
+    """Write behind a command what keeps its code, unless a here-document without an end would have it.
+
+    So `eval` has none: `set -e` and a trap of ERR would take one that is no failure (`! true`) for one of `eval`.
+    """
+    # A backslash at the end takes one newline away.
+    newlines = "\n\n" if text.endswith("\\") else "\n"
+    return text if "<<" in text else f"{text}{newlines}{end}"
+
+
+_OWN_LINE = re.compile(
+    rb"[^\n]*__rollbox_status=(?:\$\?|\d+)\n"
+    rb'|(?:\\command eval "\$__rb"|\{ __rollbox_|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+'
+)
 
 
 def without_own(shown: bytes) -> bytes:
@@ -250,14 +323,18 @@ def without_own(shown: bytes) -> bytes:
 
 def typed(command: str, number: int) -> str:
     """Write a command as it is typed: in lines that a terminal takes, and with a prompt of its own behind it."""
-    text = _begun(command, "; ")
+    text = _ended(_begun(command), _terminal_end(number))
     pieces = [text[at : at + _PIECE_CHARS] for at in range(0, len(text), _PIECE_CHARS)]
     return "\\command eval " + "\\\n".join(map(quoted, pieces)) + f"; {prompt_request(number)}"
 
 
 def prompt_request(number: int) -> str:
     """Build the line that gives a shell on a terminal another prompt, and keeps the exit code."""
-    return f'{{ __rollbox_end {number} "$?"; }} >/dev/null 2>&1; __rollbox_prompt && __rollbox_=\n'
+    return f"{_terminal_end(number)}; __rollbox_prompt && __rollbox_=\n"
+
+
+def _terminal_end(number: int) -> str:
+    return f'{{ __rollbox_end {number} "$?"; }} >/dev/null 2>&1'
 
 
 # More than a pipe holds. A shell that has taken it has read all lines before it; before the next line it says nothing.

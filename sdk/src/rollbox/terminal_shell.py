@@ -419,7 +419,7 @@ class TerminalShell(ShellSession):
         self._typed = []
         for line in typed:
             text = text.replace(line, "")
-        return text
+        return shell_dialects.without_own(text.encode()).decode()
 
     async def _type(self, text: str) -> None:
         self._typed.append(text)

@@ -255,3 +255,38 @@ async def test_a_command_has_directory_and_variables_of_its_own(shell: Shell) ->
     assert refused.value.details["reason"] == "cwd_not_found"
     with pytest.raises(InvalidArgument):
         await shell.run("true", env={"A-B": "1"})
+
+
+async def test_a_code_that_is_no_failure_ends_no_shell_and_no_trap_of_a_failure_sees_it(shell: Shell) -> None:
+    await shell.run("set -e")
+    for command in ("! true", "false && true", "[ -z a ] && echo no", "! true # why", "! true \\"):
+        assert (await shell.run(command)).exit_code == 1
+        assert (await shell.run("echo $?")).stdout == "1\n"
+    assert (await shell.run("cat <<end\nhere\nend")).stdout == "here\n"
+    assert (await shell.run("echo there; cat <<end\nhere")).stdout.rstrip() == "there\nhere"
+    assert (await shell.run("false; echo no")).shell_ended
+
+
+async def test_a_trap_of_failures_sees_those_of_commands_alone(client: Client, fake: FakeGateway) -> None:
+    fake.real_execs = True
+    async with await (await client.create("python")).shell() as shell:
+        await shell.run("trap 'echo failed' ERR")
+        said = [(await shell.run(command)).stdout for command in ("false", "! true", "(exit 3)", "true")]
+        assert said == ["failed\n", "", "failed\n", ""]
+
+
+@pytest.mark.parametrize("command", ["echo é中 '\"é\\n\"'", "printf '%s\\n' 'a\\bé'\"'\"", "é() { echo ö; }; é"])
+async def test_text_beyond_ascii_reaches_the_shell_as_it_is(shell: Shell, command: str) -> None:
+    seen = await shell.run(command)
+    plain = await asyncio.create_subprocess_exec(shell._dialect.argv[0], "-c", command, stdout=asyncio.subprocess.PIPE)
+    assert seen.stdout_bytes == (await plain.communicate())[0]
+
+
+# A shell may show with `set -v` no more than the lines that it reads itself.
+@pytest.mark.parametrize("setting", ["x", "v"])
+async def test_a_trace_shows_the_command_and_nothing_of_the_shells_own(shell: Shell, setting: str) -> None:
+    await shell.run(f"set -{setting}")
+    shown = (await shell.run("echo on")).stderr
+    assert re.fullmatch(r"(?:\++ )?echo on\n+", shown) or (setting, shown) == ("v", ""), shown
+    assert "rollbox" not in (await shell.run(f"set +{setting}")).stderr
+    assert (await shell.run("echo off")).stderr == ""

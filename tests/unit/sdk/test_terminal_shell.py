@@ -167,3 +167,12 @@ async def test_exit_ends_it_and_is_told(shell: TerminalShell) -> None:
 async def test_nonsense_is_refused(shell: TerminalShell, command: str) -> None:
     with pytest.raises(InvalidArgument):
         await shell.run(command)
+
+
+async def test_a_code_that_is_no_failure_ends_no_shell(shell: TerminalShell) -> None:
+    await shell.run("set -e")
+    for command in ("! true", "false && true", "! true # why", "! true \\"):
+        assert (await shell.run(command)).exit_code == 1
+        assert (await shell.run("echo $?")).stdout == "1\n"
+    assert (await shell.run("cat <<end\nhere\nend")).stdout == "here\n"
+    assert (await shell.run("false; echo no")).shell_ended
