@@ -14,6 +14,7 @@ from functools import partial
 from tests.bench import (
     bridge,
     bridge_streams,
+    dataset_builds,
     docker_bridge,
     egress,
     exec_path,
@@ -43,6 +44,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "surface": surface.measure,
     "interpreter": partial(interpreter.measure, on_cluster=False),
     "mounts": mounts.measure_on_engine,
+    "dataset_builds": partial(dataset_builds.measure, image=ON_ENGINE),
     "grade": partial(grade.measure, image=ON_ENGINE),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
     "turns": partial(turns.measure, image=ON_ENGINE),

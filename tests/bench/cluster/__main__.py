@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.bench import grade, interpreter, mounts, turns
+from tests.bench import dataset_builds, grade, interpreter, mounts, turns
 from tests.bench.cluster import (
     builds,
     cold_start,
@@ -50,6 +50,7 @@ SCENARIOS: dict[str, Callable[[Installed], Awaitable[list[Record]]]] = {
     "images": images.measure,
     "commits": commits.measure,
     "builds": builds.measure,
+    "dataset_builds": dataset_builds.measure_on_cluster,
     "egress": egress.measure,
 }
 
