@@ -6,6 +6,7 @@ import asyncio
 import os
 
 import pytest
+from losing import lose
 
 from bad_inputs import NOBODY, TOO_LARGE
 from on_mcp.serving import NO_IMAGE, ROLLBOX, WORDS, Calls, created, sandboxed, served
@@ -37,6 +38,12 @@ async def test_a_sandbox_that_somebody_deletes_is_told(call: Calls, platform: Cl
     assert (await call.fault("run_command", command="true"))[:3] == ("deleted", "caller", True)
     assert (await call.fault("read_file", path="/etc/passwd"))[0] == "deleted"
     assert (await call.client.call_tool("list_sandboxes")).structured_content["sandboxes"] == []
+
+
+async def test_a_sandbox_that_the_platform_has_lost_is_told_each_time(call: Calls) -> None:
+    await asyncio.to_thread(lose, call.sandbox_id)
+    for _ in range(3):
+        assert (await call.fault("run_command", command="true"))[:3] == ("sandbox_lost", "platform", True)
 
 
 async def test_what_cannot_be_created_is_told(platform: Client) -> None:

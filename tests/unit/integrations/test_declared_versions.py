@@ -11,6 +11,7 @@ from tests.integrations.hosts import HOSTS
 from tests.support.integrations import LISTS, ROOT
 
 EXTRAS = tomllib.loads((ROOT / "integrations/pyproject.toml").read_text())["project"]["optional-dependencies"]
+PAGE = (ROOT / "docs/hosts/index.md").read_text()
 BOUNDS = {name: bound.partition(";")[0] for extra in EXTRAS.values() for name, _, bound in [extra[0].partition(">=")]}
 
 
@@ -31,3 +32,10 @@ def test_the_oldest_version_that_is_declared_is_one_that_tests_run_with(host: st
     assert required is not None
     assert pinned is not None
     assert {whole(BOUNDS[name]), required[1], pinned[1]} == {pinned[1]}
+
+
+@pytest.mark.parametrize("host", [name for name, host in HOSTS.items() if host.distribution])
+def test_the_page_says_from_which_version_a_host_works(host: str) -> None:
+    told = re.search(rf"^\| \[[^]]+\]\({host.replace('_', '-')}\.md\) \| ([^ ]+) \|", PAGE, re.MULTILINE)
+    assert told is not None
+    assert told[1] == BOUNDS[HOSTS[host].distribution]
