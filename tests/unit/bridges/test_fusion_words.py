@@ -158,7 +158,10 @@ def test_a_program_that_was_not_built_has_failed_without_a_run() -> None:
 def test_what_was_cut_or_killed_is_told() -> None:
     cut = result(stdout_bytes=b"ab", stdout_total_bytes=5, stdout_truncated=True)
     assert words.notes([cut]) == ["stdout was cut to its first 2 of 5 bytes"]
-    assert words.notes([result("oom_killed", None)]) == ["the program was killed for the memory that it took"]
+    killed = "the program was killed for the memory that it took"
+    assert words.notes([result("oom_killed", None)]) == [killed]
+    ended = result("oom_killed", None, stdout_truncated=True)
+    assert words.notes([ended]) == [killed, "stdout was lost with the sandbox"]
     assert words.notes([result()]) == []
 
 

@@ -87,6 +87,8 @@ def notes(results: Sequence[ExecResult]) -> list[str]:
     killed = ["the program was killed for the memory that it took" for one in results if one.end == "oom_killed"]
     return killed + [
         f"{stream} was cut to its first {len(getattr(one, f'{stream}_bytes'))} of {total} bytes"
+        if total
+        else f"{stream} was lost with the sandbox"
         for one in results
         for stream, total in (("stdout", one.stdout_total_bytes), ("stderr", one.stderr_total_bytes))
         if getattr(one, f"{stream}_truncated")

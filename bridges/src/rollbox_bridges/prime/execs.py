@@ -9,8 +9,9 @@ from aiohttp import web
 
 from rollbox import ExecResult
 from rollbox_bridges.bodies import json_object
+from rollbox_bridges.faults import meaning
 from rollbox_bridges.prime.sessions import Session
-from rollbox_bridges.prime.words import Refusal
+from rollbox_bridges.prime.words import Gone, Refusal
 
 _FIELDS: Final = frozenset({"command", "working_dir", "env", "sandbox_id", "timeout", "user"})
 _MOST_BODY: Final = 2**22
@@ -37,7 +38,19 @@ async def run(request: web.Request, session: Session) -> web.StreamResponse:
         timeout=timeout,
         max_output_bytes=_MOST_OUTPUT,
     )
+    if result.oom_killed:
+        await _raise_if_gone(session)
     return web.json_response({"stdout": _all(result.stdout, result.stdout_truncated, result), **_rest(result)})
+
+
+async def _raise_if_gone(session: Session) -> None:
+    """Tell a command that has taken its whole sandbox with it, as one does under gVisor, by the end of that.
+
+    Raises:
+        Gone: the sandbox has ended; what the command has written is lost with it.
+    """
+    if (end := (await session.sandbox.refresh()).end) is not None:
+        raise Gone(meaning(end))
 
 
 def _is_seconds(value: Any) -> bool:  # noqa: ANN401 - JSON
