@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -29,6 +31,8 @@ if AGAINST_CLUSTER:
 
 # Forty cases of one client, each with sandboxes of its own, on a machine that has much else to do.
 LIMIT_S = 1200
+# The clients that a run is of, by their names in `CLIENTS`; none: all.
+CHOSEN: Final = os.environ.get("ROLLBOX_TEST_CLIENTS", "").split()
 KEPT = pytest.StashKey[Path]()
 # Options by which a run has parts of its files alone, or tells elsewhere what it did.
 PARTS = ("keyword", "markexpr", "deselect", "lf", "maxfail", "collectonly", "xmlpath")
@@ -36,12 +40,19 @@ PARTS = ("keyword", "markexpr", "deselect", "lf", "maxfail", "collectonly", "xml
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a run of whole files write what its tests did, in the place of what the same run has written before."""
+    """Have a run of whole files, or of whole clients, write what its tests did in the place of what it wrote before.
+
+    Raises:
+        UsageError: a client is chosen that no table has.
+    """
+    if unknown := [one for one in CHOSEN if one not in CLIENTS]:
+        raise pytest.UsageError(f"ROLLBOX_TEST_CLIENTS names {unknown[0]!r}; there are {', '.join(CLIENTS)}")
     named = any("::" in one for one in config.args)
     if named or hasattr(config, "workerinput") or any(getattr(config.option, name, None) for name in PARTS):
         return
     files = "+".join(sorted(Path(one).stem for one in config.args))
-    kept = config.stash[KEPT] = RECORDS / f"{files}-{'gvisor' if AGAINST_CLUSTER else 'engine'}.xml"
+    run = "-".join((files, *sorted(CHOSEN), "gvisor" if AGAINST_CLUSTER else "engine"))
+    kept = config.stash[KEPT] = RECORDS / f"{run}.xml"
     config.option.xmlpath = str(kept)
 
 
@@ -53,8 +64,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         record.unlink(missing_ok=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have each test tell whose it is, and give it the time of all cases: the first of a client's tests runs them.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave those of the chosen clients, each of which tells whose it is and has the time of all cases.
+
+    The first of a client's tests runs them.
 
     Raises:
         KeyError: a test is of a client that no table has.
@@ -65,6 +78,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (mark := item.get_closest_marker(CLIENT)) is not None:
             assert CLIENTS[mark.args[0]]
             item.user_properties.append((CLIENT, mark.args[0]))
+    if CHOSEN:
+        left_out = [item for item in items if dict(item.user_properties).get(CLIENT) not in CHOSEN]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture
