@@ -11,17 +11,20 @@ import re
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
 
 from rollbox import Client
+from rollbox.errors import Conflict
 from tests.bridges.published import each, of_client
 from tests.bridges.running import bridge, cases, environment_of
 from tests.bridges.test_prime_clients import environment
 from tests.support.images import AGAINST_CLUSTER, IMAGE
 from tests.support.stack import Product
+from tests.support.waiting import until
 
 COMMAND_LINE: Final = "prime-0.18.0"
 RUNTIME: Final = "verifiers-0.4.0"
@@ -95,7 +98,15 @@ async def image_with_python(stack: Product) -> AsyncIterator[str]:
         image = await sandbox.commit("python-by-its-name")
         await client.delete(sandbox.id, wait=True)
         yield str(image)
-        await client.remove_image(image)
+        await until(partial(_removed, client, str(image)))
+
+
+async def _removed(client: Client, image: str) -> bool:
+    """Whether it could be removed: what ran from it ends after its delete was answered."""
+    try:
+        return await client.remove_image(image)
+    except Conflict:
+        return False
 
 
 def seen(stack: Product, name: str, script: str, home: Path, *options: str) -> Mapping[str, Any]:
