@@ -99,12 +99,12 @@ async def has_won_nothing(context: Context) -> None:
 
 async def keeps_the_shell_and_the_triggers_of_its_base(context: Context) -> None:
     """An image that is built on one with a shell and with triggers has what these make."""
-    triggers = "ONBUILD ENV BY=trigger\nONBUILD RUN print(open('/etc/hostname').name, file=open('/by', 'w'))"
+    triggers = "ONBUILD ENV BY=trigger\nONBUILD RUN print(open('/etc/passwd').name, file=open('/by', 'w'))"
     context.write(f'FROM $BASE\nSHELL ["python3", "-c"]\n{triggers}\nONBUILD COPY a /')
     base = await context.build()
     context.put("a", "one")
     context.put("Dockerfile", f"FROM {base}\nRUN <<EOF\nopen('/x', 'w').write('x')\nEOF\nCOPY <<EOF /y\n$BY\nEOF\n")
-    assert await context.seen("cat /by /a /x /y") == "/etc/hostname\nonextrigger\n"
+    assert await context.seen("cat /by /a /x /y") == "/etc/passwd\nonextrigger\n"
 
 
 async def ends_at_its_target(context: Context) -> None:
