@@ -184,14 +184,18 @@ def _said(command: str) -> str:
     return "__rollbox_=" if nothing else command
 
 
+# What has no end would take a line behind it for its rest: a here-document, an operator, the name of a function.
+_OPEN = re.compile(r"<<|(?:\|&?|&&|\([ \t]*\)|\bfunction[ \t]+\S+)(?:[\s\\]|#[^\n]*(?:\n|$))*$")
+
+
 def _ended(text: str, end: str) -> str:
-    """Write behind a command what keeps its code, unless a here-document without an end would have it.
+    """Write behind a command what keeps its code.
 
     So `eval` has none: `set -e` and a trap of ERR would take one that is no failure (`! true`) for one of `eval`.
     """
     # A backslash at the end takes one newline away.
     newlines = "\n\n" if text.endswith("\\") else "\n"
-    return text if "<<" in text else f"{text}{newlines}{end}"
+    return text if _OPEN.search(text) else f"{text}{newlines}{end}"
 
 
 _OWN_LINE = re.compile(

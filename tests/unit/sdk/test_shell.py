@@ -290,3 +290,13 @@ async def test_a_trace_shows_the_command_and_nothing_of_the_shells_own(shell: Sh
     assert re.fullmatch(r"(?:\++ )?echo on\n+", shown) or (setting, shown) == ("v", ""), shown
     assert "rollbox" not in (await shell.run(f"set +{setting}")).stderr
     assert (await shell.run("echo off")).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["true &&", "true |", "false || # why", "true | \\\n", "if true; then", "f()", "f( ) # x", "("]
+)
+async def test_a_command_without_an_end_is_an_error_of_syntax(shell: Shell, command: str) -> None:
+    result = await shell.run(command)
+    assert (result.exit_code, "rollbox" in result.stderr) == (2, False)
+    assert result.stderr
+    assert (await shell.run("echo on")).stdout == "on\n"
