@@ -244,14 +244,15 @@ class Shell(ShellSession):
         ask = self._dialect.mark_request(mark) if self._dialect.prompt or not line else ""
         await self._write(line or ask)
         ask = ask if line else ""
+        erring = asyncio.ensure_future(self._read_stderr(mark.printed, ask))
         try:
-            async with asyncio.TaskGroup() as group:
-                status = group.create_task(self._read_status(mark.printed))
-                group.create_task(self._read_stderr(mark.printed, ask))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            status = await self._read_status(mark.printed)
+            await erring
+        finally:
+            erring.cancel()
+            await asyncio.gather(erring, return_exceptions=True)
         self._command_id = mark.first
-        return status.result()
+        return status
 
     async def _read_status(self, mark: bytes) -> bytes:
         return await self._stdout.between(mark) if await self._stdout.until(mark) else b""

@@ -54,9 +54,11 @@ class MarkedReader:
         """Return the kept output and its full size, without these marks and the text between two of them."""
         output, total = bytes(self._output), self._total
         for mark in marks:
-            clean = re.sub(re.escape(mark) + rb"(?:\d+\s[\d\s]*" + re.escape(mark) + rb")?", b"", output)
-            total -= len(output) - len(clean)
-            output = clean
+            # Rarely: an expression of its own for each mark costs more than the command.
+            if mark in output:
+                clean = re.sub(re.escape(mark) + rb"(?:\d+\s[\d\s]*" + re.escape(mark) + rb")?", b"", output)
+                total -= len(output) - len(clean)
+                output = clean
         self._output.clear()
         self._total = 0
         return output, total

@@ -175,12 +175,18 @@ class ShellSession:
             return result
 
     async def _kept_going(self, running: Coroutine[Any, Any, ShellResult]) -> ShellResult:
-        going = asyncio.ensure_future(self._keep_going())
+        going: list[asyncio.Task[None]] = []
+        # Most commands end before that, and then there is no task.
+        timer = asyncio.get_running_loop().call_later(
+            LOOK_AFTER_S, lambda: going.append(asyncio.ensure_future(self._keep_going()))
+        )
         try:
             return await running
         finally:
-            going.cancel()
-            await asyncio.wait([going])
+            timer.cancel()
+            for one in going:
+                one.cancel()
+                await asyncio.wait([one])
 
     async def _abandon(self, number: int, command_id: str, spared: Sequence[int]) -> None:
         """Kill the command's processes and continue the shell with a signal.
@@ -245,10 +251,10 @@ class ShellSession:
     async def _keep_going(self) -> None:
         """Continue the shell whenever a command has stopped it, which nobody else would; never returns."""
         while True:
-            await asyncio.sleep(LOOK_AFTER_S)
             if (await self._state())[0] == _STOPPED:
                 with suppress(SandboxError):
                     await self._process.signal(signal.SIGCONT)
+            await asyncio.sleep(LOOK_AFTER_S)
 
     async def _give_up(self, why: str) -> None:
         """Kill a shell that cannot be used any more."""
