@@ -144,6 +144,23 @@ async def test_a_snapshot_of_files_is_an_image_and_a_template(fake: FakeGateway,
     assert fake.images.removed == ["team/mine:1"] * 2
 
 
+@pytest.mark.parametrize(("state", "status", "code"), [("ending", 204, None), ("running", 409, "conflict")])
+async def test_a_snapshot_is_removed_once_deleted_sandboxes_of_it_have_ended(
+    fake: FakeGateway, e2b: Speaker, state: str, status: int, code: str | None
+) -> None:
+    name = (await e2b.create(templateID="team/mine:1"))["sandboxID"]
+    if state == "ending":
+        assert (await e2b.control("DELETE", f"/sandboxes/{name}")).status == 204
+    fake.sandboxes[name].update(state=state, image_digest="sha256:1")
+    fake.images.kept.append("team/mine:1")
+    fake.fail("images", Fault("conflict", details={"digest": "sha256:1"}))
+    answer = await e2b.control("DELETE", "/templates/team%2Fmine%3A1")
+    assert (answer.status, answer.json["error_code"] if answer.body else None) == (status, code)
+    assert fake.images.removed == (["team/mine:1"] if state == "ending" else [])
+    # Nothing but the sandbox that has ended was asked to end.
+    assert fake.sandboxes[name]["state"] == ("ended" if state == "ending" else "running")
+
+
 async def test_ports_that_a_client_wants_for_itself_stay_so(fake: FakeGateway, e2b: Speaker) -> None:
     mine = await e2b.create(network={"allowPublicTraffic": False}, metadata={"k": "v"})
     assert fake.bodies[-1]["labels"]["e2b/ports"] == "private"

@@ -12,6 +12,7 @@ from typing import Final
 from rollbox import BuiltImage, Client, ImageConfig, NodeImage, Sandbox, SandboxError, errors
 from rollbox_bridges.docker.references import familiar, image_id, is_id, repository_of
 from rollbox_bridges.docker.words import Refusal
+from rollbox_bridges.removals import removed
 
 # Beyond so many, the name that was used least recently is asked for again.
 _MOST: Final = 10_000
@@ -194,7 +195,7 @@ class Images:
         if image.source == image.name:
             return False
         try:
-            return await self._client.remove_image(image.source)
+            return await removed(self._client, image.source)
         except (errors.Unsupported, errors.InvalidArgument):
             return False
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from rollbox import Client, Commit, Sandbox
 from rollbox_bridges.e2b import jsonbody
 from rollbox_bridges.e2b.words import Refusal, unsupported
+from rollbox_bridges.removals import removed
 
 _FILES_ALONE = "Ask for mode='filesystem': what runs in the sandbox is not part of it."
 
@@ -39,7 +40,7 @@ async def remove(client: Client, name: str) -> web.StreamResponse:
     Raises:
         Refusal: there is none of this name.
     """
-    if not await client.remove_image(name):
+    if not await removed(client, name):
         raise Refusal(404, f"the template {name[:200]!r} does not exist", "not_found")
     return web.Response(status=204)
 

@@ -16,6 +16,7 @@ from rollbox_bridges.e2b.builds import Builds
 from rollbox_bridges.e2b.settings import ENVD_VERSION, Settings
 from rollbox_bridges.e2b.uploads import Uploads
 from rollbox_bridges.e2b.words import Refusal, unsupported
+from rollbox_bridges.removals import removed
 
 _MOST_BODY: Final = 2**22
 _PURPOSE: Final = "upload"
@@ -166,7 +167,7 @@ async def _remove(call: Call, text: str) -> web.StreamResponse:
     # The newest first: it may have been made of an older one.
     for one in reversed(await _of(call.client, name)):
         if ":" not in text or tag in one.tags:
-            await call.client.remove_image(one.image)
+            await removed(call.client, one.image)
     return web.Response(status=204)
 
 
@@ -189,7 +190,7 @@ async def _unassign(call: Call) -> web.StreamResponse:
     tags = names.tags_of(body.get("tags"))
     for one in await _of(client, name):
         if set(tags) & {*one.tags}:
-            await client.remove_image(one.image)
+            await removed(client, one.image)
     return web.Response(status=204)
 
 

@@ -15,6 +15,7 @@ from rollbox_bridges.bodies import json_object
 from rollbox_bridges.prime.calls import Call
 from rollbox_bridges.prime.records import time_of
 from rollbox_bridges.prime.words import Refusal, as_refusal
+from rollbox_bridges.removals import removed
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 # The repository of an image says of which sandbox it was made; its tag is the checkpoint's id.
@@ -99,7 +100,7 @@ class Checkpoints:
     async def remove(self, call: Call) -> web.StreamResponse:
         """Remove one."""
         client = await call.client()
-        await client.remove_image(await image_of(client, call.name))
+        await removed(client, await image_of(client, call.name))
         return web.Response(status=204)
 
     async def remove_of_sandbox(self, call: Call) -> web.StreamResponse:
@@ -110,7 +111,7 @@ class Checkpoints:
             if of != call.name.lower():
                 continue
             try:
-                await client.remove_image(commit.image)
+                await removed(client, commit.image)
                 deleted.append(name)
             except SandboxError as error:
                 failed.append({"checkpoint_id": name, "code": "CONFLICT", "message": as_refusal(error).message})
