@@ -35,6 +35,8 @@ def code(session):
 
 if __name__ == "__main__":
     options = {"lang": "python", "image": IMAGE, "keep_template": True, "skip_environment_setup": True}
+    # That of images which have one by themselves; the cluster's image has none.
+    options["runtime_configs"] = {"command": "python3"}
     with SandboxSession(backend=SandboxBackend.DOCKER, **options) as opened:
         for case in (files, commands, code):
             print(json.dumps({"case": case.__name__, "saw": case(opened)}), flush=True)
