@@ -21,6 +21,8 @@ import docker
 from docker import errors
 
 IMAGE = os.environ["IMAGE"]
+# In a registry that says so.
+NO_SUCH = f"{IMAGE.rpartition(':')[0]}-nosuch:1"
 FOREVER = "tail -f /dev/null"
 WITHIN_S = 60
 client = docker.from_env()
@@ -349,8 +351,11 @@ def run(_):
         saw["failed"] = [error.exit_status, error.stderr.decode()]
     gone = client.containers.run(IMAGE, ["sh", "-c", "exit 0"], detach=True, auto_remove=True)
     saw["removed"] = until(lambda: status(lambda: client.containers.get(gone.id))[0])
-    # The image's own command is an interpreter, which ends with its input.
-    saw["own_command"] = client.containers.run(IMAGE, remove=True).decode()
+    # Where the image has a command of its own, that is an interpreter, which ends with its input.
+    try:
+        saw["own_command"] = client.containers.run(IMAGE, remove=True).decode()
+    except errors.APIError as error:
+        saw["own_command"] = error.explanation
     saw["nosuch"] = status(lambda: client.containers.run(IMAGE, "nosuch", auto_remove=True, detach=True))[0]
     return saw
 
@@ -361,11 +366,11 @@ def images(_):
     saw["pulled"] = client.images.pull(*IMAGE.rsplit(":", 1)).tags == [IMAGE]
     for name, call in (("get", client.images.get), ("pull", client.images.pull)):
         try:
-            call("localhost/nosuch:1")
+            call(NO_SUCH)
         except errors.ImageNotFound as error:
             saw[name] = error.status_code
     try:
-        client.containers.run("localhost/nosuch:1", "true")
+        client.containers.run(NO_SUCH, "true")
     except errors.ImageNotFound as error:
         saw["run"] = error.status_code
     client.images.get(IMAGE).tag("mine", "2")
