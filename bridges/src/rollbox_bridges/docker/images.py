@@ -219,7 +219,8 @@ class Images:
         report = await self._client.preflight(name)
         for blocker in report.blockers:
             if blocker.code in _OF_IMAGE:
-                raise Refusal(404, f"manifest for {name[:200]} not found: {blocker.detail}")
+                # Clients tell an image that is not there by these words.
+                raise Refusal(404, f"No such image: {name[:200]}: {blocker.detail}")
         return report.image
 
     async def _on_nodes(self) -> list[Image]:
