@@ -198,14 +198,11 @@ def _ended(text: str, end: str) -> str:
     return text if _OPEN.search(text) else f"{text}{newlines}{end}"
 
 
-_OWN_LINE = re.compile(
-    rb"[^\n]*__rollbox_status=(?:\$\?|\d+)\n"
-    rb'|(?:\\command eval "\$__rb"|\{ __rollbox_|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+'
-)
+_OWN_LINE = re.compile(rb'(?:\\command eval "\$__rb"|\{ __rollbox_|case \$BASH_COMMAND in "__rollbox_)[^\n]*\n+')
 
 
 def without_own(shown: bytes) -> bytes:
-    """Leave out the lines of this module, which a shell shows that abandons a command after `set -v`."""
+    """Leave out the lines of this module, which a shell shows after `set -v`."""
     return _OWN_LINE.sub(b"", shown)
 
 

@@ -38,8 +38,8 @@ command return "$1"
 }}
 """
 SH_SETUP = f"PS2=\nexec 6>&1 8>&2\n{_BEGIN}{_SH_ASK}"
-# Behind a command, in `eval`; bash shows it after `set -x`.
-STATUS = "__rollbox_status=$?"
+# Behind a command, in `eval`; after `set -x` it is traced to nowhere.
+STATUS = '{ __rollbox_status=$?; } 2>&"$__rollbox_null"'
 # The header behind a line: the size of the command's text, and the mark in its halves.
 HEADER = "{size:08d} {first} {second}\n"
 _HEADER_CHARS = 43

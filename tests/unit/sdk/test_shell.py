@@ -288,6 +288,9 @@ async def test_a_trace_shows_the_command_and_nothing_of_the_shells_own(shell: Sh
     await shell.run(f"set -{setting}")
     shown = (await shell.run("echo on")).stderr
     assert re.fullmatch(r"(?:\++ )?echo on\n+", shown) or (setting, shown) == ("v", ""), shown
+    # Also behind a line that has no end yet, and with another prefix.
+    assert (await shell.run("printf err >&2")).stderr.endswith("err")
+    assert "rollbox" not in (await shell.run("PS4='at '; (exit 3)")).stderr
     assert "rollbox" not in (await shell.run(f"set +{setting}")).stderr
     assert (await shell.run("echo off")).stderr == ""
 
