@@ -434,6 +434,9 @@ class FakeGateway:
         return web.json_response({"exec_id": made.exec_id, "pid": pid, "spawn_ms": 0.5, "replayed": replayed})
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
+        box = self.sandboxes[request.match_info["id"]]
+        if box["state"] == "ended":
+            return problem(box["end"]["cause"], f"sandbox {box['id']} has ended")
         made = self.processes.execs.get(request.match_info["exec"])
         if made is None:
             return problem("exec_not_found", f"there is no exec {request.match_info['exec']}")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.docker_speaking import Speaker, context, speaking
+from rollbox import Process, Processes
+from tests.support.docker_speaking import Answer, Speaker, context, speaking
 from tests.support.gateway_fake import API_KEY, FakeGateway
 from tests.support.waiting import until
 
@@ -146,6 +147,33 @@ async def test_a_client_that_reads_nothing_holds_nobody_else_up(docker: Speaker)
 async def docker_runs(docker: Speaker, exec_id: str) -> bool:
     """Whether a command runs."""
     return bool((await docker.call("GET", f"/exec/{exec_id}/json")).json["Running"])
+
+
+WRITES = "i=0; while [ $i -lt 3000 ]; do printf '%01023d\\n' $i; i=$((i+1)); done"
+
+
+async def test_what_a_client_asked_for_comes_after_the_container_is_removed(
+    docker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await docker.started("sh", "-c", WRITES)
+    assert (await docker.call("POST", f"/containers/{container}/wait")).json["StatusCode"] == 0
+    removed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    attach = Processes.attach
+
+    async def late(*given: Any, **more: Any) -> Process:
+        # A removal that does not wait for those that read is over by then.
+        await asyncio.wait([removed], timeout=0.2)
+        return await attach(*given, **more)
+
+    monkeypatch.setattr(Processes, "attach", late)
+    # Nor does it wait for a client that does not read what is there.
+    monkeypatch.setattr("rollbox_bridges.docker.container._READERS_S", 1000.0)
+    kept = f"http://docker/containers/{container}/logs?follow=1&stdout=1"
+    async with asyncio.timeout(60), docker.http.get(kept) as logs:
+        removed.set_result(await docker.call("DELETE", f"/containers/{container}"))
+        body = await logs.read()
+    assert (removed.result().status, body[-1024:]) == (204, b"%01023d\n" % 2999)
+    assert len(body) > 3000 * 1024
 
 
 async def test_a_bridge_that_ends_cuts_its_streams_and_leaves_no_container(fake: FakeGateway, folder: Path) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -21,11 +21,12 @@ from rollbox_bridges.faults import ENDED, meaning, sentence
 
 _log = logging.getLogger("rollbox_bridges")
 State = Literal["created", "running", "exited", "dead", "removed"]
+# Of each stream of a main process.
+KEPT_BYTES: Final = 2**22
 _SIZE: Final = (80, 24)
-_KEPT_BYTES: Final = 2**22
 _ROOT: Final = "0"
 _LOST: Final = Ended(137)
-# Clients that are attached get the last output before a container is removed; one that reads nothing is not waited for.
+# Clients that read the output get the last of it before a container is removed; one that reads nothing holds nobody up.
 _READERS_S: Final = 10.0
 
 
@@ -82,7 +83,7 @@ class Container:
         self._starts = 0
         self._exits = 0
         self._steps = asyncio.Lock()
-        self._readers: set[object] = set()
+        self._readers = 0
 
     @property
     def pid(self) -> int:
@@ -142,7 +143,7 @@ class Container:
                 stdin=wish.stdin or wish.tty,
                 terminal=(wish.limits.size or _SIZE) if wish.tty else None,
                 output_waits=bool(self._readers),
-                max_output_bytes=_KEPT_BYTES,
+                max_output_bytes=KEPT_BYTES,
                 exec_id=self.exec_id,
             )
         except errors.InvalidArgument as error:
@@ -248,15 +249,16 @@ class Container:
         async with self._changed:
             await self._changed.wait_for(done)
 
-    def reading(self, reader: object) -> None:
-        """Count a client that reads the output of the main process."""
-        self._readers.add(reader)
-
-    async def has_read(self, reader: object) -> None:
-        """Count it no more."""
-        self._readers.discard(reader)
-        async with self._changed:
-            self._changed.notify_all()
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[None]:
+        """Count a client that reads the output of the main process: a removal waits for it, ten seconds at most."""
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            async with self._changed:
+                self._changed.notify_all()
 
     async def remove(self) -> None:
         """End the sandbox, with all that runs in it.

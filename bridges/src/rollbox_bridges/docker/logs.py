@@ -10,7 +10,7 @@ from aiohttp import web
 from rollbox import OutputStream, Process
 from rollbox_bridges.docker import relays
 from rollbox_bridges.docker.asking import Query
-from rollbox_bridges.docker.container import Container
+from rollbox_bridges.docker.container import KEPT_BYTES, Container
 from rollbox_bridges.docker.frames import STDERR, STDOUT, content_type, frame, last_lines
 from rollbox_bridges.docker.hijacking import Connection, hijacked
 from rollbox_bridges.docker.words import Refusal, not_honoured
@@ -26,20 +26,31 @@ async def logs(request: web.BaseRequest, container: Container) -> web.StreamResp
     if wanted == (False, False):
         raise Refusal(400, "Bad parameters: you must choose at least one stream")
     tail = _tail(query.text("tail", "all"))
-    tty = container.wish.tty
-    response = web.StreamResponse(headers={"Content-Type": content_type(tty=tty)})
-    await response.prepare(request)
-    if container.exec_id:
-        process = await container.sandbox.processes.attach(container.exec_id)
-        process.detach()
-        async with process:
-            there = await _there(container, process, wanted)
-            for stream, data in there if tail is None else last_lines(there, tail):
-                await response.write(data if tty else frame(stream, data))
-            if query.flag("follow"):
-                await relays.output(process, response.write, tty=tty, stdout=wanted[0], stderr=wanted[1])
+    response = web.StreamResponse(headers={"Content-Type": content_type(tty=container.wish.tty)})
+    # Clients ask for these, wait for the end, remove the container, and only then read what they have asked for: what
+    # is kept of both streams is taken over by this answer, so that no removal waits for a client, and nothing is lost.
+    async with container.reader():
+        await response.prepare(request)
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(high=3 * KEPT_BYTES)
+        if container.exec_id:
+            await _sent(container, response.write, wanted, tail, follow=query.flag("follow"))
     await response.write_eof()
     return response
+
+
+async def _sent(
+    container: Container, write: relays.Send, wanted: tuple[bool, bool], tail: int | None, *, follow: bool
+) -> None:
+    tty = container.wish.tty
+    process = await container.sandbox.processes.attach(container.exec_id)
+    process.detach()
+    async with process:
+        there = await _there(container, process, wanted)
+        for stream, data in there if tail is None else last_lines(there, tail):
+            await write(data if tty else frame(stream, data))
+        if follow:
+            await relays.output(process, write, tty=tty, stdout=wanted[0], stderr=wanted[1])
 
 
 async def attach(request: web.BaseRequest, container: Container) -> web.StreamResponse:
@@ -47,8 +58,7 @@ async def attach(request: web.BaseRequest, container: Container) -> web.StreamRe
     query = Query(request, _ATTACH)
     if query.flag("logs") and not query.flag("stream"):
         raise not_honoured("logs=true without stream", "ask for /logs")
-    container.reading(token := object())
-    try:
+    async with container.reader():
         running = container.state == "running"
         at = await _written(container) if running and not query.flag("logs") else (0, 0)
         connection = await hijacked(request, content_type(tty=container.wish.tty))
@@ -57,8 +67,6 @@ async def attach(request: web.BaseRequest, container: Container) -> web.StreamRe
                 await _attached(query, container, connection, at)
         finally:
             await connection.finish()
-    finally:
-        await container.has_read(token)
     return connection.response
 
 
