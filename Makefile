@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs egress-tools egress-tools-cluster builds builds-cluster bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs long egress-tools egress-tools-cluster builds builds-cluster bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -56,6 +56,9 @@ observability: venv prometheus ## every panel's queries and every alert, by Prom
 console: venv redis ## the console in a real browser; pictures and times in build/console
 	@setup/packages.sh chromium fonts-dejavu-core
 	$(BIN)/python -m tests.levels console
+
+long: setup ## those tests of an engine that take a quarter of a minute and more each
+	$(BIN)/python -m tests.levels long
 
 egress-tools: setup ## programs that fetch packages, in a sandbox, against real indexes; table in build/egress
 	@setup/packages.sh dropbear-bin

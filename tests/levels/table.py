@@ -168,9 +168,17 @@ LEVELS = (
     Level("go", (Go(),), budget_s=60, fresh_s=300, why_not=_why_no_go),
     Level(
         "local",
-        (Pytest(("local", "product"), marks="not soak and not tools", workers=2),),
+        (Pytest(("local", "product"), marks="not soak and not tools and not long", workers=2),),
         budget_s=370,
         fresh_s=480,
+        why_not=why_no_engine,
+    ),
+    # What of `local` the gate has no time for.
+    Level(
+        "long",
+        (Pytest(("local", "product"), marks="long and not tools", workers=2),),
+        budget_s=300,
+        fresh_s=360,
         why_not=why_no_engine,
     ),
     Level("chart", (Pytest(("chart",), workers=2),), budget_s=60, fresh_s=120, why_not=_why_no_helm, ahead=HELM),

@@ -25,6 +25,7 @@ def address(stack: Stack, sandbox_id: str) -> str:
     return f"unix:{stack.state_dir}/sandboxes/{sandbox_id}/agent.sock"
 
 
+@pytest.mark.long
 async def test_every_method_takes_the_sandboxs_own_token_and_no_other(stack: Stack, sandbox: Sandbox) -> None:
     await takes_its_own_token_only(stack, sandbox, address(stack, sandbox.id))
 

@@ -50,6 +50,7 @@ async def up(specification: str) -> AsyncIterator[Stack]:
         assert await stop_process(stack.process) == 0
 
 
+@pytest.mark.long
 async def test_a_command_opens_the_device_of_its_sandbox_and_of_no_other(up: Stack) -> None:
     async with Client(up.url, up.api_key) as client:
         async with await client.create(IMAGE, gpu=1, memory="256Mi") as one:

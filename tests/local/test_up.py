@@ -214,6 +214,7 @@ async def test_a_sandbox_that_dies_from_outside_is_told_at_once(folder: Path) ->
     assert await containers_of(sandbox.id) == []
 
 
+@pytest.mark.long
 async def test_the_ttl_ends_a_sandbox(folder: Path) -> None:
     up = await start(folder)
     async with Client(up.url, up.api_key) as client:

@@ -71,6 +71,7 @@ async def in_use(client: Client, use: Use) -> AsyncIterator[Sandbox]:
 
 # A sidecar that does not answer is asked again a minute later.
 @pytest.mark.timeout(300)
+@pytest.mark.long
 async def test_idle_and_orphaned_sandboxes_end_and_busy_ones_live(stack: Product, client: Client) -> None:
     unwanted = await dead_during_its_create(stack, client)
     expiring = await client.create(IMAGE, ttl=40, **SMALL)

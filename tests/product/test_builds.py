@@ -59,6 +59,7 @@ async def test_a_cluster_says_that_it_builds_none(context: Context) -> None:
 
 
 @on_engine
+@pytest.mark.long
 async def test_what_was_built_is_not_built_again_and_what_has_changed_is(context: Context, client: Client) -> None:
     context.write("FROM $BASE\nARG V=1\nCOPY a b/ /files/\nRUN echo $V > /v", **{"a": "one", "b/c": "two"})
     first = await context.build()

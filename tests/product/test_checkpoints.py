@@ -49,6 +49,7 @@ async def _removed(client: Client, made: Checkpoint) -> bool:
 
 @pytest.mark.core
 @made_where_offered
+@pytest.mark.long
 async def test_a_chain_of_checkpoints_has_all_changes_and_no_more_layers(client: Client) -> None:
     async with contextlib.AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(await client.create(IMAGE, env={"S": "s3cret"}, cwd="/tmp"))

@@ -23,6 +23,7 @@ async def owner(client: Client) -> AsyncIterator[str]:
     await client.remove_quota(before.owner)
 
 
+@pytest.mark.long
 async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(
     client: Client, owner: str, source: Sandbox
 ) -> None:
@@ -44,6 +45,7 @@ async def test_a_commit_beyond_the_quota_is_refused_and_makes_nothing(
         await until(lambda: admitted(source, f"{name}:v2"))
 
 
+@pytest.mark.long
 async def test_an_image_in_use_stays_until_its_last_sandbox_has_ended(
     client: Client, stack: Product, source: Sandbox
 ) -> None:

@@ -149,6 +149,7 @@ async def test_a_malformed_name_is_refused(shared: Sandbox, name: str) -> None:
         await shared.commit(name)
 
 
+@pytest.mark.long
 async def test_too_much_makes_no_image(client: Client, source: Sandbox) -> None:
     async with repository() as name:
         await source.exec("rm -f /a /b; head -c 3000000 /dev/zero > /large", check=True)
@@ -211,6 +212,7 @@ async def test_what_was_never_committed_is_not_found(client: Client, source: San
             await client.create(never)
 
 
+@pytest.mark.long
 async def test_the_command_line_commits_lists_and_pulls(stack: Product, source: Sandbox) -> None:
     async with repository() as name:
         made = await commit(source, f"{name}:sdk")

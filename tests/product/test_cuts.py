@@ -119,6 +119,7 @@ async def handed_over(url: str, api_key: str, sandbox_id: str, seed: int) -> Non
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 async def test_two_hundred_commands_whose_connections_are_cut(stack: Product, shared: Sandbox) -> None:
     await shared.files.write("/tmp/cut.py", PROGRAM)
     places = asyncio.Semaphore(AT_ONCE)

@@ -143,6 +143,7 @@ async def evaluated(sandbox: Sandbox, patch: str, base: str) -> dict[str, str] |
     return {name: status for status, name in words}
 
 
+@pytest.mark.long
 async def test_patches_are_graded_by_a_repositorys_tests(client: Client) -> None:
     async with await client.create(runtime_image("swe"), memory="512Mi") as sandbox:
         await sandbox.files.write("/testbed/code_of.py", CODE)

@@ -84,6 +84,7 @@ async def test_a_scratch_in_such_a_folder_or_behind_a_link_is_shared(client: Cli
 
 
 @made_where_offered
+@pytest.mark.long
 async def test_what_was_written_there_is_in_images_of_the_sandbox(client: Client, tmp_path: Path) -> None:
     async with provided(image(), tmp_path) as name, repository() as ours:
         async with await client.create(name, memory="128Mi") as sandbox:

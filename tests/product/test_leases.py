@@ -51,6 +51,7 @@ async def trainer(stack: Product, how: str) -> AsyncIterator[tuple[asyncio.subpr
 
 # A sidecar that does not answer is asked again a minute later.
 @pytest.mark.timeout(300)
+@pytest.mark.long
 async def test_a_busy_trainer_keeps_its_sandboxes_and_a_dead_one_does_not(stack: Product, client: Client) -> None:
     """How long the dead one's outlives it is the clock: many times the lease, in which the others say nothing."""
     async with contextlib.AsyncExitStack() as trainers:

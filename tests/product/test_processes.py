@@ -195,6 +195,7 @@ async def test_a_background_server_s_output_is_let_go_of_at_once(shared: Sandbox
         assert (await process.wait()).stdout_total_bytes == 50_000_000
 
 
+@pytest.mark.long
 async def test_a_long_silence_is_no_end(shared: Sandbox) -> None:
     """Longer than both sides wait for heartbeats: those keep it."""
     async with await shared.spawn("sleep 17; echo woke") as process:

@@ -18,6 +18,7 @@ UNTOLD = ("trap '' INT; true",) if AGAINST_CLUSTER else ()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.long
 async def test_whatever_a_command_does_to_its_shell_is_told(
     client: Client, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
