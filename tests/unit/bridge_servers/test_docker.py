@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rollbox import Process, Processes
+from rollbox_bridges.docker.container import Container
 from tests.support.docker_speaking import Answer, Speaker, context, speaking
 from tests.support.gateway_fake import API_KEY, FakeGateway
 from tests.support.waiting import until
@@ -158,13 +159,28 @@ async def test_what_a_client_asked_for_comes_after_the_container_is_removed(
     container = await docker.started("sh", "-c", WRITES)
     assert (await docker.call("POST", f"/containers/{container}/wait")).json["StatusCode"] == 0
     removed: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    attach = Processes.attach
+    attach, remove, comes, waits = Processes.attach, Container.remove, Container._until, asyncio.Event()
+    removals: set[asyncio.Task[Any] | None] = set()
+
+    async def removing(container: Container) -> None:
+        removals.add(asyncio.current_task())
+        await remove(container)
+
+    async def waiting(*given: Any) -> None:
+        if asyncio.current_task() in removals:
+            waits.set()
+        await comes(*given)
 
     async def late(*given: Any, **more: Any) -> Process:
         # A removal that does not wait for those that read is over by then.
-        await asyncio.wait([removed], timeout=0.2)
+        held = asyncio.ensure_future(waits.wait())
+        either: list[asyncio.Future[Any]] = [removed, held]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        held.cancel()
         return await attach(*given, **more)
 
+    monkeypatch.setattr(Container, "remove", removing)
+    monkeypatch.setattr(Container, "_until", waiting)
     monkeypatch.setattr(Processes, "attach", late)
     # Nor does it wait for a client that does not read what is there.
     monkeypatch.setattr("rollbox_bridges.docker.container._READERS_S", 1000.0)
