@@ -14,6 +14,7 @@ from controlplane.api import (
     datasets,
     egress,
     egress_presets,
+    events,
     groups,
     images,
     leases,
@@ -73,6 +74,7 @@ def bare_app() -> FastAPI:
     app.include_router(ports.router, prefix="/v1", dependencies=closed)
     app.include_router(egress.router, prefix="/v1", dependencies=closed)
     app.include_router(egress_presets.router, prefix="/v1", dependencies=closed)
+    app.include_router(events.router, prefix="/v1", dependencies=closed)
     app.include_router(datasets.router, prefix="/v1", dependencies=closed)
     app.include_router(pools.router, prefix="/v1", dependencies=closed)
     app.include_router(quotas.router, prefix="/v1", dependencies=closed)

@@ -59,7 +59,7 @@ async def _operator(request: Request, _: Annotated[object, Depends(_scheme)]) ->
     context = await context_of(request)
     owner = context.keys.owner(request.headers.get("authorization"))
     if owner not in context.operators:
-        raise _no_operator(context, owner)
+        raise no_operator(context, owner)
     return owner
 
 
@@ -67,11 +67,12 @@ async def _reader(name: str, request: Request, _: Annotated[object, Depends(_sch
     context = await context_of(request)
     owner = context.keys.owner(request.headers.get("authorization"))
     if owner != name and owner not in context.operators:
-        raise _no_operator(context, owner)
+        raise no_operator(context, owner)
     return owner
 
 
-def _no_operator(context: Context, owner: str) -> Problem:
+def no_operator(context: Context, owner: str) -> Problem:
+    """The refusal of what is for operators."""
     names = ", ".join(sorted(context.operators)) or "nobody"
     detail = (
         f"{owner} is no operator here ({PREFIX}OPERATORS names {names}): what holds for others is for an operator's "

@@ -95,7 +95,7 @@ async def find(
     if state is not None and everything:
         raise Problem("invalid_argument", "give state=STATE or all=true, and not both", field="all")
     states = state if state is not None else (None if everything else LIVE)
-    found = await service.find(owner, _labels(label), states)
+    found = await service.find(owner, labels_of(label), states)
     silent = await service.console_views.silent_since_ms()
     return SandboxList(sandboxes=[SandboxBody.of(one, service.description, silent) for one in found])
 
@@ -119,7 +119,7 @@ async def delete_many(
     if (key is None) == (not label):
         raise Problem("invalid_argument", "give label=KEY=VALUE or idempotency_key=KEY, and not both")
     if key is None:
-        return _deleted(await service.delete_all(owner, _labels(label), wait_s=wait_ms / 1000))
+        return _deleted(await service.delete_all(owner, labels_of(label), wait_s=wait_ms / 1000))
     if call_id is None:
         return _deleted(await service.delete_key(owner, key, wait_s=wait_ms / 1000))
     return _deleted(await service.withdraw(owner, key, checked_call(call_id)))
@@ -170,7 +170,12 @@ def _deleted(deleted: Deleted) -> DeletedBody:
     return DeletedBody(deleted=list(deleted.ids), failed=failed)
 
 
-def _labels(pairs: list[str] | None) -> dict[str, str]:
+def labels_of(pairs: list[str] | None) -> dict[str, str]:
+    """The labels in a query.
+
+    Raises:
+        Problem: invalid_argument, when one is malformed, or given twice.
+    """
     labels: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

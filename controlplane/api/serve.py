@@ -112,6 +112,8 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             )
         )
         await stack.enter_async_context(serving_http(app, settings.api))
+        # Closed first: a listener waits for its calls, and streams of events would not end.
+        stack.callback(service.events.close)
         yield service
 
 

@@ -24,6 +24,7 @@ class Levels:
 
     Attributes:
         pools: unclaimed sandboxes of each pool, by kind (``POOLED``); empty where this replica does not plan.
+        event_streams: streams of events that are open at this replica.
         unstopped: ended sandboxes whose node has not stopped them for two minutes.
         nodes_draining: nodes that are emptied.
         store_up: whether the store has answered a moment ago.
@@ -57,3 +58,4 @@ class Levels:
     node_pools: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     scaler_unplaced: int = 0
     egress_unserved: int = 0
+    event_streams: int = 0

@@ -262,6 +262,7 @@ class Metrics:
         self._unplaced.set(levels.starts_unplaced)
         self._creates_waiting.set(levels.creates_waiting)
         self._feeds.set(levels.feeds)
+        self._event_streams.set(levels.event_streams)
         self._notes.set(levels.notes_behind)
         self._store_up.set(levels.store_up)
 
@@ -310,6 +311,7 @@ class Metrics:
         self._unplaced = families.gauge("rollbox_starts_unplaced")
         self._creates_waiting = families.gauge("rollbox_creates_waiting")
         self._feeds = families.gauge("rollbox_route_feed_subscribers")
+        self._event_streams = families.gauge("rollbox_event_streams")
         self._notes = families.gauge("rollbox_annotations_behind")
         self._store_up = families.gauge("rollbox_store_up")
         self._roles = families.gauge("rollbox_replica_role", get_args(Role))

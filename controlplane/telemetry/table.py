@@ -94,6 +94,7 @@ FAMILIES: Final[dict[str, Family]] = {
         (),
         (),
     ),
+    "rollbox_event_streams": Family("gauge", "", "Streams of events that are open at this replica.", (), ()),
     "rollbox_readiness_pushes": Family("counter", "", "Readiness pushes.", ("outcome",), ()),
     "rollbox_forged_addresses": Family(
         "counter",

@@ -51,6 +51,7 @@ CALLS: Final = {
     "ps": "--all",
     "python": "nosuch-id",
     "logs": "ID",
+    "events": "--no-follow",
     "why": "ID",
     "top": "",
     "ui": "--nope",

@@ -22,6 +22,7 @@ from aiohttp import web
 from rollbox.errors import BY_CODE
 from tests.support import fake_datasets, fake_groups, fake_pools, fake_ports
 from tests.support.fake_egress import FakeEgress
+from tests.support.fake_events import FakeEvents
 from tests.support.fake_files import FakeFiles, Refused
 from tests.support.fake_images import FakeImages
 from tests.support.fake_problems import problem
@@ -31,7 +32,7 @@ from tests.support.fake_quotas import FakeQuotas
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = (
-    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress"
+    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress events"
 )
 _OF_IMAGES = ("images", "build", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
@@ -94,6 +95,7 @@ class FakeGateway:
     quotas: FakeQuotas = field(default_factory=FakeQuotas)
     images: FakeImages = field(default_factory=FakeImages)
     egress: FakeEgress = field(default_factory=FakeEgress)
+    events: FakeEvents = field(default_factory=FakeEvents)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -125,6 +127,7 @@ class FakeGateway:
                 web.put(f"{box}/lease", self._route("lease", self._lease)),
                 web.delete(f"{box}/lease", self._route("lease", self._lease)),
                 web.post("/v1/leases/{name}", self._route("renew", self._renew)),
+                web.get("/v1/events", self._route("events", self.events.stream)),
                 web.get(f"{box}/timeline", self._route("timeline", self._timeline)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),
                 web.delete(box + "/execs/{exec}", self._route("cancel", self._cancel)),

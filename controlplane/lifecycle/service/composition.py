@@ -23,6 +23,7 @@ from controlplane.lifecycle.drains import Drains
 from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.ending.endings import Endings
 from controlplane.lifecycle.ending.reclaim import Reclaimer
+from controlplane.lifecycle.event_board import EventBoard
 from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.health.silent_nodes import SilentNodes
 from controlplane.lifecycle.housekeeping import registry_cleanup
@@ -101,6 +102,7 @@ class Core:
         looks: what people see of sandboxes.
         population, end_times: how many there are, by state and owner, and when they ended.
         board: what gateways are told.
+        events: what those are told that listen.
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         configs: what images say of the processes that run from them.
@@ -124,7 +126,11 @@ class Core:
         self.settlements = settlements = Settlements(ledger)
         self.population, self.end_times = Population(), EndTimes()
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
-        self.board, self.egress = RouteBoard(deps.clock, deps.key), _egress(deps, options, store, ledger, annotations)
+        self.board, self.events, self.egress = (
+            RouteBoard(deps.clock, deps.key),
+            EventBoard(store, deps.clock),
+            _egress(deps, options, store, ledger, annotations),
+        )
         # Starting and ending.
         templates, self.datasets = Templates(), Datasets(deps.documents, deps.cluster.mounts, options.datasets)
         self._registry_store = registry_store = _registry_store(deps, options, store)
@@ -332,6 +338,7 @@ class Core:
         if self.scaler is not None:
             self.ledger.subscribe(self.scaler.sandbox_counts.on)
         self.ledger.subscribe(self._count_end)
+        self.ledger.subscribe(self.events.on)
         self.ledger.subscribe(self.reclaimer.on)
         self.quotas.listen(self.create_queue.changed)
 

@@ -24,6 +24,7 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
         starts_in_flight=core.line.slots.taken,
         starts_queued=core.line.slots.waiting,
         feeds=core.board.subscribers,
+        event_streams=core.events.listeners,
         notes_behind=core.annotations.pending,
         pools=core.pools.levels(),
         creates_waiting=len(core.create_queue),

@@ -45,6 +45,7 @@ class Sandboxes:
         committed: the images that were made of sandboxes.
         builds: images from Dockerfiles.
         nodes: see ``Nodes``.
+        events: what happens to sandboxes, see ``EventBoard``.
         looks: what the console shows, see ``ConsoleViews``.
     """
 
@@ -63,7 +64,7 @@ class Sandboxes:
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
         self.datasets = core.datasets
-        self.builds, self.configs = core.builds, core.configs
+        self.builds, self.configs, self.events = core.builds, core.configs, core.events
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod

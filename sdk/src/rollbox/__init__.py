@@ -6,8 +6,8 @@
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, dataset, egress,
 options, record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing <
-retry < leases < transport < gateway < process, files, ports, prefetch, conversion, build < shell < interpreter, shared
-< ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < task_images < sync, cli.
+retry < leases < transport < gateway < process, files, ports, prefetch, conversion, build, events < shell <
+interpreter, shared < ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < task_images < sync, cli.
 """
 
 import importlib
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rollbox.conversion import Conversion
     from rollbox.dataset import Dataset, DatasetRecord, Scratch
     from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressRule, EgressState
+    from rollbox.events import Events, SandboxEvent
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.grading import GradeOptions, GradeTimes, Taken, Verdict
@@ -103,6 +104,7 @@ __all__ = [
     "EgressState",
     "End",
     "ErrorContext",
+    "Events",
     "ExecOptions",
     "ExecResult",
     "ExecSummary",
@@ -143,6 +145,7 @@ __all__ = [
     "RunReport",
     "Sandbox",
     "SandboxError",
+    "SandboxEvent",
     "SandboxGroup",
     "SandboxList",
     "SandboxRecord",
@@ -211,6 +214,7 @@ _MODULES = {
     "EgressState": "egress",
     "End": "record",
     "ErrorContext": "timeline",
+    "Events": "events",
     "ExecOptions": "request",
     "ExecResult": "result",
     "ShellOptions": "request",
@@ -254,6 +258,7 @@ _MODULES = {
     "RunReport": "report.run_report",
     "Sandbox": "sandbox",
     "SandboxError": "_problem",
+    "SandboxEvent": "events",
     "SandboxGroup": "group",
     "SandboxList": "record",
     "SandboxRecord": "record",

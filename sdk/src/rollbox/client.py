@@ -17,6 +17,7 @@ from rollbox.conversion import Conversion, ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords, dataset_body
 from rollbox.egress import EgressAttempt, EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.errors import BY_CODE, InvalidArgument
+from rollbox.events import Events
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
@@ -347,6 +348,32 @@ class Client:
             QuotaExceeded, RateLimited: you have too many bytes of images, or builds that wait.
         """
         return Build(self.gateway, folder, options)
+
+    def events(
+        self,
+        after: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        follow: bool = True,
+        every_owner: bool = False,
+    ) -> Events:
+        """What happens to the owner's sandboxes: iterate it; each event is told once.
+
+        Args:
+            after: the `cursor` of what was read last, also by another process: it goes on there. None: it begins now.
+                The timelines of sandboxes go back a day, and so do their events.
+            labels: of sandboxes that have all of these.
+            follow: whether it goes on with what happens from now on.
+            every_owner: of everybody's sandboxes; for operators.
+
+        Raises:
+            InvalidArgument: a label or the cursor is malformed.
+            PermissionDenied: on iteration, `every_owner` without an operator's key.
+            RateLimited: on iteration, too many streams are open.
+
+        Cost: one connection for all sandboxes; with `after` a read of all their records.
+        """
+        return Events(self.gateway, after, labels=labels, follow=follow, every_owner=every_owner)
 
     def prefetch(self, images: str | Iterable[str], *, nodes: int | None = None) -> Prefetch:
         """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.

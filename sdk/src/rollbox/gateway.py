@@ -402,18 +402,24 @@ class Gateway:
 
     @asynccontextmanager
     async def exchange_api(
-        self, method: str, *parts: str, source: Source, media_type: str = "application/json"
+        self,
+        method: str,
+        *parts: str,
+        query: Query = (),
+        source: Source | None = None,
+        media_type: str = "application/json",
     ) -> AsyncIterator[Body]:
         """Call a route below /v1 with the API key, whose answer is streamed, without retries.
 
         Args:
             method: of HTTP.
             *parts: of the path below /v1.
-            source: makes the body.
+            query: names and values.
+            source: makes the body; None: there is none.
             media_type: of that.
         """
-        url = self._named(*parts)
-        headers = {"Content-Type": media_type}
+        url = self._named(*parts).with_query(query)
+        headers = {} if source is None else {"Content-Type": media_type}
         async with self._transport.exchange(method, url, self.settings.api_key, source=source, headers=headers) as body:
             yield body
 

@@ -13,12 +13,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, response};
 use http_body::Body as _;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -62,6 +64,9 @@ const HEARD_OUT: Duration = Duration::from_secs(120);
 
 /// How many are heard out at a time; further ones are hung up on.
 const MOST_HEARD_OUT: usize = 4096;
+
+/// The media type of streams of events.
+const EVENTS: &[u8] = b"text/event-stream";
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -224,7 +229,16 @@ pub(crate) async fn forward(
 ) -> Result<Response, Failure> {
     let (response, call) = forwarder.exchange(request).await?;
     let (head, body) = response.into_parts();
-    Ok(forwarder.answered(head, Body::new(Held::new(body, call))))
+    let events = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
+    let body =
+        if events { ending(body, forwarder.drain.clone(), call) } else { Body::new(Held::new(body, call)) };
+    Ok(forwarder.answered(head, body))
+}
+
+/// A stream of events, which has no end of its own: it ends when the shutdown starts, and its reader goes on elsewhere.
+fn ending(body: Incoming, drain: Drain, call: Call) -> Body {
+    let started = Box::pin(async move { drain.started().await });
+    Body::new(Held::new(StreamBody::new(BodyStream::new(body).take_until(started)), call))
 }
 
 /// Whether a repeated request is safe: the control plane gives the same answer however often it arrives.

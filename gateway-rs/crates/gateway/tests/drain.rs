@@ -12,7 +12,9 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use axum::body::Body;
 use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
 use program::process::Program as _;
 use serde_json::json;
 use support::clock::Stopped;
@@ -117,6 +119,19 @@ async fn an_idle_gateway_stops_at_once_although_clients_keep_connections() {
     let began = Instant::now();
     rig.running.take().unwrap().stop().await;
     assert_eq!(began.elapsed(), Duration::ZERO, "the stop waited for idle connections");
+}
+
+#[tokio::test]
+async fn a_stream_of_events_ends_when_the_drain_starts() {
+    let mut rig = Rig::new().set("DRAIN_MS", HOUR.as_millis()).start().await;
+    let asked = rig.client.request(Method::GET, "/v1/events").body(Body::empty()).unwrap();
+    let mut answer = rig.client.open(asked).await;
+    let first = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, "id: 1\n\n");
+    let stopping = tokio::spawn(rig.running.take().unwrap().stop());
+    let end = tokio::time::timeout(LIMIT, answer.body_mut().frame()).await.unwrap();
+    assert!(end.is_none(), "an end, and no break: what came is whole");
+    tokio::time::timeout(LIMIT, stopping).await.unwrap().unwrap();
 }
 
 fn process(rig: &Rig) -> Child {

@@ -45,6 +45,7 @@ _COMMANDS = {
     "checkpoint": "image:checkpoint",
     "ps": "sandboxes:ps",
     "logs": "logs:logs",
+    "events": "events:events",
     "why": "why:why",
     "top": "top:top",
     "ui": "ui:ui",

@@ -70,6 +70,7 @@ from rollbox import (
     RetryPolicy,
     RunReport,
     SandboxError,
+    SandboxEvent,
     SandboxList,
     SandboxRecord,
     Scaling,
@@ -94,6 +95,7 @@ from rollbox import (
 )
 from rollbox.sync.batch import Batch
 from rollbox.sync.client import Client
+from rollbox.sync.events import Events
 from rollbox.sync.files import Files
 from rollbox.sync.group import SandboxGroup
 from rollbox.sync.images import Build, Conversion, Prefetch
@@ -138,6 +140,7 @@ __all__ = [
     "EgressState",
     "End",
     "ErrorContext",
+    "Events",
     "ExecOptions",
     "ExecResult",
     "ExecSummary",
@@ -178,6 +181,7 @@ __all__ = [
     "RunReport",
     "Sandbox",
     "SandboxError",
+    "SandboxEvent",
     "SandboxGroup",
     "SandboxList",
     "SandboxRecord",

@@ -24,6 +24,7 @@ from rollbox.pool import Pool, PoolChanges, PoolList, PoolOptions, Warm
 from rollbox.quota import Preflight, Quota, QuotaLimits
 from rollbox.record import DeleteReport, SandboxList, SandboxRecord
 from rollbox.retry import RetryPolicy
+from rollbox.sync.events import Events
 from rollbox.sync.loop_thread import awaited, run
 from rollbox.sync.sandbox import Sandbox
 from rollbox.timeline import ErrorContext, Timeline
@@ -153,6 +154,17 @@ class Client:
     def build(self, folder: str | os.PathLike[str], **options: Unpack[BuildOptions]) -> BuiltImage:
         """As `await rollbox.Client.build`; iterate a `Build` for its progress."""
         return run(awaited(self.inner.build(folder, **options)))
+
+    def events(
+        self,
+        after: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        follow: bool = True,
+        every_owner: bool = False,
+    ) -> Events:
+        """As `rollbox.Client.events`."""
+        return Events(self, after, labels=labels, follow=follow, every_owner=every_owner)
 
     def prefetch(
         self,

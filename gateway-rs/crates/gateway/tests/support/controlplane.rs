@@ -45,6 +45,7 @@ impl ControlPlane {
         let router = Router::new()
             .route("/v1/echo", any(echo))
             .route("/v1/stream", get(streamed))
+            .route("/v1/events", get(events))
             .route("/v1/sandboxes", post(held))
             .route("/v1/sandboxes/{id}", any(echo))
             .route("/v1/refused", get(refused))
@@ -147,6 +148,13 @@ async fn held(State(state): State<Arc<Shared>>, headers: HeaderMap, body: Body) 
     watched.1 = true;
     let told = headers.get(LEFT).map(|left| (HeaderName::from_static(LEFT), left.clone()));
     (told.into_iter().collect::<HeaderMap>(), "created").into_response()
+}
+
+/// A stream of events that has one and no end.
+async fn events() -> Response {
+    let told = stream::iter([Ok::<_, Infallible>("id: 1\n\n")]).chain(stream::pending());
+    ([(http::header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(told))
+        .into_response()
 }
 
 /// Sends two chunks; the second one waits for a release.
