@@ -17,6 +17,7 @@ from controlplane.api import (
     events,
     groups,
     images,
+    keys,
     leases,
     nodes,
     operators,
@@ -82,6 +83,7 @@ def bare_app() -> FastAPI:
     app.include_router(capacity.router, prefix="/v1", dependencies=closed)
     app.include_router(nodes.router, prefix="/v1", dependencies=closed)
     app.include_router(leases.router, prefix="/v1", dependencies=closed)
+    app.include_router(keys.router, prefix="/v1", dependencies=closed)
     app.include_router(timeline.router, prefix="/v1", dependencies=closed)
     app.include_router(about.router, prefix="/v1", dependencies=closed)
     app.include_router(console.router, prefix="/v1")

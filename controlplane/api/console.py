@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from controlplane import __version__
-from controlplane.api.context import App, Context, Owner
+from controlplane.api.context import App, Context, Operates, Owner
 from controlplane.console import POLICY, Asked, Overview, Pages, SandboxStory
 from controlplane.console.overview import PER_PAGE
 from controlplane.console.rows import used
@@ -41,7 +41,7 @@ PagesOfConsole = Annotated[Pages, Depends(_pages)]
 
 
 @router.get("")
-async def overview(request: Request, context: App, owner: Owner, pages: PagesOfConsole) -> Response:
+async def overview(request: Request, context: App, owner: Owner, operates: Operates, pages: PagesOfConsole) -> Response:
     """The first page."""
     asked = Asked.of(_single(request))
     service, now_ms = context.service, context.deps.clock.now_ms()
@@ -50,7 +50,7 @@ async def overview(request: Request, context: App, owner: Owner, pages: PagesOfC
         asyncio.gather(
             looking,
             service.quota_use(owner),
-            _others(context, owner),
+            _others(context, operates=operates),
             _pools(context),
             service.console_views.silent_since_ms(),
         )
@@ -115,9 +115,9 @@ async def _pools(context: Context) -> tuple[Sequence[Shown], str]:
         return [], f"Pools could not be read: {problem.code}: {problem.detail}"
 
 
-async def _others(context: Context, owner: str) -> Sequence[QuotaUse]:
+async def _others(context: Context, *, operates: bool) -> Sequence[QuotaUse]:
     """The declared quotas, for operators."""
-    if owner not in context.operators:
+    if not operates:
         return []
     service = context.service
     return await asyncio.gather(*(service.quota_use(one) for one in sorted(service.quotas.declared)[:MOST_QUOTAS]))

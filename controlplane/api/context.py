@@ -1,17 +1,19 @@
-"""The FastAPI dependencies of the routes: the service, and the owner that the API key belongs to."""
+"""The FastAPI dependencies of the routes: the service, and the caller that the API key belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
+from controlplane.access import IN_SETTINGS, Caller, scope_of
 from controlplane.api.auth import ApiKeys
 from controlplane.console import Pages
 from controlplane.errors import Problem
 from controlplane.lifecycle import Dependencies, Sandboxes
 from controlplane.settings import PREFIX
+from controlplane.telemetry import RefusedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,13 @@ class Context:
     console: Pages | None = None
 
 
+# The labels of the metric by the reasons of problems; without a reason it is for want of an operator's key.
+_REFUSED: Final[Mapping[str, RefusedCall]] = {
+    "api_key": "unknown",
+    "api_key_expired": "expired",
+    "api_key_revoked": "revoked",
+}
+
 # All of these are coroutines although none awaits anything: FastAPI would run plain functions in a thread pool.
 
 
@@ -48,27 +57,54 @@ async def _service(request: Request) -> Sandboxes:
 
 
 # Only adds the scheme to the OpenAPI document. ``ApiKeys`` checks the key, so that a refusal is a `Problem`.
-_scheme = HTTPBearer(auto_error=False, scheme_name="api_key", description="An API key: rbx_...")
+_scheme = HTTPBearer(
+    auto_error=False, scheme_name="api_key", description="An API key: rbxk_..., or one of the settings"
+)
 
 
-async def _owner(request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
-    return (await context_of(request)).keys.owner(request.headers.get("authorization"))
+async def caller_of(context: Context, request: Request) -> Caller:
+    """The caller of a request, with a key that allows it; see ``ROUTES``.
+
+    Raises:
+        Problem: unauthenticated, or permission_denied.
+    """
+    caller = await context.keys.caller(request.headers.get("authorization"))
+    scope = scope_of(request.method, request.scope["path"])
+    if not caller.may(scope):
+        if caller.key_id == IN_SETTINGS:
+            raise no_operator(context, caller.owner)
+        caller.need(scope)
+    return caller
 
 
-async def _operator(request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
+async def _counted_caller(request: Request, _: Annotated[object, Depends(_scheme)]) -> Caller:
     context = await context_of(request)
-    owner = context.keys.owner(request.headers.get("authorization"))
-    if owner not in context.operators:
-        raise no_operator(context, owner)
-    return owner
+    try:
+        return await caller_of(context, request)
+    except Problem as problem:
+        # A store that does not answer refuses nobody.
+        if problem.entry.fault == "caller":
+            context.deps.metrics.call_refused(_REFUSED.get(problem.details.get("reason", ""), "scope"))
+        raise
 
 
-async def _reader(name: str, request: Request, _: Annotated[object, Depends(_scheme)]) -> str:
-    context = await context_of(request)
-    owner = context.keys.owner(request.headers.get("authorization"))
-    if owner != name and owner not in context.operators:
-        raise no_operator(context, owner)
-    return owner
+FromCaller = Annotated[Caller, Depends(_counted_caller)]
+
+
+async def _owner(caller: FromCaller) -> str:
+    return caller.owner
+
+
+async def _operates(caller: FromCaller) -> bool:
+    return caller.operates
+
+
+async def _reader(name: str, request: Request, caller: FromCaller) -> str:
+    if caller.owner != name and not caller.operates:
+        context = await context_of(request)
+        context.deps.metrics.call_refused("other_owner")
+        raise no_operator(context, caller.owner)
+    return caller.owner
 
 
 def no_operator(context: Context, owner: str) -> Problem:
@@ -86,5 +122,7 @@ Service = Annotated[Sandboxes, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
 # Of a route with an owner's name: that owner, or an operator.
 OwnerOrOperator = Annotated[str, Depends(_reader)]
-# An owner that may change settings of other owners.
-Operator = Annotated[str, Depends(_operator)]
+# Of a route that needs an operator's key by ``ROUTES``.
+Operator = Owner
+# Whether the key is an operator's.
+Operates = Annotated[bool, Depends(_operates)]

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel
 
-from controlplane.api.context import App, Operator, Owner, Service
+from controlplane.api.context import Operates, Operator, Owner, Service
 from controlplane.lifecycle.datasets import Dataset
 from controlplane.model.dataset import DatasetSpec
 from controlplane.model.mounts import DATASET_NAME
@@ -52,18 +52,16 @@ class RemovedDataset(BaseModel):
 
 
 @router.get("/datasets", summary="All data sets that you may mount")
-async def find(service: Service, owner: Owner, app: App) -> DatasetList:
+async def find(service: Service, owner: Owner, operates: Operates) -> DatasetList:
     """By name, with what keeps one from being mounted now; operators see all, with their sources and owners."""
-    whole = owner in app.operators
-    found = await service.datasets.list(owner, operator=whole)
-    return DatasetList(datasets=[DatasetBody.of(one, whole=whole, owner=owner) for one in found])
+    found = await service.datasets.list(owner, operator=operates)
+    return DatasetList(datasets=[DatasetBody.of(one, whole=operates, owner=owner) for one in found])
 
 
 @router.get("/datasets/{name}", summary="One data set")
-async def get(name: Name, service: Service, owner: Owner, app: App) -> DatasetBody:
+async def get(name: Name, service: Service, owner: Owner, operates: Operates) -> DatasetBody:
     """Refused where it is not for you."""
-    whole = owner in app.operators
-    return DatasetBody.of(await service.datasets.get(owner, name, operator=whole), whole=whole, owner=owner)
+    return DatasetBody.of(await service.datasets.get(owner, name, operator=operates), whole=operates, owner=owner)
 
 
 @router.put("/datasets/{name}", summary="Declare a data set, in the place of the one before (operators)")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from controlplane.api.context import App, Owner, Service, no_operator
+from controlplane.api.context import App, Operates, Owner, Service, no_operator
 from controlplane.api.sandboxes import Labels, labels_of
 from controlplane.api.schemas import EndBody
 from controlplane.errors import Problem
@@ -98,6 +98,7 @@ async def events(
     app: App,
     service: Service,
     owner: Owner,
+    operates: Operates,
     *,
     after: Annotated[
         str | None, Query(description="The id of the last event that was read: from a minute before.")
@@ -108,7 +109,7 @@ async def events(
     last_event_id: Annotated[str | None, Header(description="As `after`, which browsers send.")] = None,
 ) -> StreamingResponse:
     """Begins now, or with what was read last; then each event is told once. Ids of the stream are cursors (Unix ms)."""
-    if every_owner and owner not in app.operators:
+    if every_owner and not operates:
         raise no_operator(app, owner)
     cursor = _cursor(after if after is not None else last_event_id)
     told = service.events.listen(None if every_owner else owner, labels_of(label), cursor, follow=follow)

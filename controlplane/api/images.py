@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Request
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, model_validator
 from starlette.responses import StreamingResponse
 
-from controlplane.api.context import App, Owner, Service
+from controlplane.api.context import Operates, Owner, Service
 from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
 from controlplane.api.sandboxes import checked_key
@@ -326,9 +326,9 @@ class ImageConfigBody(BaseModel):
 
 
 @router.get("/images", summary="Which images the nodes have")
-async def find(service: Service, owner: Owner, app: App) -> NodeImageList:
+async def find(service: Service, owner: Owner, operates: Operates) -> NodeImageList:
     """All but those that others have committed; operators see these too."""
-    found = await service.inventory.list(owner, everything=owner in app.operators)
+    found = await service.inventory.list(owner, everything=operates)
     return NodeImageList(images=[NodeImageBody.of(one) for one in found])
 
 

@@ -89,7 +89,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         context = Context(
             service,
             deps,
-            ApiKeys(settings.api_keys),
+            ApiKeys(settings.api_keys, settings.operators, service.keys, clock),
             limits,
             settings.ports_domain,
             settings.operators,

@@ -1,4 +1,4 @@
-"""Declared objects: pools, quotas, presets of network policies, data sets. The cluster is the source of truth.
+"""Declared objects: pools, quotas, egress presets, data sets, API keys. The cluster is the source of truth.
 
 A document has a name, a body with what was declared, and a status that the platform writes. Readers must validate the
 body: on Kubernetes it can be written with kubectl, past the API's validation. Every implementation passes
@@ -11,16 +11,17 @@ from typing import Any, Final, Literal, Protocol
 
 from controlplane.errors import Problem
 
-Kind = Literal["pools", "quotas", "egress", "datasets"]
+Kind = Literal["pools", "quotas", "egress", "datasets", "keys"]
 Body = Mapping[str, Any]
 
-KINDS: Final[tuple[Kind, ...]] = ("pools", "quotas", "egress", "datasets")
+KINDS: Final[tuple[Kind, ...]] = ("pools", "quotas", "egress", "datasets", "keys")
 # One of a kind, for people.
 WORDS: Final[dict[Kind, str]] = {
     "pools": "pool",
     "quotas": "quota",
     "egress": "egress preset",
     "datasets": "data set",
+    "keys": "API key",
 }
 # A value of ``expected``: the document must not exist yet.
 NONE_YET: Final = ""
@@ -51,7 +52,7 @@ class Documents(Protocol):
         """Creates a document, or replaces the body of an existing one; returns the new version.
 
         Args:
-            kind: pools, quotas, presets of network policies (egress) or data sets.
+            kind: pools, quotas, presets of network policies (egress), data sets or API keys.
             name: the document's name.
             body: JSON values.
             expected: the version that the writer has read, or ``NONE_YET``; None: overwrites any version.

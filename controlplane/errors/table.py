@@ -559,6 +559,9 @@ HINT_OF_REASON: dict[str, str] = {
     "other_parameters": "Use a fresh key or exec_id for other parameters, or the same parameters again.",
     "local_image": "Check the spelling and the tag of the image, or build it on this machine; the name of one that is to be fetched begins with its registry.",
     "api_key": "Set ROLLBOX_API_KEY to a valid key; `rollbox config show` says which gateway is called, and where that is kept.",
+    "api_key_expired": "Set ROLLBOX_API_KEY to a newer key: the key's owner or an operator makes one with `rollbox key create` or `rollbox key rotate`.",
+    "api_key_revoked": "Ask the key's owner or an operator for another key (`rollbox key create`).",
+    "scope": "Use a key with that scope: who manages the owner's keys, or an operator, makes one with `rollbox key create NAME --scope SCOPE`.",
     "wrong_token": "A call in a sandbox takes the token of that sandbox, which `POST /v1/sandboxes/ID/token` gives for the API key of its owner; the SDK asks for it by itself.",
     "no_http": "Send HTTP to a server that speaks it; for other protocols use `sandbox.ports.connect_tcp(port)`.",
 }

@@ -15,6 +15,7 @@ from controlplane.cluster.kubernetes.declared.documents import NAMES, VERSION, r
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset
+from controlplane.lifecycle.keys import DeclaredKey
 from controlplane.model.dataset import DatasetSpec
 from controlplane.model.pool import PoolSpec
 
@@ -26,6 +27,7 @@ _BODIES: Final[Mapping[Kind, type[BaseModel]]] = {
     "quotas": DeclaredQuota,
     "egress": DeclaredPreset,
     "datasets": DatasetSpec,
+    "keys": DeclaredKey,
 }
 
 

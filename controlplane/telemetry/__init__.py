@@ -4,7 +4,17 @@ from controlplane.telemetry.complaint import complain
 from controlplane.telemetry.levels import POOLED, Levels, QuotaLevels
 from controlplane.telemetry.log import configure_log
 from controlplane.telemetry.metrics import Metrics
-from controlplane.telemetry.table import FullReason, PushOutcome, Role, Room, ScalerStep, Served, Start, Waited
+from controlplane.telemetry.table import (
+    FullReason,
+    PushOutcome,
+    RefusedCall,
+    Role,
+    Room,
+    ScalerStep,
+    Served,
+    Start,
+    Waited,
+)
 
 __all__ = [
     "POOLED",
@@ -13,6 +23,7 @@ __all__ = [
     "Metrics",
     "PushOutcome",
     "QuotaLevels",
+    "RefusedCall",
     "Role",
     "Room",
     "ScalerStep",

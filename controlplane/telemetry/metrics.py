@@ -23,6 +23,7 @@ from controlplane.telemetry.table import (
     Prefetched,
     Pulled,
     PushOutcome,
+    RefusedCall,
     Role,
     Room,
     ScalerStep,
@@ -47,6 +48,7 @@ class Metrics:
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
         self._egress_waits = families.histogram("rollbox_egress_wait_seconds", get_args(EgressWaited))
         self._egress_lost = families.counter("rollbox_egress_attempts_lost")
+        self._calls_refused = families.counter("rollbox_calls_refused", get_args(RefusedCall))
         self._egress_refused = families.counter("rollbox_egress_feed_refused")
         self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
@@ -114,6 +116,10 @@ class Metrics:
     def egress_attempts_lost(self, attempts: int) -> None:
         """Counts attempts of sandboxes that the store did not take."""
         self._egress_lost.inc(attempts)
+
+    def call_refused(self, reason: RefusedCall) -> None:
+        """Counts a call that was refused for its key or its owner."""
+        self._calls_refused.labels(reason).inc()
 
     def egress_feed_refused(self) -> None:
         """Counts a call for the feed of egress that came without its key."""

@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 GaveRoom = Literal["total", "nodes"]
 Phase = Literal["queue", "copy", "convert", "pull", "start", "ready_push", "boot", "total"]
 Start = Literal["cold", "warm", "pool"]
+RefusedCall = Literal["unknown", "expired", "revoked", "scope", "other_owner"]
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 Pooled = Literal["wanted", "ready", "starting", "outdated"]
 State = Literal["requested", "queued", "starting", "warm", "running", "ending", "ended"]
@@ -77,6 +78,9 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "rollbox_egress_unserved": Family(
         "gauge", "", "Sandboxes with a network policy that no egress replica serves.", (), ()
+    ),
+    "rollbox_calls_refused": Family(
+        "counter", "", "Calls of the API that were refused for their key or their owner.", ("reason",), ()
     ),
     "rollbox_egress_feed_refused": Family(
         "counter", "", "Calls for the feed of egress that came without its key.", (), ()

@@ -131,7 +131,9 @@ async def measure(count: int) -> list[Record]:
     url = f"http://{address.host}:{address.port}"
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(world(Simulated(), options=Options(starts_in_flight=64), clock=clock))
-        app = create_app(Context(plane.service, plane.deps, ApiKeys({KEY: OWNER}), {}))
+        app = create_app(
+            Context(plane.service, plane.deps, ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, clock), {})
+        )
         await stack.enter_async_context(serving_http(app, address))
         stack.callback(plane.service.events.close)
         lags_ms = await _lags_ms(plane, url, count)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.helm import ChartError, Manifest, named, of_kind, render
 
+# What is declared by custom resources.
+DECLARED = ("sandboxpools", "sandboxquotas", "egresspresets", "datasets", "apikeys")
 OWN_POLICY = "rollbox-rollbox-sandboxes"
 
 
@@ -30,8 +32,14 @@ def test_rights_are_exactly_these(manifests: list[Manifest]) -> None:
             "services": ["list"],
             "endpoints": ["delete", "list"],
             "endpointslices": ["create", "delete", "list", "patch"],
-            **{kind: ["create", *change] for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets")},
-            **{f"{kind}/status": ["patch"] for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets")},
+            **{
+                kind: ["create", *change]
+                for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets", "apikeys")
+            },
+            **{
+                f"{kind}/status": ["patch"]
+                for kind in ("sandboxpools", "sandboxquotas", "egresspresets", "datasets", "apikeys")
+            },
         },
         # To empty one: it is marked and cordoned; its kubelet's lease tells first that it is silent.
         ("Role", "kube-node-lease", "rollbox-rollbox-controlplane"): {"leases": look[1:]},

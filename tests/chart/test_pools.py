@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.access import SCOPES
 from controlplane.cluster.documents import KINDS
 from controlplane.cluster.kubernetes.declared.documents import GROUP, NAMES, PLURALS, VERSION
 from controlplane.egress import EgressLimits, EgressRule
 from controlplane.lifecycle.admission.quotas import DeclaredQuota
 from controlplane.lifecycle.egress.presets import DeclaredPreset
+from controlplane.lifecycle.keys import DeclaredKey
 from controlplane.model.dataset import DatasetSpec
 from controlplane.model.pool import PoolSpec
 from tests.support.helm import CHART, ChartError, Manifest, named, of_kind, render
@@ -30,6 +32,8 @@ KNOWN = {
     "maxLength",
     "pattern",
     "maxItems",
+    "minItems",
+    "enum",
     "maxProperties",
     "x-kubernetes-validations",
     "x-kubernetes-int-or-string",
@@ -95,6 +99,12 @@ def test_an_egress_preset_has_the_same_fields_here_and_in_the_api() -> None:
 
 def test_a_data_set_has_the_same_fields_here_and_in_the_api() -> None:
     assert set(schema("datasets")["spec"]["properties"]) == set(DatasetSpec.model_fields)
+
+
+def test_a_key_has_the_same_fields_and_scopes_here_and_in_the_api() -> None:
+    properties = schema("apikeys")["spec"]["properties"]
+    assert set(properties) == set(DeclaredKey.model_fields)
+    assert properties["scopes"]["items"]["enum"] == list(SCOPES)
 
 
 def test_contradictory_sizes_are_refused_by_the_api_server() -> None:

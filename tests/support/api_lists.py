@@ -33,6 +33,7 @@ KINDS: Final = {
     "sandboxpools": ("/apis/rollbox.dev/v1alpha1", "SandboxPool"),
     "egresspresets": ("/apis/rollbox.dev/v1alpha1", "EgressPreset"),
     "datasets": ("/apis/rollbox.dev/v1alpha1", "Dataset"),
+    "apikeys": ("/apis/rollbox.dev/v1alpha1", "ApiKey"),
     "sandboxquotas": ("/apis/rollbox.dev/v1alpha1", "SandboxQuota"),
     "secrets": (_CORE, "Secret"),
     "serviceaccounts": (_CORE, "ServiceAccount"),

@@ -92,6 +92,10 @@ CALLS: Final = {
     "quota list": "",
     "quota show": "team",
     "quota remove": "team",
+    "key create": "ci --scope run --scope images",
+    "key list": "",
+    "key rotate": "ci --grace 0",
+    "key revoke": "ci",
     "delete": "ID",
 }
 _FREE = {"cpu_millicores": 300, "memory_bytes": 3 << 29, "disk_bytes": 1 << 30, "gpu": 0, "pods": 250}

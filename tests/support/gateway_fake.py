@@ -25,6 +25,7 @@ from tests.support.fake_egress import FakeEgress
 from tests.support.fake_events import FakeEvents
 from tests.support.fake_files import FakeFiles, Refused
 from tests.support.fake_images import FakeImages
+from tests.support.fake_keys import FakeKeys
 from tests.support.fake_problems import problem
 from tests.support.fake_processes import STDERR, STDOUT, FakeProcesses, Script
 from tests.support.fake_quotas import FakeQuotas
@@ -32,7 +33,8 @@ from tests.support.fake_quotas import FakeQuotas
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = (
-    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress events"
+    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress key"
+    " events"
 )
 _OF_IMAGES = ("images", "build", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
@@ -94,6 +96,7 @@ class FakeGateway:
     files: FakeFiles = field(default_factory=FakeFiles)
     quotas: FakeQuotas = field(default_factory=FakeQuotas)
     images: FakeImages = field(default_factory=FakeImages)
+    api_keys: FakeKeys = field(default_factory=FakeKeys)
     egress: FakeEgress = field(default_factory=FakeEgress)
     events: FakeEvents = field(default_factory=FakeEvents)
 
@@ -154,6 +157,10 @@ class FakeGateway:
                 web.get("/v1/quota", self._route("quota", self.quotas.own)),
                 web.get("/v1/quotas", self._route("quota", self.quotas.all)),
                 web.route("*", "/v1/quotas/{name}", self._route("quota", self.quotas.one)),
+                web.get("/v1/keys", self._route("key", self.api_keys.all)),
+                web.post("/v1/keys", self._route("key", self.api_keys.create)),
+                web.post("/v1/keys/{key}/rotate", self._route("key", self.api_keys.rotate)),
+                web.delete("/v1/keys/{key}", self._route("key", self.api_keys.revoke)),
                 web.get("/v1/capacity", self._route("quota", self.quotas.room)),
                 web.get("/v1/nodes", self._route("quota", self.quotas.node_list)),
                 web.get("/v1/nodes/{name}", self._route("quota", self.quotas.node)),

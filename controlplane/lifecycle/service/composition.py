@@ -51,6 +51,7 @@ from controlplane.lifecycle.images import (
     Rights,
 )
 from controlplane.lifecycle.images.checkpoints import Checkpoints
+from controlplane.lifecycle.keys import StoredKeys
 from controlplane.lifecycle.pools import Pools, Yielding
 from controlplane.lifecycle.preflight import Preflight
 from controlplane.lifecycle.record.annotations import Annotations
@@ -132,7 +133,11 @@ class Core:
             _egress(deps, options, store, ledger, annotations),
         )
         # Starting and ending.
-        templates, self.datasets = Templates(), Datasets(deps.documents, deps.cluster.mounts, options.datasets)
+        templates, self.datasets, self.keys = (
+            Templates(),
+            Datasets(deps.documents, deps.cluster.mounts, options.datasets),
+            StoredKeys(deps.documents, store, deps.clock),
+        )
         self._registry_store = registry_store = _registry_store(deps, options, store)
         copies = _copies(deps, options, registry_store, group)
         self._conversions = _conversions(deps, options, copies, registry_store)
@@ -214,7 +219,7 @@ class Core:
         self._yielding = Yielding(self.pools, self.line.room, deps.cluster, deps.clock)
         self.scaler = _scaler(deps, options, store, warm=warm, pools=self.pools, group=group)
         self.owner_calls, self.console_views = (
-            OwnerCalls(deps.clock, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)),
+            OwnerCalls(deps, store, ledger, annotations, self.expiry, own_ports=_own_ports(deps, options)),
             ConsoleViews(deps, store, self.end_times),
         )
         self.egress_calls = EgressCalls(self.egress, ledger, self.owner_calls, self.console_views, deps.clock)
@@ -361,6 +366,7 @@ class Core:
         self._run("quotas", self.quotas.run())
         await self.datasets.open()
         self._run("data sets", self.datasets.run())
+        self._run("uses of keys", self.keys.run())
         self._run("create queue", self.create_queue.run())
         self._run("quota use", self.replicas.periodic("quota use", REPORT_EVERY_S, self._report))
         if self._cleanup is not None:

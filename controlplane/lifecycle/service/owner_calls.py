@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from controlplane.clock import Clock
 from controlplane.errors import Problem
+from controlplane.lifecycle.dependencies import Dependencies
 from controlplane.lifecycle.expiry.expiry import Expiry
 from controlplane.lifecycle.record import changes
 from controlplane.lifecycle.record.annotations import Annotations
@@ -21,7 +21,7 @@ class OwnerCalls:
 
     def __init__(
         self,
-        clock: Clock,
+        deps: Dependencies,
         store: RecoveringStore,
         ledger: Ledger,
         annotations: Annotations,
@@ -29,7 +29,7 @@ class OwnerCalls:
         *,
         own_ports: frozenset[int],
     ) -> None:
-        self._clock = clock
+        self._clock, self._metrics = deps.clock, deps.metrics
         self._store = store
         self._ledger = ledger
         self._annotations = annotations
@@ -43,6 +43,8 @@ class OwnerCalls:
             Problem: sandbox_not_found, also when it belongs to another owner.
         """
         sandbox = await self._store.get(sandbox_id)
+        if sandbox is not None and sandbox.owner != owner:
+            self._metrics.call_refused("other_owner")
         if sandbox is None or sandbox.owner != owner:
             raise Problem("sandbox_not_found", f"there is no sandbox {sandbox_id}", sandbox_id=sandbox_id)
         return sandbox

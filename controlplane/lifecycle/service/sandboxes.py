@@ -12,6 +12,7 @@ from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.egress import Egress
 from controlplane.lifecycle.ending.endings import Deleted
 from controlplane.lifecycle.expiry.activity import Activity
+from controlplane.lifecycle.keys import KeyCalls
 from controlplane.lifecycle.pools import PoolDeclarations
 from controlplane.lifecycle.preflight import Forecast
 from controlplane.lifecycle.record import callers
@@ -42,6 +43,7 @@ class Sandboxes:
         inventory: the images on nodes.
         configs: what images say of their processes.
         datasets: the data sets that sandboxes may mount.
+        keys: the API keys on record; ``key_calls`` makes and ends them.
         committed: the images that were made of sandboxes.
         builds: images from Dockerfiles.
         nodes: see ``Nodes``.
@@ -63,7 +65,8 @@ class Sandboxes:
             check_converts=core.lazily.check_converts,
         )
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
-        self.datasets = core.datasets
+        self.datasets, self.keys = core.datasets, core.keys
+        self.key_calls = KeyCalls(deps.documents, core.keys, deps.clock, deps.metrics)
         self.builds, self.configs, self.events = core.builds, core.configs, core.events
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 

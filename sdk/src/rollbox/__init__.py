@@ -19,6 +19,7 @@ from rollbox._version import __version__
 if TYPE_CHECKING:
     from rollbox import errors
     from rollbox._problem import SandboxError
+    from rollbox.api_key import ApiKey, NewApiKey
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
     from rollbox.build import Build, BuildOptions
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from rollbox.usage import Usage
 
 __all__ = [
+    "ApiKey",
     "Batch",
     "Blocker",
     "BreakerPolicy",
@@ -122,6 +124,7 @@ __all__ = [
     "Listing",
     "Moment",
     "Need",
+    "NewApiKey",
     "Node",
     "NodeImage",
     "NodePool",
@@ -187,6 +190,7 @@ _MODULES = {
     "InterpreterOptions": "interpreter.options",
     "Table": "interpreter.cell",
     "Variable": "interpreter.cell",
+    "ApiKey": "api_key",
     "Batch": "batch",
     "Blocker": "quota",
     "BreakerPolicy": "breaker",
@@ -234,6 +238,7 @@ _MODULES = {
     "Listing": "files",
     "Moment": "timeline",
     "Need": "quota",
+    "NewApiKey": "api_key",
     "Node": "node",
     "ImageConfig": "image",
     "NodeImage": "image",

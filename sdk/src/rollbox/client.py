@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, Unpack
 
 from rollbox import request, settings
 from rollbox._problem import SandboxError
+from rollbox.api_key import ApiKey, ApiKeyList, Duration, NewApiKey, Scope, duration_ms, key_body
 from rollbox.breaker import BreakerPolicy
 from rollbox.build import Build, BuildOptions
 from rollbox.capacity import Capacity
@@ -170,6 +171,52 @@ class Client:
     async def remove_quota(self, owner: str) -> Quota:
         """Remove an owner's quota, for operators; returns the quota that then applies ("*", or none). Idempotent."""
         return Quota.from_json(await self.gateway.call_api("DELETE", "quotas", _named("owner", owner)))
+
+    async def keys(self, owner: str | None = None) -> ApiKeyList:
+        """Return your API keys without their texts, oldest first, or for operators an owner's.
+
+        Those of the installation's settings are not among them. Keys that are in force no more stay for 30 days.
+        """
+        query = [] if owner is None else [("owner", _named("owner", owner))]
+        found = (await self.gateway.call_api("GET", "keys", query=query))["keys"]
+        return [ApiKey.from_json(one) for one in found]
+
+    async def create_key(
+        self, name: str, scopes: Iterable[Scope | str], *, expires: Duration | None = "90d", owner: str | None = None
+    ) -> NewApiKey:
+        """Make an API key; the answer has its text, which no later call returns.
+
+        Args:
+            name: for people; no two valid keys of an owner have the same.
+            scopes: what it allows beside reading: "run" (sandboxes and groups), "images" (build, prefetch, commit,
+                remove), "egress" (presets), "pools", "keys" (keys of its owner) and "operator"; or "read" alone.
+            expires: seconds or a text like "30d"; None: never.
+            owner: of another one, for operators.
+
+        Raises:
+            PermissionDenied: it would allow more than this client's key, or for longer.
+            Conflict: there is a valid key of this name.
+        """
+        body = key_body(name, scopes, expires, None if owner is None else _named("owner", owner))
+        return NewApiKey.from_json(await self.gateway.call_api("POST", "keys", body=body))
+
+    async def rotate_key(self, key_id: str, *, grace: Duration = "1h") -> NewApiKey:
+        """Give an API key another text; id, name, scopes and the length of its life stay.
+
+        Args:
+            key_id: which one.
+            grace: seconds or a text: so long the text before holds too, at most 7 days; 0 where it has leaked.
+        """
+        body = {"grace_ms": duration_ms("grace", grace)}
+        answer = await self.gateway.call_api("POST", "keys", _named("key", key_id), "rotate", body=body)
+        return NewApiKey.from_json(answer)
+
+    async def revoke_key(self, key_id: str) -> ApiKey:
+        """End an API key: it is refused everywhere half a second later. Idempotent.
+
+        Tokens of sandboxes that it was given hold until these end.
+        """
+        return ApiKey.from_json(await self.gateway.call_api("DELETE", "keys", _named("key", key_id)))
 
     async def capacity(self) -> Capacity:
         """Return what is free on the nodes, and which starts wait for room; for operators.

@@ -18,7 +18,7 @@ LOST = {kind: 141 if streams[1] == "no reader" else 2 for kind, streams in KINDS
 MAKES = {"create", "commit", "checkpoint"}
 # A row that is a paragraph names no first column, and none that is empty.
 COLUMNS = Counter(
-    ["id", "exec", "group", "pool", "owner", "node", "image", "sample", "at", "when", "address", "source"]
+    ["id", "exec", "group", "pool", "owner", "key", "node", "image", "sample", "at", "when", "address", "source"]
 )
 COLUMNS += Counter(["dataset", "why", "it", "ended", "sent/received"])
 # What differs from run to run, and what a terminal is told beside the words.

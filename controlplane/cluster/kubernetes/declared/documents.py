@@ -28,12 +28,14 @@ PLURALS: Final[dict[Kind, str]] = {
     "quotas": "sandboxquotas",
     "egress": "egresspresets",
     "datasets": "datasets",
+    "keys": "apikeys",
 }
 NAMES: Final[dict[Kind, str]] = {
     "pools": "SandboxPool",
     "quotas": "SandboxQuota",
     "egress": "EgressPreset",
     "datasets": "Dataset",
+    "keys": "ApiKey",
 }
 # Attempts of a write that conflicts with other writers; after more conflicts than this in a row it is refused.
 TRIES: Final = 5

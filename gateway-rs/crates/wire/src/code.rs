@@ -866,6 +866,13 @@ pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
         "api_key" => {
             "Set ROLLBOX_API_KEY to a valid key; `rollbox config show` says which gateway is called, and where that is kept."
         }
+        "api_key_expired" => {
+            "Set ROLLBOX_API_KEY to a newer key: the key's owner or an operator makes one with `rollbox key create` or `rollbox key rotate`."
+        }
+        "api_key_revoked" => "Ask the key's owner or an operator for another key (`rollbox key create`).",
+        "scope" => {
+            "Use a key with that scope: who manages the owner's keys, or an operator, makes one with `rollbox key create NAME --scope SCOPE`."
+        }
         "wrong_token" => {
             "A call in a sandbox takes the token of that sandbox, which `POST /v1/sandboxes/ID/token` gives for the API key of its owner; the SDK asks for it by itself."
         }

@@ -62,6 +62,7 @@ _COMMANDS = {
     "pool": "pool:app",
     "dataset": "dataset:app",
     "quota": "quota:app",
+    "key": "key:app",
 }
 # Objects that are made, less those that are freed, between two looks for garbage: some seconds of the busiest command.
 _COLLECT_AFTER = 100_000

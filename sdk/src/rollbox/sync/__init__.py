@@ -11,6 +11,7 @@ In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
 """
 
 from rollbox import (
+    ApiKey,
     Blocker,
     BreakerPolicy,
     BuildOptions,
@@ -53,6 +54,7 @@ from rollbox import (
     Listing,
     Moment,
     Need,
+    NewApiKey,
     Node,
     NodeImage,
     NodePool,
@@ -108,6 +110,7 @@ from rollbox.sync.sandbox import Sandbox
 from rollbox.sync.shell import Shell, TerminalShell
 
 __all__ = [
+    "ApiKey",
     "Batch",
     "Blocker",
     "BreakerPolicy",
@@ -158,6 +161,7 @@ __all__ = [
     "Listing",
     "Moment",
     "Need",
+    "NewApiKey",
     "Node",
     "NodeImage",
     "NodePool",

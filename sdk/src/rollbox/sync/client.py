@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import rollbox
 from rollbox._problem import SandboxError
+from rollbox.api_key import ApiKey, ApiKeyList, Duration, NewApiKey, Scope
 from rollbox.breaker import BreakerPolicy
 from rollbox.build import BuildOptions
 from rollbox.capacity import Capacity
@@ -82,6 +83,24 @@ class Client:
     def quotas(self) -> QuotaList:
         """As `rollbox.Client.quotas`."""
         return run(self.inner.quotas())
+
+    def keys(self, owner: str | None = None) -> ApiKeyList:
+        """As `rollbox.Client.keys`."""
+        return run(self.inner.keys(owner))
+
+    def create_key(
+        self, name: str, scopes: Iterable[Scope | str], *, expires: Duration | None = "90d", owner: str | None = None
+    ) -> NewApiKey:
+        """As `rollbox.Client.create_key`."""
+        return run(self.inner.create_key(name, scopes, expires=expires, owner=owner))
+
+    def rotate_key(self, key_id: str, *, grace: Duration = "1h") -> NewApiKey:
+        """As `rollbox.Client.rotate_key`."""
+        return run(self.inner.rotate_key(key_id, grace=grace))
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """As `rollbox.Client.revoke_key`."""
+        return run(self.inner.revoke_key(key_id))
 
     def capacity(self) -> Capacity:
         """As `rollbox.Client.capacity`."""

@@ -37,7 +37,14 @@ async def test_a_port_is_private_until_it_is_made_public_and_again_when_taken_ba
 
 
 async def test_a_host_name_is_told_where_there_is_a_domain(plane: World, sandbox_id: str) -> None:
-    context = Context(plane.service, plane.deps, ApiKeys({KEY: OWNER}), {}, "ports.example.com")
+    keys = ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.clock)
+    context = Context(
+        plane.service,
+        plane.deps,
+        keys,
+        {},
+        "ports.example.com",
+    )
     answer = await Caller(create_app(context), KEY)("POST", f"/v1/sandboxes/{sandbox_id}/ports/80", body={})
     assert answer.json["host_url"] == f"//80-{sandbox_id}.ports.example.com/"
 

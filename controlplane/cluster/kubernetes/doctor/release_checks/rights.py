@@ -45,6 +45,7 @@ def needed(release: Release) -> Iterator[Right]:
         yield Right(verb, "rollbox.dev", "sandboxquotas", within)
         yield Right(verb, "rollbox.dev", "egresspresets", within)
         yield Right(verb, "rollbox.dev", "datasets", within)
+        yield Right(verb, "rollbox.dev", "apikeys", within)
     for verb in ("list", "watch"):
         yield Right(verb, "", "events", within)
         yield Right(verb, "", "pods")
