@@ -1,6 +1,7 @@
 """The scope that each route needs. A route that is not here needs an operator's key; a test finds it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controlplane.access.scopes import Scope
@@ -60,6 +61,7 @@ ROUTES: Final[Mapping[tuple[str, str], Scope]] = {
     ("PUT", "/v1/quotas/{name}"): "operator",
     ("PATCH", "/v1/quotas/{name}"): "operator",
     ("DELETE", "/v1/quotas/{name}"): "operator",
+    ("GET", "/v1/audit"): "operator",
     ("GET", "/v1/capacity"): "operator",
     ("GET", "/v1/nodes"): "operator",
     ("GET", "/v1/nodes/{name}"): "operator",
@@ -77,36 +79,67 @@ ROUTES: Final[Mapping[tuple[str, str], Scope]] = {
 
 # Names of images have slashes.
 _LONG: Final = ("/v1/images/config/", "/v1/images/commits/")
+# Changes nothing but how long a program's sandboxes live, and comes every few seconds from each program.
+_QUIET: Final = frozenset({("POST", "/v1/leases/{name}")})
 
 
-def _by_length() -> dict[tuple[str, int], list[tuple[list[str], Scope]]]:
-    """The routes' parts and scopes, by method and number of parts."""
-    found: dict[tuple[str, int], list[tuple[list[str], Scope]]] = {}
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The route of a request.
+
+    Attributes:
+        template: the path with the names of its parameters.
+        scope: that it needs.
+        names: what the path has in their places.
+    """
+
+    method: str
+    template: str
+    scope: Scope
+    names: tuple[str, ...] = ()
+
+    @property
+    def audited(self) -> bool:
+        """Whether its calls change something or open a sandbox: what needs more than "read", but operators' reads."""
+        changes = self.method != "GET" or self.scope == "run"
+        return changes and self.scope != "read" and (self.method, self.template) not in _QUIET
+
+
+def _by_length() -> dict[tuple[str, int], list[tuple[list[str], Route]]]:
+    """The routes with their parts, by method and number of parts."""
+    found: dict[tuple[str, int], list[tuple[list[str], Route]]] = {}
     for (method, template), scope in ROUTES.items():
         parts = template.split("/")
-        found.setdefault((method, len(parts)), []).append((parts, scope))
+        found.setdefault((method, len(parts)), []).append((parts, Route(method, template, scope)))
     return found
 
 
 _BY_LENGTH: Final = _by_length()
 
 
-def scope_of(method: str, path: str) -> Scope:
-    """The scope that a request needs.
+def route_of(method: str, path: str) -> Route | None:
+    """The route of a request; None: there is none.
 
     Args:
         method: in capitals.
         path: as the router sees it.
 
-    Cost: about 2 us.
+    Cost: about 3 us.
     """
     long = next((start for start in _LONG if path.startswith(start)), None)
-    parts = path.split("/") if long is None else [*long.split("/")[:-1], "*"]
+    parts = path.split("/") if long is None else [*long.split("/")[:-1], path.removeprefix(long)]
     # A part that is written out goes before one that is any name: /images/commits is no image.
     best, most = None, -1
-    for template, scope in _BY_LENGTH.get((method, len(parts)), ()):
+    for template, route in _BY_LENGTH.get((method, len(parts)), ()):
         pairs = [*zip(template, parts, strict=True)]
         same = sum(one == other for one, other in pairs)
         if same > most and all(one == other or one[:1] == "{" for one, other in pairs):
-            best, most = scope, same
-    return best or "operator"
+            best, most = route, same
+            names = tuple(other for one, other in pairs if one[:1] == "{")
+    return None if best is None else replace(best, names=names)
+
+
+def scope_of(method: str, path: str) -> Scope:
+    """The scope that a request needs; arguments as of ``route_of``."""
+    route = route_of(method, path)
+    return "operator" if route is None else route.scope

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from controlplane.api import (
     about,
+    audit,
     builds,
     capacity,
     checkpoints,
@@ -51,7 +52,8 @@ def create_app(context: Context) -> ASGIApp:
     # The rest wraps the framework, since requests that ``FastPath`` answers do not pass through the framework's layers.
     # ``RequestId`` is outermost, so that a refused body and a counted answer have a request id too.
     bounded = BodyLimit(FastPath(app, context), MAX_BODY_BYTES, STREAMED)
-    return RequestId(AnswerCounter(problems.Unforeseen(bounded), context.deps.metrics))
+    audited = audit.Audited(problems.Unforeseen(bounded), context.service.audit, context.deps.clock)
+    return RequestId(AnswerCounter(audited, context.deps.metrics))
 
 
 def bare_app() -> FastAPI:
@@ -68,6 +70,7 @@ def bare_app() -> FastAPI:
     problems.install(app)
     closed = [Depends(closed_query)]
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
+    app.include_router(audit.router, prefix="/v1", dependencies=closed)
     app.include_router(groups.router, prefix="/v1", dependencies=closed)
     app.include_router(images.router, prefix="/v1", dependencies=closed)
     app.include_router(builds.router, prefix="/v1", dependencies=closed)

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from controlplane.access import IN_SETTINGS, Caller, scope_of
+from controlplane.api import said
 from controlplane.api.auth import ApiKeys
 from controlplane.console import Pages
 from controlplane.errors import Problem
@@ -69,6 +70,7 @@ async def caller_of(context: Context, request: Request) -> Caller:
         Problem: unauthenticated, or permission_denied.
     """
     caller = await context.keys.caller(request.headers.get("authorization"))
+    said.shown(caller)
     scope = scope_of(request.method, request.scope["path"])
     if not caller.may(scope):
         if caller.key_id == IN_SETTINGS:

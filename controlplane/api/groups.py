@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
+from controlplane.api import said
 from controlplane.api.context import Owner, Service
 from controlplane.api.hangup import unless_gone
 from controlplane.api.request_id import request_id
@@ -144,4 +145,5 @@ async def delete(
     else:
         deleted = await groups.withdraw(owner, name, count, checked_call(call_id))
     failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
+    said.concerns(*deleted.ids, *deleted.failed)
     return DeletedBody(deleted=list(deleted.ids), failed=failed)

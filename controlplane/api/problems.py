@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from controlplane.api import said
 from controlplane.api.request_id import request_id
 from controlplane.errors import Problem
 from controlplane.errors.problem import MEDIA_TYPE
@@ -40,6 +41,7 @@ def install(app: FastAPI) -> None:
 
 def answer(problem: Problem, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
     """The HTTP answer for ``problem``; ``status`` replaces the code's status where HTTP has a more specific one."""
+    said.refused(problem.code)
     body = problem.to_json(request_id())
     headers = dict(headers or {})
     if status is not None:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from controlplane.api import said
 from controlplane.api.context import Owner, Service
 from controlplane.api.hangup import unless_gone
 from controlplane.api.schemas import (
@@ -167,6 +168,7 @@ def _usable(service: Sandboxes, sandbox: Sandbox) -> UsableSandboxBody:
 
 def _deleted(deleted: Deleted) -> DeletedBody:
     failed = [FailedDelete(id=one, code=why.code, detail=why.detail) for one, why in deleted.failed.items()]
+    said.concerns(*deleted.ids, *deleted.failed)
     return DeletedBody(deleted=list(deleted.ids), failed=failed)
 
 

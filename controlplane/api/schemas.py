@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from controlplane.api import said
 from controlplane.cluster import Description
 from controlplane.errors import Code, Fault
 from controlplane.images import Checkpoint, parse
@@ -168,6 +169,7 @@ class UsableSandboxBody(SandboxBody):
     @classmethod
     def with_token(cls, sandbox: Sandbox, place: Description, token: Token) -> Self:
         """From the record and a fresh token."""
+        said.concerns(sandbox.id)
         fields = cls._fields(sandbox, place)
         return cls(**fields, token=token.text, token_expires_at_ms=token.expires_at_ms)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from controlplane.access import AuditOptions
 from controlplane.api.app import create_app
 from controlplane.api.auth import ApiKeys
 from controlplane.api.context import Context
@@ -33,6 +34,8 @@ from controlplane.telemetry import Metrics
 # Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
 # legitimate, and they must not exhaust the process's file descriptors.
 MAX_PUSHES: Final = 2048
+# In the state folder of an engine.
+AUDIT_FILE: Final = "audit.jsonl"
 
 
 @asynccontextmanager
@@ -82,6 +85,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             egress=settings.egress,
             networks=getattr(settings.backend, "networks", NO_NETWORKS),
             datasets=_datasets(settings),
+            audit=_audit(settings),
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -121,6 +125,12 @@ def _node_images(settings: Settings) -> StoreLimit:
     backend = settings.backend
     agents = backend.node_agents if isinstance(backend, KubernetesSettings) else None
     return StoreLimit() if agents is None else agents.images
+
+
+def _audit(settings: Settings) -> AuditOptions:
+    backend = settings.backend
+    file = backend.state_dir / AUDIT_FILE if isinstance(backend, EngineSettings) else None
+    return AuditOptions(file, stdout=settings.audit_stdout, kept=settings.audit_kept)
 
 
 def _datasets(settings: Settings) -> Mapping[str, DatasetSpec]:

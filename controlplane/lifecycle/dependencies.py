@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controlplane.access import AuditOptions
 from controlplane.clock import Clock
 from controlplane.cluster import Cluster, Gateways, Sidecars
 from controlplane.cluster.documents import Documents
@@ -36,6 +37,7 @@ class Options:
         egress: how sandboxes reach the network; None: they reach nothing, and no policy is taken.
         networks: direct ones, past egress, that sandboxes may have.
         datasets: data sets of the settings, by name.
+        audit: where audit entries go.
     """
 
     starts_in_flight: int = 4
@@ -51,6 +53,7 @@ class Options:
     egress: EgressOptions | None = None
     networks: DirectNetworks = NO_NETWORKS
     datasets: Mapping[str, DatasetSpec] = field(default_factory=dict)
+    audit: AuditOptions = field(default_factory=AuditOptions)
 
 
 @dataclass(frozen=True, slots=True)

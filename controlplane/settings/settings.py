@@ -21,6 +21,8 @@ ROUTES_PORT: Final = 8083
 IDLE_TIMEOUT_MS: Final = 3_600_000
 # Probes that are further apart than this say nothing about the time between them.
 MAX_PROBE_EVERY_MS: Final = 60_000
+# Some 300 bytes each, in the store.
+MAX_AUDIT_KEPT: Final = 1_000_000
 MAX_IDLE_TIMEOUT_MS: Final = 7 * 24 * 3_600_000
 
 
@@ -46,6 +48,8 @@ class Settings:
             limits alone.
         egress: how sandboxes reach the network; None = egress is not installed, and they reach nothing.
         feed_key: what egress replicas show to get their feed; empty where egress is not installed.
+        audit_stdout: whether audit entries are written to stdout.
+        audit_kept: the newest audit entries that the store keeps for operators; 0 = none. An engine has them in a file.
         console: whether the console's pages are served (``rollbox ui``).
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
@@ -68,6 +72,8 @@ class Settings:
     overcommit_cpu: int = 50
     overcommit_memory: int = 125
     console: bool = True
+    audit_stdout: bool = False
+    audit_kept: int = 0
     egress: EgressOptions | None = None
     feed_key: str = field(default="", repr=False)
 
@@ -104,6 +110,8 @@ class Settings:
             overcommit_memory=read("OVERCOMMIT_MEMORY", rules.share, "0.125"),
             egress=read_egress(read),
             feed_key=read_feed_key(read),
+            audit_stdout=read("AUDIT_STDOUT", rules.one_of("on", "off"), "on" if on_kubernetes else "off") == "on",
+            audit_kept=read("AUDIT_KEPT", rules.count(0, MAX_AUDIT_KEPT), "50000" if on_kubernetes else "0"),
             console=read("CONSOLE", rules.one_of("on", "off"), "on") == "on",
         )
 

@@ -5,6 +5,7 @@ from controlplane.telemetry.levels import POOLED, Levels, QuotaLevels
 from controlplane.telemetry.log import configure_log
 from controlplane.telemetry.metrics import Metrics
 from controlplane.telemetry.table import (
+    AuditLost,
     FullReason,
     PushOutcome,
     RefusedCall,
@@ -18,6 +19,7 @@ from controlplane.telemetry.table import (
 
 __all__ = [
     "POOLED",
+    "AuditLost",
     "FullReason",
     "Levels",
     "Metrics",

@@ -8,6 +8,7 @@ from controlplane.telemetry.declared import DeclaredNames
 from controlplane.telemetry.families import Families
 from controlplane.telemetry.levels import POOLED, Levels
 from controlplane.telemetry.table import (
+    AuditLost,
     Drained,
     EgressWaited,
     FullReason,
@@ -49,6 +50,7 @@ class Metrics:
         self._egress_waits = families.histogram("rollbox_egress_wait_seconds", get_args(EgressWaited))
         self._egress_lost = families.counter("rollbox_egress_attempts_lost")
         self._calls_refused = families.counter("rollbox_calls_refused", get_args(RefusedCall))
+        self._audit_lost = families.counter("rollbox_audit_lost", get_args(AuditLost))
         self._egress_refused = families.counter("rollbox_egress_feed_refused")
         self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
@@ -120,6 +122,10 @@ class Metrics:
     def call_refused(self, reason: RefusedCall) -> None:
         """Counts a call that was refused for its key or its owner."""
         self._calls_refused.labels(reason).inc()
+
+    def audit_lost(self, where: AuditLost, entries: int) -> None:
+        """Counts audit entries that are not kept."""
+        self._audit_lost.labels(where).inc(entries)
 
     def egress_feed_refused(self) -> None:
         """Counts a call for the feed of egress that came without its key."""

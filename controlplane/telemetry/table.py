@@ -7,6 +7,7 @@ Phase = Literal["queue", "copy", "convert", "pull", "start", "ready_push", "boot
 Start = Literal["cold", "warm", "pool"]
 RefusedCall = Literal["unknown", "expired", "revoked", "scope", "other_owner"]
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
+AuditLost = Literal["output", "store"]
 Pooled = Literal["wanted", "ready", "starting", "outdated"]
 State = Literal["requested", "queued", "starting", "warm", "running", "ending", "ended"]
 Fault = Literal["caller", "workload", "capacity", "platform"]
@@ -99,6 +100,7 @@ FAMILIES: Final[dict[str, Family]] = {
         (),
     ),
     "rollbox_event_streams": Family("gauge", "", "Streams of events that are open at this replica.", (), ()),
+    "rollbox_audit_lost": Family("counter", "", "Audit entries that are not kept, by where.", ("where",), ()),
     "rollbox_readiness_pushes": Family("counter", "", "Readiness pushes.", ("outcome",), ()),
     "rollbox_forged_addresses": Family(
         "counter",

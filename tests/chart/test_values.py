@@ -37,6 +37,8 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("drain.byApi=maybe", "'/drain/byApi': got string, want boolean"),
         ("apiFairness.shares=0", "'/apiFairness/shares': minimum"),
         ("controlplane.operators[0]=a:b", "'/controlplane/operators/0'"),
+        ("controlplane.audit.kept=-1", "'/controlplane/audit/kept': minimum"),
+        ("controlplane.audit.file=x", "'/controlplane/audit': additional properties 'file' not allowed"),
         ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
         ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
         ("operator.replicas=2", "'/operator': additional properties 'replicas'"),

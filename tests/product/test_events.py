@@ -106,7 +106,7 @@ async def test_a_sandbox_whose_time_is_over_is_told_with_its_fault(client: Clien
     stream = client.events(labels={"of": "ttl"})
     async with aclosing(aiter(stream)) as events:
         waiting = await begun(stream, events)
-        sandbox = await client.create(IMAGE, labels={"of": "ttl"}, ttl=1, **SMALL)
+        sandbox = await client.create(IMAGE, labels={"of": "ttl"}, ttl=10, **SMALL)
         told = [await waiting, *await until_gone(events, {sandbox.id})]
     end = next(event.end for event in told if event.kind == "end")
     assert end is not None

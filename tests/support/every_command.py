@@ -52,6 +52,7 @@ CALLS: Final = {
     "python": "nosuch-id",
     "logs": "ID",
     "events": "--no-follow",
+    "audit": "--since 1h",
     "why": "ID",
     "top": "",
     "ui": "--nope",

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from rollbox.errors import BY_CODE
 from tests.support import fake_datasets, fake_groups, fake_pools, fake_ports
+from tests.support.fake_audit import FakeAudit
 from tests.support.fake_egress import FakeEgress
 from tests.support.fake_events import FakeEvents
 from tests.support.fake_files import FakeFiles, Refused
@@ -34,7 +35,7 @@ API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = (
     "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress key"
-    " events"
+    " events audit"
 )
 _OF_IMAGES = ("images", "build", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
@@ -99,6 +100,7 @@ class FakeGateway:
     api_keys: FakeKeys = field(default_factory=FakeKeys)
     egress: FakeEgress = field(default_factory=FakeEgress)
     events: FakeEvents = field(default_factory=FakeEvents)
+    audit: FakeAudit = field(default_factory=FakeAudit)
 
     def fail(self, route: str, *faults: Fault) -> None:
         """Make the next requests of a route fail: create, exec, token, delete, list, info, extend, cancel."""
@@ -130,6 +132,7 @@ class FakeGateway:
                 web.put(f"{box}/lease", self._route("lease", self._lease)),
                 web.delete(f"{box}/lease", self._route("lease", self._lease)),
                 web.post("/v1/leases/{name}", self._route("renew", self._renew)),
+                web.get("/v1/audit", self._route("audit", self.audit.find)),
                 web.get("/v1/events", self._route("events", self.events.stream)),
                 web.get(f"{box}/timeline", self._route("timeline", self._timeline)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),

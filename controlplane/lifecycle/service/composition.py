@@ -17,6 +17,7 @@ from controlplane.lifecycle.admission.admissions import Admissions
 from controlplane.lifecycle.admission.quotas import Quotas
 from controlplane.lifecycle.admission.templates import Templates
 from controlplane.lifecycle.admission.warm_starts import WarmStarts
+from controlplane.lifecycle.audit import AuditTrail
 from controlplane.lifecycle.datasets import Datasets
 from controlplane.lifecycle.dependencies import Dependencies, Options
 from controlplane.lifecycle.drains import Drains
@@ -104,6 +105,7 @@ class Core:
         population, end_times: how many there are, by state and owner, and when they ended.
         board: what gateways are told.
         events: what those are told that listen.
+        audit: which key has done what.
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         configs: what images say of the processes that run from them.
@@ -127,9 +129,10 @@ class Core:
         self.settlements = settlements = Settlements(ledger)
         self.population, self.end_times = Population(), EndTimes()
         self.annotations = annotations = Annotations(deps.cluster, ledger.claim_written)
-        self.board, self.events, self.egress = (
+        self.board, self.events, self.audit, self.egress = (
             RouteBoard(deps.clock, deps.key),
             EventBoard(store, deps.clock),
+            AuditTrail(store, options.audit, deps.metrics),
             _egress(deps, options, store, ledger, annotations),
         )
         # Starting and ending.
@@ -383,6 +386,7 @@ class Core:
         self._run("deaths", self._follow_deaths())
         self._run("placements", self._follow_placements())
         self._run("annotations", self.annotations.run())
+        self._run("audit", self.audit.run())
         if self.drains is not None:
             self._run("drains", self.drains.run())
         if self._silent_nodes is not None:
@@ -417,6 +421,7 @@ class Core:
     async def close(self) -> None:
         """Ends the loops and gives what is under way a little time, then leaves it: the next start finds it."""
         await self.pools.leave()
+        await self.audit.close()
         if self.scaler is not None:
             self.scaler.close()
         self.admissions.close()

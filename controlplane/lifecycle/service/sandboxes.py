@@ -48,6 +48,7 @@ class Sandboxes:
         builds: images from Dockerfiles.
         nodes: see ``Nodes``.
         events: what happens to sandboxes, see ``EventBoard``.
+        audit: which key has done what, see ``AuditTrail``.
         looks: what the console shows, see ``ConsoleViews``.
     """
 
@@ -67,7 +68,7 @@ class Sandboxes:
         self.egress, self.inventory, self.committed = core.egress_calls, core.inventory, core.committed
         self.datasets, self.keys = core.datasets, core.keys
         self.key_calls = KeyCalls(deps.documents, core.keys, deps.clock, deps.metrics)
-        self.builds, self.configs, self.events = core.builds, core.configs, core.events
+        self.builds, self.configs, self.events, self.audit = core.builds, core.configs, core.events, core.audit
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod

@@ -80,6 +80,8 @@
 {{- with .Values.controlplane.operators }}
 - {name: ROLLBOX_CONTROLPLANE_OPERATORS, value: {{ join "," . | quote }}}
 {{- end }}
+- {name: ROLLBOX_CONTROLPLANE_AUDIT_STDOUT, value: {{ ternary "on" "off" .Values.controlplane.audit.stdout | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_AUDIT_KEPT, value: {{ .Values.controlplane.audit.kept | int | quote }}}
 - {name: ROLLBOX_CONTROLPLANE_CONSOLE, value: {{ ternary "on" "off" .Values.controlplane.console | quote }}}
 {{- with .Values.sandboxes.images }}
 - {name: ROLLBOX_CONTROLPLANE_IMAGE_DIGESTS, value: {{ .digests | quote }}}

@@ -5,8 +5,8 @@
 
 The public API is `__all__` and the error classes of `rollbox.errors`; `rollbox.sync` has blocking versions.
 All other modules are internal. Layers, lowest first: exec_output, errors, quantity, labels, request, dataset, egress,
-options, record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings, tracing <
-retry < leases < transport < gateway < process, files, ports, prefetch, conversion, build, events < shell <
+options, audit, record, result, usage, image, capacity, node, timeline, breaker, recording, report (pure) < settings,
+tracing < retry < leases < transport < gateway < process, files, ports, prefetch, conversion, build, events < shell <
 interpreter, shared < ahead, sandbox < git_scrub, lazy < group < batch, run, health < client < task_images < sync, cli.
 """
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rollbox import errors
     from rollbox._problem import SandboxError
     from rollbox.api_key import ApiKey, NewApiKey
+    from rollbox.audit import AuditEntry
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
     from rollbox.build import Build, BuildOptions
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiKey",
+    "AuditEntry",
     "Batch",
     "Blocker",
     "BreakerPolicy",
@@ -191,6 +193,7 @@ _MODULES = {
     "Table": "interpreter.cell",
     "Variable": "interpreter.cell",
     "ApiKey": "api_key",
+    "AuditEntry": "audit",
     "Batch": "batch",
     "Blocker": "quota",
     "BreakerPolicy": "breaker",

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, Unpack
 from rollbox import request, settings
 from rollbox._problem import SandboxError
 from rollbox.api_key import ApiKey, ApiKeyList, Duration, NewApiKey, Scope, duration_ms, key_body
+from rollbox.audit import AuditEntry, AuditList
 from rollbox.breaker import BreakerPolicy
 from rollbox.build import Build, BuildOptions
 from rollbox.capacity import Capacity
@@ -225,6 +226,36 @@ class Client:
             PermissionDenied: the key is not an operator's.
         """
         return Capacity.from_json(await self.gateway.call_api("GET", "capacity"))
+
+    async def audit(
+        self,
+        *,
+        after_ms: int = 0,
+        owner: str | None = None,
+        key: str | None = None,
+        name: str | None = None,
+        request_id: str | None = None,
+        most: int = 1_000,
+    ) -> AuditList:
+        """Return who has done what, oldest first; for operators.
+
+        Args:
+            after_ms: what came later than this (Unix ms).
+            owner: whose key it was.
+            key: the id of the key.
+            name: about this sandbox, pool, image, key or other thing.
+            request_id: of this request.
+            most: the newest so many of them, up to 10,000.
+
+        Raises:
+            PermissionDenied: the key is not an operator's.
+            Unsupported: this installation keeps no entries for reading.
+        """
+        asked = {"owner": owner, "key_id": key, "name": name, "request_id": request_id}
+        query = [(one, value) for one, value in asked.items() if value is not None]
+        query += [("after_ms", str(after_ms)), ("most", str(most))]
+        told = await self.gateway.call_api("GET", "audit", query=query)
+        return [AuditEntry.from_json(one) for one in told["entries"]]
 
     async def nodes(self) -> NodeList:
         """Return the nodes that sandboxes may run on, by name; for operators.

@@ -15,7 +15,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, response};
@@ -31,8 +31,8 @@ use tower::util::BoxCloneSyncService;
 use wire::{Code, Problem};
 
 use crate::drain::{self, Call, Drain};
-use crate::http::Failure;
 use crate::http::body::{BrokenOff, Held, SILENCE, Timed};
+use crate::http::{Failure, Peer};
 use crate::telemetry::Metrics;
 use program::hop_by_hop;
 use program::transport::{Dialer, Stream};
@@ -67,6 +67,9 @@ const MOST_HEARD_OUT: usize = 4096;
 
 /// The media type of streams of events.
 const EVENTS: &[u8] = b"text/event-stream";
+
+/// The address of the client, for the control plane's audit entries.
+const CLIENT_ADDRESS: &str = "rollbox-client-address";
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -260,9 +263,19 @@ pub(crate) fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
         .parse()
         .map_err(|e| Problem::new(Code::InvalidArgument, format!("the path {path:?} cannot be read: {e}")))?;
     head.version = http::Version::HTTP_11;
-    head.extensions.clear();
     hop_by_hop::strip(&mut head.headers);
+    tell_peer(&mut head);
+    head.extensions.clear();
     Ok((head, body))
+}
+
+/// Says whose address the request came from; what the client says of that itself is dropped.
+fn tell_peer(head: &mut Parts) {
+    head.headers.remove(CLIENT_ADDRESS);
+    let peer = head.extensions.get::<Peer>().and_then(|peer| HeaderValue::try_from(peer.0.to_string()).ok());
+    if let Some(address) = peer {
+        head.headers.insert(CLIENT_ADDRESS, address);
+    }
 }
 
 /// Refuses paths that could lead out of `/v1`: a server behind this router may resolve dot segments that this router

@@ -37,6 +37,7 @@ async fn method_path_query_headers_and_body_arrive_as_they_were_sent() {
         .header("x-request-id", "run-7")
         .header("connection", "x-private")
         .header("x-private", "secret")
+        .header("rollbox-client-address", "10.0.0.1")
         .header("te", "trailers");
     let answer = rig.client.send(request.body("{\"image\": \"a\"}".into()).unwrap()).await;
     let seen = answer.json();
@@ -48,6 +49,7 @@ async fn method_path_query_headers_and_body_arrive_as_they_were_sent() {
     {
         assert_eq!(headers[name], value);
     }
+    assert_eq!(headers["rollbox-client-address"], "127.0.0.1", "the peer's own, whatever it says of itself");
     assert!(headers["x-private"].is_null() && headers["te"].is_null(), "{headers}");
     assert_eq!(
         (answer.status, answer.headers["idempotency-replayed"].to_str().unwrap()),

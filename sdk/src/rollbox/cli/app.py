@@ -46,6 +46,7 @@ _COMMANDS = {
     "ps": "sandboxes:ps",
     "logs": "logs:logs",
     "events": "events:events",
+    "audit": "audit:audit",
     "why": "why:why",
     "top": "top:top",
     "ui": "ui:ui",

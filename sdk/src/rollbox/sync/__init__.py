@@ -12,6 +12,7 @@ In asynchronous programs use `rollbox` itself: a call from here blocks the loop.
 
 from rollbox import (
     ApiKey,
+    AuditEntry,
     Blocker,
     BreakerPolicy,
     BuildOptions,
@@ -111,6 +112,7 @@ from rollbox.sync.shell import Shell, TerminalShell
 
 __all__ = [
     "ApiKey",
+    "AuditEntry",
     "Batch",
     "Blocker",
     "BreakerPolicy",

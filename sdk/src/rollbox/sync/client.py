@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import rollbox
 from rollbox._problem import SandboxError
 from rollbox.api_key import ApiKey, ApiKeyList, Duration, NewApiKey, Scope
+from rollbox.audit import AuditList
 from rollbox.breaker import BreakerPolicy
 from rollbox.build import BuildOptions
 from rollbox.capacity import Capacity
@@ -173,6 +174,20 @@ class Client:
     def build(self, folder: str | os.PathLike[str], **options: Unpack[BuildOptions]) -> BuiltImage:
         """As `await rollbox.Client.build`; iterate a `Build` for its progress."""
         return run(awaited(self.inner.build(folder, **options)))
+
+    def audit(
+        self,
+        *,
+        after_ms: int = 0,
+        owner: str | None = None,
+        key: str | None = None,
+        name: str | None = None,
+        request_id: str | None = None,
+        most: int = 1_000,
+    ) -> AuditList:
+        """As `rollbox.Client.audit`."""
+        asked = self.inner.audit(after_ms=after_ms, owner=owner, key=key, name=name, request_id=request_id, most=most)
+        return run(asked)
 
     def events(
         self,
