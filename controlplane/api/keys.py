@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from controlplane.access import ID, Scope
+from controlplane.api import said
 from controlplane.api.context import App, FromCaller
 from controlplane.lifecycle.keys import MadeKey
 from controlplane.lifecycle.keys.declared import KEY_NAME, State, StoredKey
@@ -94,6 +95,7 @@ async def find(
 async def create(wish: KeyRequest, context: App, caller: FromCaller) -> MadeKeyBody:
     """It allows nothing that the caller's key does not, and for no longer."""
     made = await context.service.key_calls.create(caller, wish.name, wish.scopes, wish.expires_in_ms, wish.owner)
+    said.concerns(made.key.id)
     return MadeKeyBody.made(made, context.deps.clock.now_ms())
 
 

@@ -25,6 +25,7 @@ from controlplane.console import Pages
 from controlplane.egress import NO_NETWORKS
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
+from controlplane.lifecycle.audit import AuditFile
 from controlplane.model import Overcommit
 from controlplane.model.dataset import DatasetSpec
 from controlplane.scaling import ScalingOptions
@@ -130,7 +131,13 @@ def _node_images(settings: Settings) -> StoreLimit:
 def _audit(settings: Settings) -> AuditOptions:
     backend = settings.backend
     file = backend.state_dir / AUDIT_FILE if isinstance(backend, EngineSettings) else None
-    return AuditOptions(file, stdout=settings.audit_stdout, kept=settings.audit_kept)
+    options = AuditOptions(file, stdout=settings.audit_stdout, kept=settings.audit_kept)
+    if file is not None:
+        try:
+            AuditFile(file, options.file_bytes).close()
+        except OSError as error:
+            raise SettingError(f"{PREFIX}STATE_DIR", str(file), f"audit entries are to be in it: {error}") from error
+    return options
 
 
 def _datasets(settings: Settings) -> Mapping[str, DatasetSpec]:

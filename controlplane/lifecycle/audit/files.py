@@ -1,6 +1,8 @@
 """Where audit entries are appended, a line each: a file with a limit, or the process's stdout."""
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,7 @@ class AuditFile:
         most_bytes: of both together.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or is no file of its own (a link, a device).
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
@@ -38,8 +40,13 @@ class AuditFile:
         self._open()
 
     def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
-        self._size = os.fstat(self._fd).st_size
+        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        found = os.fstat(self._fd)
+        # A device or a pipe may have no end, and be read for ever.
+        if not stat.S_ISREG(found.st_mode):
+            os.close(self._fd)
+            raise OSError(errno.EINVAL, "it is no regular file", str(self._path))
+        self._size = found.st_size
         # A process that ended in the middle of a line has left it without an end.
         if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
             self._size += os.write(self._fd, b"\n")
@@ -52,6 +59,10 @@ class AuditFile:
             self._open()
         self._size += os.write(self._fd, line.encode() + b"\n")
 
+    def close(self) -> None:
+        """Closes it."""
+        os.close(self._fd)
+
     def lines(self) -> Iterator[str]:
         """All that are kept, oldest first.
 
@@ -59,7 +70,7 @@ class AuditFile:
             OSError: they cannot be read.
         """
         for path in (self._before, self._path):
-            if path.exists():
+            if path.is_file() and not path.is_symlink():
                 with path.open(encoding="utf-8", errors="replace") as file:
                     yield from file
 

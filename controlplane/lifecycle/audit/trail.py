@@ -80,6 +80,9 @@ class AuditTrail:
         """Has the store keep the rest."""
         while self._waiting:
             await self._write()
+        if self._file is not None:
+            self._file.close()
+            self._outputs.remove(self._file)
 
     async def find(self, query: AuditQuery) -> list[AuditEntry]:
         """The newest entries that are asked for, oldest of them first.

@@ -105,7 +105,7 @@ def test_without_await() -> None:
 
 def test_on_the_command_line() -> None:
     with serving_apart() as fake:
-        end = {"cause": "deleted", "detail": "by its owner", "at_ms": 5, "by": "test"}
+        end = {"cause": "ttl_expired", "detail": "after an hour", "at_ms": 5, "by": "test"}
         fake.events.add("request", AT_MS)
         fake.events.add("end", AT_MS + 1, state="ending", end={**end, "fault": "caller", "mask_sample": False})
         settings = {"ROLLBOX_URL": fake.url, "ROLLBOX_API_KEY": API_KEY}
@@ -115,7 +115,7 @@ def test_on_the_command_line() -> None:
         )
         assert people[1].splitlines() == [
             "00:16:40.000  sb-1  running    request",
-            "00:16:40.001  sb-1  ending     end: by its owner",
+            "00:16:40.001  sb-1  ending     end: after an hour",
         ]
         assert [json.loads(line)["cursor"] for line in machines[1].splitlines()] == [str(AT_MS), str(AT_MS + 1)]
         assert both[0] != 0

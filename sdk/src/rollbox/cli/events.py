@@ -51,5 +51,6 @@ def events(
 
 def _text(event: SandboxEvent) -> str:
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    why = f": {event.end.detail}" if event.end is not None and event.kind == "end" else ""
+    ends = event.end is not None and event.kind == "end" and event.end.cause != "deleted"
+    why = f": {event.end.detail}" if event.end is not None and ends else ""
     return f"{at}  {event.sandbox_id}  {event.state:<9}  {event.text}{why}"

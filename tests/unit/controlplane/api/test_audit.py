@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from controlplane.access import ROUTES, AuditOptions, Route
 from controlplane.lifecycle import Options
-from controlplane.lifecycle.audit import AuditEntry, AuditQuery
+from controlplane.lifecycle.audit import AuditEntry, AuditFile, AuditQuery
 from controlplane.lifecycle.audit import trail as trails
 from controlplane.lifecycle.audit.entry import MOST_CHARS, MOST_NAMES, names_of
 from controlplane.lifecycle.audit.trail import PAUSE_S
@@ -102,6 +103,7 @@ async def test_no_entry_holds_a_secret_a_query_or_a_body(audited: World) -> None
     entries = await told(audited)
     text = json.dumps(entries)
     assert [one["key_id"] for one in entries] == ["settings", made.json["id"], "settings"]
+    assert entries[0]["names"] == [made.json["id"]]
     for secret in ("a-secret", made.json["key"], sandbox["token"], "rbx_alice"):
         assert secret not in text
 
@@ -157,6 +159,19 @@ async def test_an_engine_has_them_in_a_file_that_survives_a_restart_and_is_bound
         assert kept[-1]["names"] == ["team-39"]
         assert 5 < len(kept) < 40
     assert file.stat().st_size + file.with_name("audit.jsonl.1").stat().st_size < 6_000
+
+
+@pytest.mark.parametrize("odd", ["folder", "link", "pipe"])
+def test_what_is_no_file_of_its_own_is_refused_at_the_start(tmp_path: Path, odd: str) -> None:
+    file = tmp_path / "audit.jsonl"
+    if odd == "folder":
+        file.mkdir()
+    elif odd == "link":
+        file.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(file)
+    with pytest.raises(OSError, match=r"audit\.jsonl"):
+        AuditFile(file, 1000)
 
 
 async def test_what_is_not_kept_is_counted(audited: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
