@@ -18,6 +18,7 @@ class Host:
         distribution: whose version is the host's; empty where a checkout is.
         python: that its environment has; where it is not the tests' own, the oldest that the host runs on.
         checkout: the variable that names a folder with its checkout, for a host that no registry has.
+        own_tests: whether its suite has the tests in the host's source distribution, as ROLLBOX_TEST_OWN.
         images: runtime images that its tests have besides the usual one, each as ROLLBOX_TEST_<NAME>_IMAGE.
         programs: what modules of its suite run that are not the adapter's tests alone, by the names of the modules.
     """
@@ -26,6 +27,7 @@ class Host:
     distribution: str = ""
     python: str = "3.11"
     checkout: str = ""
+    own_tests: bool = False
     images: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,7 +62,13 @@ HOSTS: Final[Mapping[str, Host]] = {
         python="3.13.14",
         programs={"test_humaneval": "its resources server with HumanEval: 20 problems, each solved and untouched"},
     ),
-    "swe_rex": Host("SWE-ReX", "swe-rex"),
+    "swe_rex": Host(
+        "SWE-ReX",
+        "swe-rex",
+        own_tests=True,
+        images=("swe",),
+        programs={"test_own": "its own tests of a runtime, a server and a remote deployment"},
+    ),
     "tinker_cookbook": Host("tinker-cookbook", "tinker-cookbook"),
     "uni_agent": Host("uni-agent", checkout="ROLLBOX_TEST_UNI_AGENT"),
     "mini_swe_agent": Host(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.hosts import HOSTS, Host
-from tests.support import integrations
+from tests.support import integrations, sdists
 from tests.support.committing import BUILDS, committing
 from tests.support.containers import engine_command
 from tests.support.images import IMAGE, runtime_image
@@ -70,6 +70,14 @@ def version(name: str, python: Path, source: str) -> str:
     return ", ".join([integrations.versions(python, distribution)[distribution], *modules])
 
 
+def own_tests(name: str, python: Path) -> Path:
+    """The folder with the tests that a host's source distribution has, of the version that is installed."""
+    distribution = HOSTS[name].distribution
+    there = integrations.versions(python, distribution)[distribution]
+    folder = integrations.PLACE / integrations.named(name)
+    return sdists.unpacked(distribution, there, integrations.pinned(name), folder) / "tests"
+
+
 def losing(stack: Product) -> str:
     """The line that takes a sandbox away behind the platform's back; `{id}` stands for its id."""
     if not isinstance(stack, Installed):
@@ -91,6 +99,7 @@ def test_the_suite_of_a_host_passes(stack: Product, name: str) -> None:
         "ROLLBOX_TEST_LOSE": losing(stack),
         **{f"ROLLBOX_TEST_{one.upper()}_IMAGE": runtime_image(one) for one in host.images},
         **({"PYTHONPATH": source} if source else {}),
+        **({"ROLLBOX_TEST_OWN": str(own_tests(name, python))} if host.own_tests else {}),
     }
     record = integrations.record_of(name)
     found = integrations.suite(python, f"on_{name}", environ, record, version(name, python, source))
