@@ -1,4 +1,4 @@
-"""The caller of a request: whose key it has shown, and what the key allows."""
+"""The caller of a request: the owner of the key that it has shown, and what the key allows."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ class KeyRecords(Protocol):
 
 
 class ApiKeys:
-    """Finds out whose key a request shows, and what it allows; of keys of the settings it keeps only the digests.
+    """Finds out which owner's key a request shows, and what it allows; keeps digests of the settings' keys alone.
 
     Args:
         keys: those of the settings, key -> owner; must not be empty, since every request needs a key.

@@ -79,7 +79,7 @@ class FastPath:
         return await _answered(work, answer)
 
     async def _owner(self, request: Request) -> str | None:
-        """Whose the call is; None: it is refused, and FastAPI says why and counts that."""
+        """The owner of the call's key; None: it is refused, and FastAPI says why and counts that."""
         try:
             return (await caller_of(self._context, request)).owner
         except Problem:

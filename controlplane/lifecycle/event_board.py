@@ -59,8 +59,10 @@ class Listener:
         found, ended = [], []
         for event in events:
             sandbox = event.sandbox
+            if sandbox.id in self._over:
+                continue
             told = self._told.setdefault(sandbox.id, {})
-            if sandbox.id not in self._over and event.id not in told:
+            if event.id not in told:
                 told[event.id] = None
                 if len(told) > MOST_TOLD:
                     del told[next(iter(told))]

@@ -1,4 +1,4 @@
-"""Who has done what: entries of calls that change something or open a sandbox."""
+"""Which key has done what: entries of calls that change something or open a sandbox."""
 
 from controlplane.lifecycle.audit.entry import AuditEntry, AuditQuery, names_of
 from controlplane.lifecycle.audit.files import AuditFile

@@ -37,27 +37,38 @@ class AuditFile:
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path, self._before = path, path.with_name(f"{path.name}.1")
         self._most_bytes = most_bytes // 2
-        self._open()
+        self._fd, self._size = self._opened()
 
-    def _open(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
-        found = os.fstat(self._fd)
+    def _opened(self) -> tuple[int, int]:
+        fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        found = os.fstat(fd)
         # A device or a pipe may have no end, and be read for ever.
         if not stat.S_ISREG(found.st_mode):
-            os.close(self._fd)
+            os.close(fd)
             raise OSError(errno.EINVAL, "it is no regular file", str(self._path))
-        self._size = found.st_size
         # A process that ended in the middle of a line has left it without an end.
-        if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
-            self._size += os.write(self._fd, b"\n")
+        self._cut = found.st_size > 0 and os.pread(fd, 1, found.st_size - 1) != b"\n"
+        return fd, found.st_size
 
     def write(self, line: str) -> None:
         """See ``AuditOutput.write``. Survives the end of the process, not that of the machine."""
         if self._size >= self._most_bytes:
-            os.close(self._fd)
-            self._path.replace(self._before)
-            self._open()
-        self._size += os.write(self._fd, line.encode() + b"\n")
+            self._turn()
+        data = f"{line}\n".encode()
+        # On a full disk a line may be cut off: the next one is a line of its own all the same.
+        whole = b"\n" + data if self._cut else data
+        written = os.write(self._fd, whole)
+        self._size += written
+        self._cut = written < len(whole)
+        if self._cut:
+            raise OSError(errno.ENOSPC, "a line is cut off", str(self._path))
+
+    def _turn(self) -> None:
+        """Begins another file; where that fails, the one that is open stays."""
+        self._path.replace(self._before)
+        full = self._fd
+        self._fd, self._size = self._opened()
+        os.close(full)
 
     def close(self) -> None:
         """Closes it."""

@@ -15,6 +15,8 @@ from controlplane.lifecycle.record.recovering_store import RecoveringStore
 
 # So long what was read holds, from the moment on when it was asked for.
 FRESH_S: Final = 0.5
+# After so long keys are listed again without a note: somebody may have removed one with kubectl.
+LISTED_S: Final = 30.0
 # The store's note that says which state of the keys is the newest; it is another one after each change.
 NOTE: Final = "keys"
 # Where there is none, as in a store that was lost, the first process that looks writes one, and all read keys again.
@@ -40,7 +42,7 @@ class StoredKeys:
         self._documents, self._store, self._clock = documents, store, clock
         self._known: Mapping[str, StoredKey] = {}
         self._read: str | None = None
-        self._asked_s = float("-inf")
+        self._asked_s = self._listed_s = float("-inf")
         self._asking = asyncio.Lock()
         self._written: dict[str, int] = {}
         self._used = asyncio.Event()
@@ -106,6 +108,11 @@ class StoredKeys:
         await self._store.write_note(NOTE, token_hex(8), NOTE_MS)
         return await self._store.note(NOTE)
 
+    async def _list(self) -> None:
+        self._listed_s = asyncio.get_running_loop().time()
+        self._known = {one.id: one for one in await self.all()}
+        self._written = {name: at for name, at in self._written.items() if name in self._known}
+
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._asking:
@@ -115,7 +122,13 @@ class StoredKeys:
             # First the note: keys that change between the two reads are read again.
             newest = await self._store.note(NOTE) or await self._begun()
             if self._read != newest:
-                self._known = {one.id: one for one in await self.all()}
-                self._written = {name: at for name, at in self._written.items() if name in self._known}
+                await self._list()
                 self._read = newest
+            elif asked_s - self._listed_s >= LISTED_S:
+                try:
+                    await self._list()
+                except Problem as away:
+                    # The note says that nothing was changed by this API: what is known holds until the cluster answers.
+                    self._listed_s = asked_s
+                    self._log.warning("keys are not listed again", detail=away.detail)
             self._asked_s = asked_s

@@ -237,7 +237,7 @@ class Client:
         request_id: str | None = None,
         most: int = 1_000,
     ) -> AuditList:
-        """Return who has done what, oldest first; for operators.
+        """Return which key has done what, oldest first; for operators.
 
         Args:
             after_ms: what came later than this (Unix ms).

@@ -269,7 +269,7 @@ pub(crate) fn prepare(request: Request) -> Result<(Parts, Body), Problem> {
     Ok((head, body))
 }
 
-/// Says whose address the request came from; what the client says of that itself is dropped.
+/// Tells the address that the request came from; what the client says of it is dropped.
 fn tell_peer(head: &mut Parts) {
     head.headers.remove(CLIENT_ADDRESS);
     let peer = head.extensions.get::<Peer>().and_then(|peer| HeaderValue::try_from(peer.0.to_string()).ok());

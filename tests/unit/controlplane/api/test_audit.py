@@ -174,6 +174,37 @@ def test_what_is_no_file_of_its_own_is_refused_at_the_start(tmp_path: Path, odd:
         AuditFile(file, 1000)
 
 
+def test_a_full_disk_costs_the_line_that_it_cuts_off_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "audit.jsonl", os.write
+    file = AuditFile(path, 100_000)
+    file.write("first")
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:4]))
+    with pytest.raises(OSError, match="cut off"):
+        file.write("second")
+    monkeypatch.setattr(os, "write", write)
+    file.write("third")
+    assert [*file.lines()] == ["first\n", "seco\n", "third\n"]
+
+
+def test_a_file_that_cannot_be_turned_stays_open_and_loses_no_line_to_another(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    file = AuditFile(folder / "audit.jsonl", 20)
+    file.write("a line that fills it")
+    (folder / "audit.jsonl.1").mkdir()
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"audit\.jsonl"):
+            file.write("not written")
+    with (tmp_path / "other").open("w") as other:
+        (folder / "audit.jsonl.1").rmdir()
+        file.write("the next")
+        assert other.tell() == 0
+    assert [*file.lines()] == ["a line that fills it\n", "the next\n"]
+    assert (tmp_path / "other").read_text() == ""
+
+
 async def test_what_is_not_kept_is_counted(audited: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trails, "MOST_WAITING", 2)
     for _ in range(5):

@@ -9,7 +9,7 @@ from controlplane.access import new_key
 from controlplane.cluster.engine.documents import FileDocuments
 from controlplane.errors import Problem
 from controlplane.lifecycle.keys.calls import KEPT_MS, MOST_KEYS
-from controlplane.lifecycle.keys.stored import FRESH_S, NOTE
+from controlplane.lifecycle.keys.stored import FRESH_S, LISTED_S, NOTE
 from controlplane.store import MemoryStore
 from tests.support.asgi import Answer
 from tests.support.virtual_time import VirtualClock
@@ -142,6 +142,24 @@ async def test_a_store_that_has_lost_what_it_knew_of_keys_opens_nothing_for_one_
         await forgotten()
         await asyncio.sleep(FRESH_S)
         assert (await read(other, told["key"])).status == 401
+
+
+async def test_a_key_that_was_removed_past_the_api_is_refused_within_half_a_minute(
+    plane: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = await made(plane)
+    assert (await read(plane, told["key"])).status == 200
+
+    async def away(kind: str) -> Any:
+        raise Problem("upstream_timeout", f"no answer about {kind}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plane.deps.documents, "list", away)
+        await asyncio.sleep(LISTED_S + 1)
+        assert (await read(plane, told["key"])).status == 200, "the note says that nothing has changed"
+    await plane.deps.documents.remove("keys", told["id"])
+    await asyncio.sleep(LISTED_S + 1)
+    assert (await read(plane, told["key"])).json["details"]["reason"] == "api_key"
 
 
 async def test_a_store_that_does_not_answer_opens_nothing_for_keys_on_record(

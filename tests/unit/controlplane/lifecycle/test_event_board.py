@@ -173,6 +173,7 @@ async def test_what_a_listener_remembers_is_bounded(monkeypatch: pytest.MonkeyPa
         done = Sandbox(f"sb-{number}", OWNER, SPEC, EPOCH_MS, EPOCH_MS + 10**9, "f", state=State.ENDED, end=end)
         listener.on(done)
         await listener.next()
+    listener.on(Sandbox("sb-299", OWNER, SPEC, EPOCH_MS, EPOCH_MS + 10**9, "f"))
     assert (len(listener._over), [*listener._told]) == (100, ["sb-long"])
 
 
