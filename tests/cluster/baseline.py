@@ -15,7 +15,7 @@ from tests.cluster.layout import STATE
 FILE = STATE / "baseline.json"
 # Folders that programs make outside the cluster's own, by names built into them.
 FOREIGN = [
-    "/run/containerd", "/run/cilium", "/run/netns", "/run/nri", "/var/lib/kubelet", "/var/lib/cni", "/var/lib/cilium",
+    "/run/containerd", "/run/cilium", "/run/netns", "/run/nri", str(layout.KUBELET), "/var/lib/cni", "/var/lib/cilium",
     "/var/log/pods", "/var/log/containers", "/etc/containerd", "/etc/cni/net.d", "/opt/cni", "/opt/containerd",
     "/usr/libexec/kubernetes", "/tmp/cilium",
 ]  # fmt: skip

@@ -23,6 +23,8 @@ PKI = STATE / "pki"
 ETC = STATE / "etc"
 CNI_CONF = ETC / "cni"
 KUBECONFIG = STATE / "kubeconfig"
+# Its own folder, as on most nodes: gVisor's shim looks for a volume that it is to keep in no other one.
+KUBELET = Path("/var/lib/kubelet")
 # Holds the name of the network with which the cluster was made.
 CHOSEN = STATE / "cni"
 # While it is there, containerd is told of neither gVisor nor lazy pulling.

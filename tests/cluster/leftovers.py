@@ -72,9 +72,10 @@ def _cmdline(pid: int) -> str:
 
 
 def mounts() -> list[str]:
-    """Mount points in the cluster's folders."""
+    """Mount points in the cluster's folders, and in or at those with others' names that were not there before."""
     points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    return [point for point in points if any(point.startswith(f"{folder}/") for folder in (RUN, STATE))]
+    folders = (RUN, STATE, *baseline.new_folders())
+    return [point for point in points if any(f"{point}/".startswith(f"{folder}/") for folder in folders)]
 
 
 def links() -> list[str]:

@@ -100,7 +100,7 @@ def kubelet() -> dict[str, str]:
     return {
         "config": f"{ETC}/kubelet.yaml",
         "kubeconfig": f"{ETC}/kubelet.kubeconfig",
-        "root-dir": f"{STATE}/kubelet",
+        "root-dir": str(layout.KUBELET),
         "hostname-override": NODE,
         "node-ip": layout.node_ip(),
     }

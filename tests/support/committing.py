@@ -21,8 +21,6 @@ from tests.support.stack import free_port
 # Values of a release that builds images too, within a machine of two cores.
 BUILDS: Final = (
     "builds.enabled=true",
-    # The kubelet of `make cluster` has a folder of its own, where gVisor's shim finds no volume.
-    "builds.state=memory",
     "builds.limits.cpuMillicores=2000",
     "builds.limits.memoryMebibytes=1024",
     "builds.limits.diskMebibytes=1536",

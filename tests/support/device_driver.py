@@ -16,14 +16,12 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from tests.cluster.layout import NODE
-from tests.cluster.layout import STATE as CLUSTER
+from tests.cluster.layout import KUBELET, NODE
 from tests.support.installed import apply, kubectl
 
 # On the sys.path of tests; protoc looks there.
 REGISTRATION, registration = grpc.protos_and_services("tests/support/kubelet_plugins.proto")
 DEVICES, devices = grpc.protos_and_services("tests/support/kubelet_devices.proto")
-KUBELET = CLUSTER / "kubelet"
 CDI = Path("/var/run/cdi")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.cluster import processes, programs
-from tests.cluster.layout import CONTAINERD_SOCKET, LAZY_REGISTRY, STATE
+from tests.cluster.layout import CONTAINERD_SOCKET, KUBELET, LAZY_REGISTRY
 from tests.cluster.toolchain import program
 
 DAMAGED_BYTES = 64
@@ -36,7 +36,7 @@ def damage(pod_uid: str) -> None:
         pod_uid: of the registry's pod. Other releases have registries on this node too.
     """
     folder = f"pods/{pod_uid}/volumes/kubernetes.io~empty-dir/data/docker/registry/v2/blobs/sha256/*/*/data"
-    blobs = [one for one in (STATE / "kubelet").glob(folder) if one.stat().st_size > LEAST_BYTES]
+    blobs = [one for one in KUBELET.glob(folder) if one.stat().st_size > LEAST_BYTES]
     newest = max(blobs, key=lambda one: one.stat().st_mtime)
     middle = newest.stat().st_size // 2
     with newest.open("r+b") as blob:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from controlplane.registry import CollectorClient
 from tests.cluster import images as registry
-from tests.cluster.layout import REGISTRY
+from tests.cluster.layout import KUBELET, REGISTRY
 from tests.cluster.layout import STATE as CLUSTER
 from tests.cluster.settings import trusted
 from tests.cluster.smoke import APPLETS
@@ -115,7 +115,7 @@ class Place:
     async def storage(self) -> Path:
         """The registry's files, which are on this machine."""
         (pod,) = await self.stack.component("registry")
-        return CLUSTER / "kubelet/pods" / str(pod["metadata"]["uid"]) / "volumes/kubernetes.io~empty-dir/data"
+        return KUBELET / "pods" / str(pod["metadata"]["uid"]) / "volumes/kubernetes.io~empty-dir/data"
 
     async def bytes_to_full(self) -> int:
         """The size of an image that fills it, but for the shell in it."""

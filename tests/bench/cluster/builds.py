@@ -9,14 +9,15 @@ import secrets
 import tarfile
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import aiohttp
 
 from controlplane.cluster.kubernetes.builds.builder import Builder
 from controlplane.cluster.kubernetes.builds.manifests import Base, Blob
-from controlplane.cluster.kubernetes.builds.pod import CAPABILITIES, DROPPED, PORT, STATE
+from controlplane.cluster.kubernetes.builds.pod import CAPABILITIES, DROPPED, PORT, STATE, kept_by_gvisor
 from controlplane.cluster.protocol.builds import BuildWish
 from tests.bench.progress import doing
 from tests.bench.record import Baseline, Record, of_rounds
@@ -48,39 +49,53 @@ exec /usr/bin/own "$@"
 END
 chmod 755 /usr/bin/buildkitd
 exec /rollbox-builder"""
+
+
+class Place(NamedTuple):
+    """Where a builder runs, and where its files are."""
+
+    in_gvisor: bool
+    in_memory: bool
+
+    def __str__(self) -> str:
+        return f"{'in' if self.in_gvisor else 'outside'} gVisor, state {'in memory' if self.in_memory else 'on disk'}"
+
+
+PLACES = [Place(*chosen) for chosen in product((True, False), (False, True))]
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 
 
 async def measure(_: Installed) -> list[Record]:
-    """The records of this scenario. Cost: five minutes."""
+    """The records of this scenario. Cost: ten minutes."""
     async with _registry() as registry:
         base, blobs = await _base(registry)
-    took: dict[tuple[str, bool], list[float]] = {
-        (which, where): [] for which in ("first", "next") for where in (True, False)
-    }
-    for number in range(ROUNDS + 1):
-        for in_gvisor in (True, False):
-            doing(f"builds, round {number}, {'in' if in_gvisor else 'outside'} gVisor")
-            for which, seconds in (await _built(in_gvisor=in_gvisor, base=base, blobs=blobs)).items():
-                # The first ones bring the builder's image to the node.
-                took[which, in_gvisor] += [seconds] if number else []
-    where = f"a Dockerfile of six steps and 40 files, {ROUNDS} rounds in turn, a new pod each, state in memory, 2 cores"
-    what = "the same builder in a privileged pod under runc, whose steps have process namespaces of their own"
+    took: dict[tuple[str, Place], list[float]] = {at: [] for at in product(("first", "next"), PLACES)}
+    for number, place in product(range(ROUNDS + 1), PLACES):
+        doing(f"builds, round {number}, {place}")
+        for which, seconds in (await _built(place, base=base, blobs=blobs)).items():
+            # The first ones bring the builder's image to the node.
+            took[which, place] += [seconds] if number else []
     names = {
         "first": "a build, from its context to its layers",
         "next": "the next one in the same pod, with another last step",
     }
-    records = []
-    for which, name in names.items():
-        own, other = of_rounds(took[which, True]), of_rounds(took[which, False])
-        baseline = Baseline(what, other["p50"], other)
-        records.append(Record(name, own["p50"], "s", where, baseline, distribution=own))
-    return records
+    return [
+        _record(name, in_memory, took[which, Place(True, in_memory)], took[which, Place(False, in_memory)])
+        for (which, name), in_memory in product(names.items(), (False, True))
+    ]
 
 
-async def _built(*, in_gvisor: bool, base: Base, blobs: dict[str, bytes]) -> dict[str, float]:
+def _record(name: str, in_memory: bool, inside_s: list[float], outside_s: list[float]) -> Record:
+    own, other = of_rounds(inside_s), of_rounds(outside_s)
+    what = "the same builder in a privileged pod under runc, whose steps have process namespaces of their own"
+    where = f"a Dockerfile of six steps and 40 files, {ROUNDS} rounds in turn, a new pod each, 2 cores"
+    baseline, state = Baseline(what, other["p50"], other), "state in memory" if in_memory else "state on disk"
+    return Record(f"{name}, {state}", own["p50"], "s", where, baseline, distribution=own)
+
+
+async def _built(place: Place, *, base: Base, blobs: dict[str, bytes]) -> dict[str, float]:
     """Seconds of a build in a new pod that has the base already, and of the next build in the same pod."""
-    async with _builder(in_gvisor=in_gvisor) as builder:
+    async with _builder(place) as builder:
         for digest, content in blobs.items():
             await builder.bring(digest, content)
         return {
@@ -110,9 +125,9 @@ def _context() -> io.BytesIO:
 
 
 @contextlib.asynccontextmanager
-async def _builder(*, in_gvisor: bool) -> AsyncIterator[Builder]:
+async def _builder(place: Place) -> AsyncIterator[Builder]:
     name, token = f"bench-{uuid4().hex[:8]}", secrets.token_hex(16)
-    await apply(_pod(name, token, in_gvisor=in_gvisor))
+    await apply(_pod(name, token, place))
     try:
         await kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=180s")
         address = await pod_address(name, "default")
@@ -123,20 +138,30 @@ async def _builder(*, in_gvisor: bool) -> AsyncIterator[Builder]:
         await kubectl("delete", "pod", name, "--wait=true")
 
 
-def _pod(name: str, token: str, *, in_gvisor: bool) -> dict[str, Any]:
-    told = {"TOKEN": token, "STATE": STATE, "MOST_BYTES": str(DISK_BYTES), "IN_MEMORY": "true"}
-    powers = {"capabilities": {"add": list(CAPABILITIES), "drop": list(DROPPED)}} if in_gvisor else {"privileged": True}
+def _pod(name: str, token: str, place: Place) -> dict[str, Any]:
+    # Outside gVisor the volume has the size of the node's disk.
+    most_bytes = DISK_BYTES if place.in_gvisor or place.in_memory else 1 << 60
+    told = {"TOKEN": token, "STATE": STATE, "MOST_BYTES": str(most_bytes)}
+    told |= {"IN_MEMORY": "true"} if place.in_memory else {}
+    powers = {"add": list(CAPABILITIES), "drop": list(DROPPED)}
     container = {
         "name": "builder",
         "image": pushed("builder"),
-        **({} if in_gvisor else {"command": ["/bin/sh", "-c", OUTSIDE]}),
+        **({} if place.in_gvisor else {"command": ["/bin/sh", "-c", OUTSIDE]}),
         "env": [{"name": f"ROLLBOX_BUILDER_{one}", "value": value} for one, value in told.items()],
-        "securityContext": powers,
+        "securityContext": {"capabilities": powers} if place.in_gvisor else {"privileged": True},
         "resources": {"limits": {"cpu": "2", "memory": "4Gi"}, "requests": {"cpu": "100m", "memory": "512Mi"}},
+        "volumeMounts": [] if place.in_memory else [{"name": "state", "mountPath": STATE}],
     }
-    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    runtime = {"runtimeClassName": "gvisor"} if in_gvisor else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {**spec, **runtime}}
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        **({"runtimeClassName": "gvisor"} if place.in_gvisor else {}),
+        **({} if place.in_memory else {"volumes": [{"name": "state", "emptyDir": {}}]}),
+    }
+    noted = kept_by_gvisor(DISK_BYTES) if place.in_gvisor and not place.in_memory else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": noted}, "spec": spec}
 
 
 @contextlib.asynccontextmanager

@@ -59,7 +59,7 @@ def pod(name: str, token: str, defaults: PodDefaults, settings: BuildSettings, a
             "name": name,
             "namespace": defaults.namespace,
             "labels": {**labels(defaults.installation), "app.kubernetes.io/managed-by": "rollbox"},
-            "annotations": {**KEPT, **({} if settings.in_memory else _state(settings))},
+            "annotations": {**KEPT, **({} if settings.in_memory else kept_by_gvisor(settings.disk_bytes))},
         },
         "spec": {
             "runtimeClassName": defaults.runtime_class,
@@ -81,14 +81,14 @@ def _volume(settings: BuildSettings) -> Json:
     return {"name": "state", "emptyDir": {"sizeLimit": str(settings.disk_bytes + BESIDE_BYTES)}}
 
 
-def _state(settings: BuildSettings) -> Json:
-    """Has gVisor keep the volume as a file system of its own on the node's disk.
+def kept_by_gvisor(most_bytes: int) -> dict[str, str]:
+    """Annotations of a pod that have gVisor keep its volume ``state`` as a file system of its own on the node's disk.
 
     BuildKit lays one over the other, which neither the root of a sandbox nor a folder of the node can be. gVisor's shim
     finds the volume below /var/lib/kubelet alone.
     """
     volume = "dev.gvisor.spec.mount.state"
-    told = {"type": "bind", "share": "container", "options": f"rw,size={settings.disk_bytes}"}
+    told = {"type": "bind", "share": "container", "options": f"rw,size={most_bytes}"}
     return {f"{volume}.{name}": value for name, value in told.items()}
 
 
