@@ -40,8 +40,37 @@ async def test_every_kind_of_change_is_told(shared: Sandbox) -> None:
         change = await told(changes, path, kind)
         if kind == "moved":
             assert change.origin == f"{place}/old"
-    await shared.files.write(f"{place}/sub/whole", b"by us")
-    await told(changes, f"{place}/sub/whole", "written")
+    await changes.aclose()
+
+
+async def test_our_own_writes_are_told_as_those_of_programs(shared: Sandbox) -> None:
+    place = f"/tmp/watch-{uuid4().hex[:8]}"
+    await shared.files.mkdir(place)
+    changes = shared.files.watch(place, recursive=True)
+    assert (await anext(changes)).change == "watching"
+    await shared.files.write(f"{place}/whole", b"new")
+    await shared.files.write(f"{place}/whole", b"instead")
+    await shared.files.copy(f"{place}/whole", f"{place}/second")
+    await shared.files.copy(f"{place}/whole", f"{place}/second", replace=True)
+    await shared.files.mkdir(f"{place}/last")
+    kinds = [("whole", "created"), ("whole", "written"), ("whole", "written")]
+    kinds += [("second", "created"), ("second", "written"), ("second", "written"), ("last", "created")]
+    async with asyncio.timeout(20):
+        came = [await anext(changes) for _ in kinds]
+    assert [(one.path.removeprefix(f"{place}/"), one.change) for one in came] == kinds
+    await changes.aclose()
+
+
+async def test_a_file_that_is_watched_alone_is_written_and_not_made_anew(shared: Sandbox) -> None:
+    path = f"/tmp/watch-{uuid4().hex[:8]}"
+    await shared.files.write(path, b"old")
+    changes = shared.files.watch(path)
+    assert (await anext(changes)).change == "watching"
+    await shared.files.write(path, b"new")
+    await shared.exec(f"rm {path}", check=True)
+    async with asyncio.timeout(20):
+        came = [await anext(changes) for _ in range(2)]
+    assert [one.change for one in came] == ["written", "removed"]
     await changes.aclose()
 
 

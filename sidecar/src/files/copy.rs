@@ -70,7 +70,7 @@ pub(super) fn tree(
         return rewrite.commit(Wanted::default()).map(drop);
     }
     if !is_directory(&stat) {
-        let temporary = Temporary::unmade(target.directory.as_fd());
+        let temporary = Temporary::unmade(target.directory.as_fd(), old.is_none());
         one(
             source.directory.as_fd(),
             &source.name,
@@ -83,7 +83,7 @@ pub(super) fn tree(
         return temporary.move_to(&target.name, options.replace).at(to);
     }
     let inner = walk::open(source.directory.as_fd(), &source.name, false).at(from)?;
-    let (temporary, copy) = Temporary::new(target.directory.as_fd(), |directory, name| {
+    let (temporary, copy) = Temporary::new(target.directory.as_fd(), old.is_none(), |directory, name| {
         mkdirat(directory, name, Mode::S_IRWXU)?;
         walk::open(directory, name, false)
     })

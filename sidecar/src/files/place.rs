@@ -21,6 +21,8 @@ const MAX_LINKS: usize = 40;
 const MAX_TRIES: u32 = 16;
 /// Prefix of temporary names.
 pub(super) const TEMPORARY: &str = ".rollbox-";
+/// Prefix of those of what will stand where nothing is, by which a watch tells its end from a replacement.
+pub(super) const ADDED: &str = ".rollbox-new-";
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// A name in an open directory; a file of that name may exist or not.
@@ -122,14 +124,16 @@ pub(super) struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    /// Picks a fresh name in `directory`, for which `make` creates something that did not exist.
+    /// Picks a fresh name in `directory`, for which `make` creates something that did not exist; `added` says that its
+    /// place is free.
     pub(super) fn new<T>(
         directory: BorrowedFd<'a>,
+        added: bool,
         make: impl Fn(BorrowedFd<'a>, &[u8]) -> nix::Result<T>,
     ) -> nix::Result<(Self, T)> {
         let mut tries = 0;
         loop {
-            let name = fresh_name(tries);
+            let name = fresh_name(added, tries);
             match make(directory, &name) {
                 Err(Errno::EEXIST) if tries < MAX_TRIES => tries += 1,
                 made => return made.map(|made| (Self { directory, name }, made)),
@@ -138,15 +142,15 @@ impl<'a> Temporary<'a> {
     }
 
     /// Picks a fresh name for something that the caller makes at once.
-    pub(super) fn unmade(directory: BorrowedFd<'a>) -> Self {
-        Self { directory, name: fresh_name(0) }
+    pub(super) fn unmade(directory: BorrowedFd<'a>, added: bool) -> Self {
+        Self { directory, name: fresh_name(added, 0) }
     }
 
     /// Makes an empty file that only its owner may use.
-    pub(super) fn file(directory: BorrowedFd<'a>) -> nix::Result<(Self, File)> {
+    pub(super) fn file(directory: BorrowedFd<'a>, added: bool) -> nix::Result<(Self, File)> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(0o600);
-        Self::new(directory, |directory, name| openat(directory, name, flags, mode).map(File::from))
+        Self::new(directory, added, |directory, name| openat(directory, name, flags, mode).map(File::from))
     }
 
     /// Moves it to `name`, in the same directory.
@@ -171,9 +175,10 @@ impl Drop for Temporary<'_> {
 }
 
 /// A name that need not be secret: a process that takes it first only makes the caller pick another one.
-fn fresh_name(salt: u32) -> Vec<u8> {
+fn fresh_name(added: bool, salt: u32) -> Vec<u8> {
+    let prefix = if added { ADDED } else { TEMPORARY };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{TEMPORARY}{:x}-{:x}-{salt:x}", std::process::id(), now.as_nanos()).into_bytes()
+    format!("{prefix}{:x}-{:x}-{salt:x}", std::process::id(), now.as_nanos()).into_bytes()
 }
 
 /// Describes a place that has just been filled.
@@ -215,12 +220,12 @@ mod tests {
         let path = |name: &str| folder.path().join(name).into_os_string().into_vec();
         std::fs::write(folder.path().join("old"), "old").unwrap();
         let place = locate(&path("old"), true).unwrap();
-        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
+        let (temporary, _) = Temporary::file(place.directory.as_fd(), false).unwrap();
         drop(temporary);
-        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
+        let (temporary, _) = Temporary::file(place.directory.as_fd(), false).unwrap();
         assert_eq!(temporary.move_to(&place.name, false), Err(Errno::EEXIST));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        let (temporary, _) = Temporary::file(place.directory.as_fd()).unwrap();
+        let (temporary, _) = Temporary::file(place.directory.as_fd(), false).unwrap();
         temporary.move_to(&place.name, true).unwrap();
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"");
     }

@@ -74,7 +74,7 @@ impl<'a> Rewrite<'a> {
         if let Some(old) = &old {
             may_write(directory, name, old, as_owner).at(path)?;
         }
-        let (temporary, content) = match Temporary::file(directory) {
+        let (temporary, content) = match Temporary::file(directory, old.is_none()) {
             Err(refused) if old.is_some() => (None, elsewhere().ok_or(refused).at(path)?),
             // The directory exists, so ENOENT means that it takes no files, like those of `/proc`.
             Err(Errno::ENOENT) => return Err(Errno::EPERM).at(path),
@@ -158,7 +158,7 @@ fn elsewhere() -> Option<File> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     ELSEWHERE.into_iter().find_map(|folder| {
         let folder = openat(AT_FDCWD, folder, flags, Mode::empty()).ok()?;
-        Temporary::file(folder.as_fd()).ok().map(|(_, file)| file)
+        Temporary::file(folder.as_fd(), false).ok().map(|(_, file)| file)
     })
 }
 

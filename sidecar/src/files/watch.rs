@@ -16,7 +16,7 @@ use wire::agent::{Change, WatchEvent, WatchRequest};
 use super::errors::{At, Stop, refusal};
 use super::info::is_directory;
 use super::pipes::{self, Items, abandoned};
-use super::place::TEMPORARY;
+use super::place::{ADDED, TEMPORARY};
 use super::walk::{self, Moment, Next, walk};
 
 /// Directories that one call watches; each costs kernel memory that all users of the machine share.
@@ -75,12 +75,14 @@ struct Watch {
     directories: BTreeMap<WatchDescriptor, Vec<u8>>,
     items: Items,
     last: Option<(Change, Vec<u8>)>,
+    /// What a file worker has brought to its name, until its end of writing comes: that was before it had the name.
+    brought: Option<Vec<u8>>,
 }
 
 impl Watch {
     fn new(inotify: Inotify, root: &[u8], only: Option<Vec<u8>>, recursive: bool) -> Self {
-        let (directories, items, last) = (BTreeMap::new(), Items::default(), None);
-        Self { inotify, root: root.to_vec(), only, recursive, directories, items, last }
+        let (directories, items) = (BTreeMap::new(), Items::default());
+        Self { inotify, root: root.to_vec(), only, recursive, directories, items, last: None, brought: None }
     }
 
     fn add(&mut self, path: &[u8], flags: AddWatchFlags) -> Result<(), Stop> {
@@ -220,6 +222,11 @@ impl Watch {
         if let Some(to) = moved_to.and_then(|event| self.path(event)) {
             self.moved(&path, &to, mask.contains(AddWatchFlags::IN_ISDIR))?;
         } else {
+            if mask == AddWatchFlags::IN_CLOSE_WRITE
+                && self.brought.take_if(|brought| *brought == path).is_some()
+            {
+                return Ok(false);
+            }
             self.changed(&path, mask)?;
         }
         Ok(false)
@@ -252,12 +259,14 @@ impl Watch {
     fn moved(&mut self, from: &[u8], to: &[u8], directory: bool) -> Result<(), Stop> {
         if is_temporary(from) {
             // A write or a copy by a file worker, which was made beside its place.
-            self.tell(Change::Written, to, b"")?;
-            return if directory {
-                self.changed(to, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ISDIR)
-            } else {
-                Ok(())
-            };
+            if directory {
+                return self.changed(to, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ISDIR);
+            }
+            if starts(from, ADDED) {
+                self.tell(Change::Created, to, b"")?;
+            }
+            self.brought = Some(to.to_vec());
+            return self.tell(Change::Written, to, b"");
         }
         self.tell(Change::Moved, to, from)?;
         for path in self.directories.values_mut() {
@@ -287,7 +296,8 @@ impl Watch {
         let Some(name) = event.name.as_deref().map(OsStrExt::as_bytes) else {
             return Some(directory.clone());
         };
-        if self.only.as_ref().is_some_and(|only| only != name) {
+        // A file worker brings its content from a temporary name.
+        if self.only.as_ref().is_some_and(|only| only != name) && !is_temporary(name) {
             return None;
         }
         let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
@@ -306,8 +316,12 @@ impl Watch {
 }
 
 fn is_temporary(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    name.starts_with(TEMPORARY.as_bytes())
+    starts(path, TEMPORARY)
+}
+
+/// Whether the last name of a path has a prefix.
+fn starts(path: &[u8], prefix: &str) -> bool {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path).starts_with(prefix.as_bytes())
 }
 
 /// What follows `outer` in `path`, when `path` is `outer` or lies below it.
