@@ -78,7 +78,12 @@ WANTED: Final[dict[str, Any]] = {
     },
     "relative": {"paths": ["/rel/f", "/rel/link", "/rel/f", "/rel/f", "/rel/link", "/rel/g"]},
     "watched": {"created": True},
-    "signed": {"good": "by address", "bad": "401"},
+    "signed": {
+        "good": "by address",
+        "bad": "401",
+        "alone": ["by address", "401"],
+        "over": '401 {"code": 401, "message": "signature is already expired"}',
+    },
     "ports": {"host": "hello from within", "header": "hello from within"},
 }
 WANTED_IN_JAVASCRIPT: Final[dict[str, Any]] = {

@@ -11,7 +11,8 @@ import secrets
 import signal
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,25 @@ BACKLOG: Final = 4096
 """Connections that wait to be accepted. At a Unix socket one more is refused at once, which asyncio's clients take for
 a connection that was made."""
 _BAD_SETTING: Final = 64
+_MOST_PORT: Final = 65_535
+
+
+class SettingError(Exception):
+    """What a bridge was started with cannot be used, in a sentence for the user."""
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """End the program with a sentence where its settings cannot be used.
+
+    Raises:
+        SystemExit: with 64.
+    """
+    try:
+        yield
+    except (SettingError, TlsError) as error:
+        sys.stderr.write(f"rollbox bridge: {error}\n")
+        raise SystemExit(_BAD_SETTING) from error
 
 
 def parser_of(protocol: str, whose: str, listen: str) -> argparse.ArgumentParser:
@@ -52,11 +72,11 @@ def pairs_of(option: str, given: list[str]) -> dict[str, str]:
     """Read values of the form NAME=VALUE.
 
     Raises:
-        SystemExit: one is not of that form, or a name is given twice.
+        SettingError: one is not of that form, or a name is given twice.
     """
     pairs = dict(one.split("=", 1) for one in given if "=" in one)
     if len(pairs) != len(given):
-        raise SystemExit(f"{option} is NAME=VALUE, each name once")
+        raise SettingError(f"{option} is NAME=VALUE, each name once")
     return pairs
 
 
@@ -64,13 +84,16 @@ def keys_of(file: Path | None) -> dict[str, str]:
     """Read a file of keys; none is no keys.
 
     Raises:
-        SystemExit: it has other lines.
+        SettingError: it cannot be read, or has other lines.
     """
     if file is None:
         return {}
-    keys: dict[str, Any] = tomllib.loads(file.read_text())
+    try:
+        keys: dict[str, Any] = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise SettingError(f"--keys {file} cannot be read: {error}") from error
     if not keys or not all(isinstance(one, str) and one for one in keys.values()):
-        raise SystemExit(f'{file} has no lines of the form "client\'s key" = "owner\'s key"')
+        raise SettingError(f'{file} has no lines of the form "client\'s key" = "owner\'s key"')
     return keys
 
 
@@ -78,14 +101,29 @@ def secret_of(file: Path | None) -> bytes:
     """Read the secret from a file, else from the variable `SECRET`; where there is neither it is made for this process.
 
     Raises:
-        SystemExit: it is too short.
+        SettingError: it cannot be read, or is too short.
     """
-    text = os.environ.get(SECRET, "").encode() if file is None else file.read_bytes().strip()
+    try:
+        text = os.environ.get(SECRET, "").encode() if file is None else file.read_bytes().strip()
+    except OSError as error:
+        raise SettingError(f"--secret-file {file} cannot be read: {error}") from error
     if not text and file is None:
         return secrets.token_bytes(32)
     if len(text) < _LEAST_SECRET:
-        raise SystemExit(f"the secret has {len(text)} bytes, fewer than {_LEAST_SECRET}")
+        raise SettingError(f"the secret has {len(text)} bytes, fewer than {_LEAST_SECRET}")
     return text
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Read host and port of an address to listen on; without a host it is the loopback.
+
+    Raises:
+        SettingError: it is no address.
+    """
+    host, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdigit()) or int(port) > _MOST_PORT:
+        raise SettingError(f"--listen {listen} is no HOST:PORT with a port from 0 to {_MOST_PORT}")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def run(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Callable[[str], str]) -> None:
@@ -97,7 +135,8 @@ def run(made: Callable[[], web.AppRunner], given: argparse.Namespace, told: Call
         told: what to export for clients, by the address of the bridge.
 
     Raises:
-        SystemExit: with 64, the certificate or its key cannot be used.
+        SettingError: the address cannot be listened on.
+        TlsError: the certificate or its key cannot be used.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     certificate = certificate_of(given.tls_certificate, given.tls_key)
@@ -109,17 +148,13 @@ def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | 
     """Read the certificate that HTTPS is served with; None: HTTP is served.
 
     Raises:
-        SystemExit: with 64, there is one file without the other, or they cannot be used.
+        TlsError: there is one file without the other, or they cannot be used.
     """
     if certificate is None and key is None:
         return None
-    try:
-        if certificate is None or key is None:
-            raise TlsError("--tls-certificate and --tls-key are given together")
-        return Certificate(certificate, key)
-    except TlsError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(_BAD_SETTING) from error
+    if certificate is None or key is None:
+        raise TlsError("--tls-certificate and --tls-key are given together")
+    return Certificate(certificate, key)
 
 
 async def _serve(
@@ -128,14 +163,18 @@ async def _serve(
     told: Callable[[str], str],
     certificate: Certificate | None = None,
 ) -> None:
-    host, _, port = given.listen.rpartition(":")
+    host, port = address_of(given.listen)
     runner = made()
     await runner.setup()
     ended = until_signal()
     try:
         context = None if certificate is None else certificate.context
-        site = web.TCPSite(runner, host or "127.0.0.1", int(port), backlog=BACKLOG, ssl_context=context)
-        await site.start()
+        site = web.TCPSite(runner, host, port, backlog=BACKLOG, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            raise SettingError(f"cannot listen on {given.listen}: {reason}. Give another --listen.") from error
         scheme = "http" if certificate is None else "https"
         _tell("{}://{}:{}".format(scheme, *runner.addresses[0][:2]), told, as_json=given.json)
         await ended.wait()

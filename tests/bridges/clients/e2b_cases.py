@@ -423,13 +423,18 @@ async def signed(sandbox):
     url = sandbox.download_url("/tmp/signed")
     good = await asyncio.to_thread(_get, url, sandbox)
     bad = await asyncio.to_thread(_get, url.replace("signature=v1_", "signature=v1_x"), sandbox)
-    return {"good": good, "bad": bad[:3]}
+    alone = [await asyncio.to_thread(_opened, one) for one in (url, url.replace("signature=v1_", "signature=v1_x"))]
+    over = await asyncio.to_thread(_opened, sandbox.download_url("/tmp/signed", use_signature_expiration=-60))
+    return {"good": good, "bad": bad[:3], "alone": [alone[0], alone[1][:3]], "over": over}
 
 
 def _get(url, sandbox, port="49983"):
-    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": port}
+    return _opened(url, {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": port})
+
+
+def _opened(url, headers=None):
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=60) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read().decode()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from rollbox_bridges.connect.framing import COMPRESSED, Envelopes, enveloped
 from rollbox_bridges.e2b.messages import PROCESS
+from rollbox_bridges.e2b.signatures import signature
 from tests.support.e2b_speaking import MOST, Speaker, bridging
 from tests.support.fake_processes import Script
 from tests.support.gateway_fake import FakeGateway, Fault
@@ -97,6 +99,28 @@ async def test_a_sandbox_takes_its_own_credential_alone(e2b: Speaker) -> None:
         answer = await e2b.within("GET", "/health", **{"X-Access-Token": token})
         assert answer.status == 401
     assert (await e2b.within("GET", "/health")).status == 204
+
+
+async def test_the_address_of_a_file_is_enough_where_it_is_signed(fake: FakeGateway, e2b: Speaker) -> None:
+    first, second = await e2b.create(), await e2b.create()
+    await e2b.within("POST", "/files?path=/a", data=b"signed", **{"Content-Type": "application/octet-stream"})
+
+    async def read(path: str, signer: dict[str, Any], until: str = "") -> tuple[int, Any]:
+        signed = signature(path, "read", "", signer["envdAccessToken"], until)
+        query = {"path": "/a", "signature": signed, **({"signature_expiration": until} if until else {})}
+        async with e2b.http.get(e2b.url + "/files", params=query) as answer:
+            return answer.status, await answer.text() if answer.ok else (await answer.json())["message"]
+
+    later = str(int(time.time()) + 60)
+    assert await read("/a", second) == await read("/a", first) == await read("/a", second, later) == (200, "signed")
+    over = (401, "signature is already expired")
+    assert await read("/a", second, "1") == await read("/a", second, "x") == over
+    nobody = {"envdAccessToken": "rbx_none"}
+    for path, signer in (("/b", second), ("/a", nobody)):
+        status, message = await read(path, signer)
+        assert (status, message[:40]) == (401, "no sandbox that was used through this br")
+    await e2b.control("DELETE", f"/sandboxes/{second['sandboxID']}")
+    assert (await read("/a", second))[0] in {401, 502}
 
 
 async def test_the_end_of_a_sandbox_is_one_answer_to_everything(fake: FakeGateway, e2b: Speaker) -> None:
@@ -185,6 +209,15 @@ async def test_a_caller_that_goes_away_leaves_its_command(fake: FakeGateway, e2b
     assert bytes(made.outputs[1]) == b"words\n"
     gone = await e2b.call("process.Process/SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"})
     assert (gone.status, gone.json["code"]) == (404, "not_found")
+
+
+async def test_a_command_that_ends_just_now_is_one_that_is_not_there(fake: FakeGateway, e2b: Speaker) -> None:
+    await e2b.create()
+    pid = await left(e2b, command("cat", stdin=True))
+    for fault in ("conflict", "exec_not_found"):
+        fake.fail("signal", Fault(fault))
+        gone = await e2b.call("process.Process/SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
+        assert (gone.status, gone.json["code"]) == (404, "not_found")
 
 
 async def test_a_bridge_that_was_restarted_finds_commands_and_says_what_it_cannot(

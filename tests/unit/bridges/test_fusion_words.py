@@ -16,6 +16,7 @@ from rollbox import Cell, CellError, CellResult, ExecResult, errors
 from rollbox_bridges.fusion import __main__ as program
 from rollbox_bridges.fusion import languages, requests, words
 from rollbox_bridges.fusion.settings import Settings
+from rollbox_bridges.program import SettingError
 
 CODES = tomllib.loads((Path(__file__).parents[3] / "contract/errors.toml").read_text())["code"]
 SOUND = {"code": "print(1)", "language": "python"}
@@ -198,5 +199,5 @@ def test_a_language_has_its_own_image_or_that_of_all() -> None:
     "options", [["--language", "cobol=x"], ["--language", "cpp"], ["--at-once", "0"], ["--warm", "-1"]]
 )
 def test_settings_that_are_not_sound_end_the_bridge_before_it_listens(options: list[str]) -> None:
-    with pytest.raises(SystemExit, match=r"cobol|NAME=VALUE|less than"):
+    with pytest.raises(SettingError, match=r"cobol|NAME=VALUE|less than"):
         program.settings_of(program.parser().parse_args(options))

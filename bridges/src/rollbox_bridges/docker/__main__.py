@@ -19,7 +19,7 @@ from rollbox import SandboxError
 from rollbox_bridges.docker.limits import REASONS
 from rollbox_bridges.docker.server import Bridge
 from rollbox_bridges.docker.settings import DEFAULT_LEASE_S, DEFAULT_TTL_S, Settings, default_socket
-from rollbox_bridges.program import BACKLOG, until_signal
+from rollbox_bridges.program import BACKLOG, SettingError, checked, until_signal
 
 _MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -30,7 +30,7 @@ def main(words: list[str] | None = None) -> None:
     """Serve until a signal comes."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     given = _parser().parse_args(words)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with checked(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(given))
 
 
@@ -55,7 +55,7 @@ async def _serve(given: argparse.Namespace) -> None:
     try:
         bridge = Bridge(settings)
     except SandboxError as error:
-        raise SystemExit(f"{error}") from error
+        raise SettingError(f"{error}") from error
     path = given.socket or default_socket(os.environ, os.getuid())
     runner = bridge.runner()
     await runner.setup()
@@ -75,9 +75,12 @@ def bound(path: Path) -> socket.socket:
     """A socket at a path that only this user may open; one that a dead bridge has left is replaced.
 
     Raises:
-        SystemExit: a bridge listens there, or something else is there.
+        SettingError: a bridge listens there, something else is there, or there is no such folder and none can be made.
     """
-    path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(f"{path} cannot be listened at: {error}") from error
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if path.exists():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
@@ -86,14 +89,14 @@ def bound(path: Path) -> socket.socket:
             except ConnectionRefusedError:
                 path.unlink()
             except OSError as error:
-                raise SystemExit(f"{path} is no socket of a bridge: {error}") from error
+                raise SettingError(f"{path} is no socket of a bridge: {error}") from error
             else:
-                raise SystemExit(f"a program listens at {path} already")
+                raise SettingError(f"a program listens at {path} already")
     before = os.umask(0o777 & ~_MODE)
     try:
         made.bind(str(path))
     except OSError as error:
-        raise SystemExit(f"{path} cannot be listened at: {error}") from error
+        raise SettingError(f"{path} cannot be listened at: {error}") from error
     finally:
         os.umask(before)
     return made

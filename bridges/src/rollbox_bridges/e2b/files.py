@@ -114,9 +114,15 @@ def _told(info: FileInfo) -> dict[str, Any]:
 
 
 def is_signed(query: Mapping[str, str], operation: str, credential: str) -> bool:
-    """Whether the address of a file has a signature that is good now."""
+    """Whether the address of a file is signed with a credential.
+
+    Raises:
+        Refusal: it is, and its time is over.
+    """
     expires = query.get("signature_expiration", "")
-    if expires and (not expires.isascii() or not expires.isdigit() or int(expires[:12]) < time.time()):
-        return False
     wanted = signature(query.get("path", ""), operation, query.get("username", ""), credential, expires)
-    return hmac.compare_digest(wanted.encode(), query["signature"].encode("utf-8", "surrogatepass"))
+    if not hmac.compare_digest(wanted.encode(), query["signature"].encode("utf-8", "surrogatepass")):
+        return False
+    if expires and not (expires.isascii() and expires.isdigit() and int(expires[:12]) >= time.time()):
+        raise Refusal(401, "signature is already expired")
+    return True

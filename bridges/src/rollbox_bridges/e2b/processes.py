@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from aiohttp import web
@@ -66,7 +66,8 @@ async def update(request: web.Request, session: Session) -> web.StreamResponse:
     if not asked.HasField("pty"):
         raise ConnectError("invalid_argument", "there is no pty in the update, and nothing else can be updated")
     process = session.commands.writer((await _selected(session, asked.process)).exec_id)
-    await process.resize(*_size(asked.pty))
+    with _running():
+        await process.resize(*_size(asked.pty))
     return serving.answer(shape, _M["UpdateResponse"]())
 
 
@@ -101,11 +102,12 @@ async def send_signal(request: web.Request, session: Session) -> web.StreamRespo
     number = _SIGNALS.get(asked.signal)
     if number is None:
         raise ConnectError("invalid_argument", f"signal {asked.signal} is neither SIGTERM nor SIGKILL")
-    process = await session.commands.attach(await _selected(session, asked.process))
-    try:
-        await process.signal(number, tree=number == signal.SIGKILL)
-    finally:
-        await process.aclose()
+    with _running():
+        process = await session.commands.attach(await _selected(session, asked.process))
+        try:
+            await process.signal(number, tree=number == signal.SIGKILL)
+        finally:
+            await process.aclose()
     return serving.answer(shape, _M["SendSignalResponse"]())
 
 
@@ -113,7 +115,8 @@ async def close_stdin(request: web.Request, session: Session) -> web.StreamRespo
     """Close the input."""
     shape, asked = await serving.asked(request, _M["CloseStdinRequest"], streams=False)
     process = session.commands.writer((await _selected(session, asked.process)).exec_id)
-    await process.stdin.write_eof()
+    with _running():
+        await process.stdin.write_eof()
     return serving.answer(shape, _M["CloseStdinResponse"]())
 
 
@@ -142,10 +145,17 @@ def _telling(session: Session, answers: serving.Answers, kind: str, exec_id: str
 async def _write(session: Session, selector: Any, given: Any) -> None:  # noqa: ANN401 - messages
     process = session.commands.writer((await _selected(session, selector)).exec_id)
     data = given.pty if given.HasField("pty") else given.stdin
-    try:
+    with _running():
         await process.stdin.write(data)
-    except errors.Conflict as error:
-        raise ConnectError("not_found", f"the input is not taken: {error}") from error
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """Tell a command that has ended as one that is not there: clients take that for an answer, and not for an error."""
+    try:
+        yield
+    except (errors.Conflict, errors.ExecNotFound) as error:
+        raise ConnectError("not_found", f"the command takes nothing any more: {error}") from error
 
 
 async def _selected(session: Session, selector: Any) -> ExecSummary:  # noqa: ANN401 - a message

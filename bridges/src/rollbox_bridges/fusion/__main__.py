@@ -12,8 +12,9 @@ from rollbox_bridges.fusion.settings import DEFAULT_IMAGE, Settings
 def main(words: list[str] | None = None) -> None:
     """Serve until a signal comes."""
     given = parser().parse_args(words)
-    settings = settings_of(given)
-    program.run(lambda: Bridge(settings).runner(), given, lambda url: _told(url, keyless=settings.keyless))
+    with program.checked():
+        settings = settings_of(given)
+        program.run(lambda: Bridge(settings).runner(), given, lambda url: _told(url, keyless=settings.keyless))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +36,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
     """Read the settings.
 
     Raises:
-        SystemExit: they are not sound.
+        SettingError: they are not sound.
     """
     try:
         return Settings(
@@ -51,7 +52,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
             waiting=given.waiting,
         )
     except ValueError as error:
-        raise SystemExit(str(error)) from error
+        raise program.SettingError(str(error)) from error
 
 
 def _told(url: str, *, keyless: bool) -> str:

@@ -13,8 +13,9 @@ from rollbox_bridges.prime.settings import DEFAULT_ARCH, DEFAULT_REGION_LABEL, S
 def main(words: list[str] | None = None) -> None:
     """Serve until a signal comes."""
     given = parser().parse_args(words)
-    settings = settings_of(given)
-    program.run(lambda: Bridge(settings).runner(), given, _told)
+    with program.checked():
+        settings = settings_of(given)
+        program.run(lambda: Bridge(settings).runner(), given, _told)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +36,7 @@ def settings_of(given: argparse.Namespace) -> Settings:
     """Read the settings.
 
     Raises:
-        SystemExit: they are not sound.
+        SettingError: they are not sound.
     """
     return Settings(
         url=given.url,
