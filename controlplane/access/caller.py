@@ -24,12 +24,14 @@ class Caller:
         key_id: which key it is; ``IN_SETTINGS``: one of the settings.
         scopes: as the key has them.
         expires_at_ms: when the key expires (Unix ms); None: never.
+        only_sandbox: the one sandbox that it opens, of a shared key; None: it is no shared one.
     """
 
     owner: str
     key_id: str
     scopes: frozenset[Scope]
     expires_at_ms: int | None = None
+    only_sandbox: str | None = None
 
     @property
     def operates(self) -> bool:

@@ -6,7 +6,8 @@ from typing import Final
 
 from controlplane.access.scopes import Scope
 
-_BOX: Final = "/v1/sandboxes/{sandbox_id}"
+ONE_SANDBOX: Final = "/v1/sandboxes/{sandbox_id}"
+_BOX: Final = ONE_SANDBOX
 
 # Answers with a token of a sandbox need "run", also where they only read: the token opens the sandbox.
 ROUTES: Final[Mapping[tuple[str, str], Scope]] = {
@@ -19,6 +20,7 @@ ROUTES: Final[Mapping[tuple[str, str], Scope]] = {
     ("POST", f"{_BOX}/unbound"): "run",
     ("POST", f"{_BOX}/extend"): "run",
     ("POST", f"{_BOX}/token"): "run",
+    ("POST", f"{_BOX}/share"): "run",
     ("GET", f"{_BOX}/timeline"): "read",
     ("GET", "/v1/events"): "read",
     ("POST", f"{_BOX}/commit"): "images",

@@ -28,6 +28,7 @@ from controlplane.api import (
     problems,
     quotas,
     sandboxes,
+    shares,
     timeline,
 )
 from controlplane.api.answer_counter import AnswerCounter
@@ -70,6 +71,7 @@ def bare_app() -> FastAPI:
     problems.install(app)
     closed = [Depends(closed_query)]
     app.include_router(sandboxes.router, prefix="/v1", dependencies=closed)
+    app.include_router(shares.router, prefix="/v1", dependencies=closed)
     app.include_router(audit.router, prefix="/v1", dependencies=closed)
     app.include_router(groups.router, prefix="/v1", dependencies=closed)
     app.include_router(images.router, prefix="/v1", dependencies=closed)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from controlplane.access import IN_SETTINGS, Caller, scope_of
+from controlplane.access import IN_SETTINGS, Caller, opens, route_of
 from controlplane.api import said
 from controlplane.api.auth import ApiKeys
 from controlplane.console import Pages
@@ -59,7 +59,9 @@ async def _service(request: Request) -> Sandboxes:
 
 # Only adds the scheme to the OpenAPI document. ``ApiKeys`` checks the key, so that a refusal is a `Problem`.
 _scheme = HTTPBearer(
-    auto_error=False, scheme_name="api_key", description="An API key: rbxk_..., or one of the settings"
+    auto_error=False,
+    scheme_name="api_key",
+    description="An API key: rbxk_..., rbxs_... (shared), or one of the settings",
 )
 
 
@@ -71,7 +73,9 @@ async def caller_of(context: Context, request: Request) -> Caller:
     """
     caller = await context.keys.caller(request.headers.get("authorization"))
     said.shown(caller)
-    scope = scope_of(request.method, request.scope["path"])
+    route = route_of(request.method, request.scope["path"])
+    opens(caller, route)
+    scope = "operator" if route is None else route.scope
     if not caller.may(scope):
         if caller.key_id == IN_SETTINGS:
             raise no_operator(context, caller.owner)

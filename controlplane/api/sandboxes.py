@@ -156,12 +156,6 @@ async def extend(sandbox_id: str, wish: ExtendRequest, service: Service, owner: 
     return _usable(service, await service.extend(owner, sandbox_id, wish.ttl_ms))
 
 
-@router.post("/sandboxes/{sandbox_id}/token", summary="A fresh token, to connect to a sandbox that runs")
-async def token(sandbox_id: str, service: Service, owner: Owner) -> UsableSandboxBody:
-    """Refused with the end's cause when it does not run any more."""
-    return _usable(service, await service.alive(owner, sandbox_id))
-
-
 def _usable(service: Sandboxes, sandbox: Sandbox) -> UsableSandboxBody:
     return UsableSandboxBody.with_token(sandbox, service.description, service.mint(sandbox))
 

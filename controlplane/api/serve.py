@@ -94,7 +94,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         context = Context(
             service,
             deps,
-            ApiKeys(settings.api_keys, settings.operators, service.keys, clock),
+            ApiKeys(settings.api_keys, settings.operators, service.keys, deps.key, clock),
             limits,
             settings.ports_domain,
             settings.operators,

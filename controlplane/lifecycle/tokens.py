@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.types import Options
 
+from controlplane.access import Share
 from controlplane.clock import Clock
 from controlplane.errors import Problem
 from controlplane.model import Sandbox
@@ -68,9 +69,37 @@ class SigningKey:
         raw = self._public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
         return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
-    def token(self, sandbox: Sandbox) -> Token:
-        """The token for exec calls to a sandbox, valid until ``SLACK_MS`` after it expires. Cost: 80 us at most."""
-        return self._mint(sandbox, "exec", sandbox.expires_at_ms + SLACK_MS)
+    def token(self, sandbox: Sandbox, until_ms: int | None = None) -> Token:
+        """The token for exec calls to a sandbox, valid until ``SLACK_MS`` after it expires. Cost: 80 us at most.
+
+        Args:
+            sandbox: the one.
+            until_ms: Unix time after which it is not valid, in any case.
+        """
+        expires_at_ms = sandbox.expires_at_ms + SLACK_MS
+        return self._mint(sandbox, "exec", min(expires_at_ms, until_ms or expires_at_ms))
+
+    def share(self, sandbox: Sandbox, by: str, expires_at_ms: int) -> Token:
+        """What a shared key is, but for its prefix; ``by``: the id of the key that shares the sandbox."""
+        return self._mint(sandbox, "share", expires_at_ms, by=by)
+
+    def read_share(self, text: str) -> Share:
+        """What a shared key says.
+
+        Raises:
+            Problem: unauthenticated (not our signature, malformed, no shared key, expired).
+        """
+        try:
+            claims = jwt.decode(text, self._public, [ALGORITHM], issuer=ISSUER, options=_READ)
+        except jwt.InvalidTokenError as error:
+            raise Problem("unauthenticated", f"the shared key is not valid: {error}", reason="api_key") from error
+        if claims.get("scp") != ["share"]:
+            raise Problem("unauthenticated", "this is a sandbox's token, and no shared key", reason="api_key")
+        share = Share(str(claims["sub"]), str(claims["own"]), str(claims["by"]), claims["exp"] * 1000)
+        if share.expires_at_ms <= self._clock.now_ms():
+            detail = f"the shared key of {share.sandbox_id} has expired: ask for another one"
+            raise Problem("unauthenticated", detail, reason="api_key_expired")
+        return share
 
     def port_token(self, sandbox: Sandbox, port: int) -> Token:
         """The token with which a gateway reaches one public port; it permits nothing else."""
@@ -100,19 +129,16 @@ class SigningKey:
             raise Problem("permission_denied", f"scope {claims.get('scp')} does not allow a readiness push")
         return str(claims["sub"])
 
-    def _mint(self, sandbox: Sandbox, scope: str, expires_at_ms: int) -> Token:
+    def _mint(self, sandbox: Sandbox, scope: str, expires_at_ms: int, by: str = "") -> Token:
         expires_at_s = -(-expires_at_ms // 1000)
         # With it the sidecar refuses calls until the settings are bound that were promised; see ``auth.rs`` there.
         promised = sandbox.settings_digest if scope == "exec" else ""
-        return Token(
-            self._signed(
-                sandbox.id, sandbox.owner, scope, self._clock.now_ms() // 1000, expires_at_s, promised=promised
-            ),
-            expires_at_s * 1000,
-        )
+        issued_at_s = self._clock.now_ms() // 1000
+        text = self._signed(sandbox.id, sandbox.owner, scope, issued_at_s, expires_at_s, promised=promised, by=by)
+        return Token(text, expires_at_s * 1000)
 
     def _sign(
-        self, sandbox_id: str, owner: str, scope: str, issued_at_s: int, expires_at_s: int, *, promised: str
+        self, sandbox_id: str, owner: str, scope: str, issued_at_s: int, expires_at_s: int, *, promised: str, by: str
     ) -> str:
         claims = {
             "iss": ISSUER,
@@ -122,5 +148,6 @@ class SigningKey:
             "iat": issued_at_s,
             "exp": expires_at_s,
             **({"set": promised} if promised else {}),
+            **({"by": by} if by else {}),
         }
         return jwt.encode(claims, self._private, ALGORITHM)

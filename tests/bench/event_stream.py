@@ -132,7 +132,12 @@ async def measure(count: int) -> list[Record]:
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(world(Simulated(), options=Options(starts_in_flight=64), clock=clock))
         app = create_app(
-            Context(plane.service, plane.deps, ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, clock), {})
+            Context(
+                plane.service,
+                plane.deps,
+                ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.key, clock),
+                {},
+            )
         )
         await stack.enter_async_context(serving_http(app, address))
         stack.callback(plane.service.events.close)

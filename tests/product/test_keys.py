@@ -108,3 +108,40 @@ async def test_a_neighbours_key_opens_nothing(client: Client, stack: Product) ->
         with pytest.raises(PermissionDenied):
             _ = [event async for event in neighbour.events("0", every_owner=True, follow=False)]
         assert (await sandbox.exec("echo here")).stdout == "here\n"
+
+
+async def test_a_shared_key_opens_one_sandbox_and_ends_nothing(client: Client, stack: Product) -> None:
+    async with (
+        key(client, "run") as runs,
+        Client(stack.url, runs.text) as runner,
+        await client.create(IMAGE, **SMALL) as sandbox,
+        await client.create(IMAGE, **SMALL) as other,
+    ):
+        shared = await (await runner.connect(sandbox.id)).share(ttl="10m")
+        async with Client(stack.url, shared.key) as holder:
+            held = await holder.connect(shared.sandbox_id)
+            assert (await held.exec("echo yes")).stdout == "yes\n"
+            await held.files.write("/tmp/by-holder", "kept")
+            for refused in (held.delete(), held.extend(9000), held.share(), holder.connect(other.id), holder.list()):
+                with pytest.raises(PermissionDenied, match=f"the use of sandbox {sandbox.id} alone"):
+                    await refused
+            assert (await sandbox.exec("cat /tmp/by-holder")).stdout == "kept"
+            await client.revoke_key(runs.record.id)
+            await until(partial(_is, stack.url, shared.key, "api_key_revoked"))
+
+
+async def test_what_a_shared_key_has_opened_is_over_with_its_time(client: Client, stack: Product) -> None:
+    async with await client.create(IMAGE, **SMALL) as sandbox:
+        shared = await sandbox.share(ttl=2)
+        async with Client(stack.url, shared.key) as holder:
+            held = await holder.connect(shared.sandbox_id)
+
+            async def refused() -> bool:
+                try:
+                    await held.exec("true")
+                except Unauthenticated as error:
+                    return error.details["reason"] == "api_key_expired"
+                return False
+
+            await until(refused)
+        assert (await sandbox.exec("echo on")).stdout == "on\n"

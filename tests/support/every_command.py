@@ -45,6 +45,7 @@ CALLS: Final = {
     "egress preset delete": "mine",
     "expose": "ID 8000",
     "unexpose": "ID 8000",
+    "share": "ID",
     "port-forward": "ID nope",
     "commit": "ID team/name:1",
     "checkpoint": "ID",

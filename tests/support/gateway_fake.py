@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from base64 import b64encode
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -34,8 +35,8 @@ from tests.support.fake_quotas import FakeQuotas
 API_KEY = "rbx_test"
 # Routes that take the owner's key; the others take the sandbox's token.
 _OF_OWNERS = (
-    "info create list delete_many get delete extend token set_port lease renew timeline group quota pool egress key"
-    " events audit"
+    "info create list delete_many get delete extend token share set_port lease renew timeline group quota pool egress"
+    " key events audit"
 )
 _OF_IMAGES = ("images", "build", "commit", "convert", "prefetch")
 OWNERS = (*_OF_OWNERS.split(), *_OF_IMAGES)
@@ -129,6 +130,7 @@ class FakeGateway:
                 web.delete(box, self._route("delete", self._delete)),
                 web.post(f"{box}/extend", self._route("extend", self._extend)),
                 web.post(f"{box}/token", self._route("token", self._token)),
+                web.post(f"{box}/share", self._route("share", self._share)),
                 web.put(f"{box}/lease", self._route("lease", self._lease)),
                 web.delete(f"{box}/lease", self._route("lease", self._lease)),
                 web.post("/v1/leases/{name}", self._route("renew", self._renew)),
@@ -344,6 +346,14 @@ class FakeGateway:
         sandbox_id = request.match_info["id"]
         self.tokens[sandbox_id] = f"token-{sandbox_id}-{len(self.requests)}"
         return self._opened(sandbox_id)
+
+    async def _share(self, request: web.Request) -> web.Response:
+        missing = self._found(request)
+        if missing:
+            return missing
+        until_ms = round(time.time() * 1000) + (await request.json())["ttl_ms"]
+        made = {"sandbox_id": request.match_info["id"], "key": "rbxs_shared", "expires_at_ms": until_ms}
+        return web.json_response(made)
 
     async def _lease(self, request: web.Request) -> web.Response:
         missing = self._found(request)

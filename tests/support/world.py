@@ -101,7 +101,7 @@ async def world(
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push
         operators = frozenset({OWNER})
-        keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"}, operators, service.keys, clock)
+        keys = ApiKeys({KEY: OWNER, OTHER_KEY: "bob"}, operators, service.keys, key, clock)
         app = create_app(Context(service, deps, keys, {"max_sandboxes": 0}, operators=operators, console=PAGES))
         api, door = Caller(app, KEY), Caller(create_ready_app(service), None)
         yield World(service, deps, cluster, sidecars, gateways, api, door)

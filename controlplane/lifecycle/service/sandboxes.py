@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from controlplane.access import Caller
 from controlplane.cluster import Committed, Description, ImageState
 from controlplane.errors import Problem
 from controlplane.lifecycle.admission.quotas import Quotas, QuotaUse
@@ -252,9 +253,14 @@ class Sandboxes:
         request, now_ms = self._deps.cluster.request(spec), self._deps.clock.now_ms()
         return report.prospects(self._options.scaling.pools, request, spec.node_selector, now_ms)
 
-    def mint(self, sandbox: Sandbox) -> Token:
-        """A token for this sandbox."""
-        return self._deps.key.token(sandbox)
+    def mint(self, sandbox: Sandbox, until_ms: int | None = None) -> Token:
+        """A token for this sandbox; with ``until_ms`` (Unix ms) no longer than until then."""
+        return self._deps.key.token(sandbox, until_ms)
+
+    def share(self, sandbox: Sandbox, maker: Caller, lives_ms: int) -> Token:
+        """A key of ``maker``'s for this sandbox alone, that lives no longer than ``maker``'s own."""
+        until_ms = self._deps.clock.now_ms() + lives_ms
+        return self._deps.key.share(sandbox, maker.key_id, min(until_ms, maker.expires_at_ms or until_ms))
 
     async def unbound(self, owner: str, sandbox_id: str, why: Problem) -> None:
         """See ``Admissions.unbound``.

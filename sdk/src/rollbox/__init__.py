@@ -19,7 +19,7 @@ from rollbox._version import __version__
 if TYPE_CHECKING:
     from rollbox import errors
     from rollbox._problem import SandboxError
-    from rollbox.api_key import ApiKey, NewApiKey
+    from rollbox.api_key import ApiKey, NewApiKey, SharedKey
     from rollbox.audit import AuditEntry
     from rollbox.batch import Batch, Outcome
     from rollbox.breaker import BreakerPolicy
@@ -157,6 +157,7 @@ __all__ = [
     "Scaling",
     "Scratch",
     "ScrubReport",
+    "SharedKey",
     "Shell",
     "ShellOptions",
     "ShellResult",
@@ -273,6 +274,7 @@ _MODULES = {
     "Scaling": "capacity",
     "Scratch": "dataset",
     "ScrubReport": "git_scrub",
+    "SharedKey": "api_key",
     "Shell": "shell",
     "TerminalShell": "terminal_shell",
     "SlowSandbox": "report.summary",

@@ -70,6 +70,30 @@ class NewApiKey:
         return cls(ApiKey.from_json(body), str(body["key"]))
 
 
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """A key that opens one sandbox, to hand to somebody who has no key of its owner. `repr` does not have it.
+
+    Attributes:
+        sandbox_id: the one that it opens.
+        key: for `Client(url, key)` and ROLLBOX_API_KEY.
+        expires_at_ms: Unix ms after which it opens nothing, also where the sandbox lives on.
+    """
+
+    sandbox_id: str
+    key: str = field(repr=False)
+    expires_at_ms: int = 0
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> SharedKey:
+        """Read the wire form."""
+        return cls(**{item.name: body[item.name] for item in fields(cls)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON, the key among them."""
+        return asdict(self)
+
+
 ApiKeyList: TypeAlias = list[ApiKey]
 
 

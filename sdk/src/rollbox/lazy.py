@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, overload
 
 from rollbox import request
+from rollbox.api_key import Duration, SharedKey
 from rollbox.deadline import LEAST_S, Deadline
 from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.errors import Deleted, SandboxError, StartTimeout
@@ -254,6 +255,10 @@ class LazySandbox:
     async def extend(self, ttl: float) -> SandboxRecord:
         """As `Sandbox.extend`; starts the sandbox."""
         return await (await self.sandbox()).extend(ttl)
+
+    async def share(self, ttl: Duration = "10m") -> SharedKey:
+        """As `Sandbox.share`; starts the sandbox."""
+        return await (await self.sandbox()).share(ttl)
 
     async def refresh(self) -> SandboxRecord:
         """As `Sandbox.refresh`; starts the sandbox."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from rollbox import request, shared
 from rollbox._problem import SandboxError
+from rollbox.api_key import Duration, SharedKey, duration_ms
 from rollbox.dataset import Mounts
 from rollbox.deadline import Deadline
 from rollbox.egress import Egress, EgressAttempt, EgressLog, EgressState, wish_to_json
@@ -638,6 +639,25 @@ class Sandbox:
         self._refuse_deleted()
         self._record = await self._gateway.extend(self._access, request.milliseconds("ttl", ttl))
         return self._record
+
+    async def share(self, ttl: Duration = "10m") -> SharedKey:
+        """Make a key that opens this sandbox alone, to hand to somebody: `Client(url, key).connect(sandbox_id)`.
+
+        It is good for commands, files and ports. It does not end, extend or commit the sandbox, or switch its network,
+        and opens nothing else of its owner.
+
+        Args:
+            ttl: how long it is good for, seconds or a text like "10m", at most a week. It ends before that with this
+                client's key, and with the sandbox.
+
+        Raises:
+            PermissionDenied: this client's key lacks the scope "run", or is a shared one.
+        """
+        self._refuse_deleted()
+        body = {"ttl_ms": duration_ms("ttl", ttl)}
+        return SharedKey.from_json(
+            await self._gateway.call_api("POST", "sandboxes", self.id, "share", body=body, sandbox_id=self.id)
+        )
 
     async def _write_initial_files(self, files: initial.InitialFilesWriter) -> None:
         """Write the initial files; on a failure delete the sandbox, unless a repeated create may return it."""

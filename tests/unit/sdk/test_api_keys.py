@@ -47,6 +47,14 @@ def test_the_same_without_await(apart: FakeGateway) -> None:
         assert client.revoke_key(made.record.id).state == "revoked"
 
 
+async def test_a_sandbox_is_shared_by_a_key_that_no_log_shows(client: Client) -> None:
+    async with await client.create("python") as sandbox:
+        shared = await sandbox.share("5m")
+        assert (shared.sandbox_id, shared.key, "rbxs" in repr(shared)) == (sandbox.id, "rbxs_shared", False)
+        with pytest.raises(InvalidArgument, match="ttl 'soon' is no duration"):
+            await sandbox.share("soon")
+
+
 @pytest.mark.parametrize(
     ("given", "in_ms"), [(1, 1000), ("90s", 90_000), ("1.5h", 5_400_000), ("30d", 2_592_000_000), ("0", 0), (0.25, 250)]
 )

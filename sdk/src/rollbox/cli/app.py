@@ -40,6 +40,7 @@ _COMMANDS = {
     "egress": "egress:app",
     "expose": "ports:expose",
     "unexpose": "ports:unexpose",
+    "share": "key:share",
     "port-forward": "port_forward:port_forward",
     "commit": "image:commit",
     "checkpoint": "image:checkpoint",

@@ -13,7 +13,7 @@ from rollbox.cli.sandboxes import span
 from rollbox.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from rollbox.api_key import ApiKey, NewApiKey
+    from rollbox.api_key import ApiKey, NewApiKey, SharedKey
     from rollbox.client import Client
 
 app = typer.Typer(help="API keys: what each allows and until when. A key's text is shown once.", no_args_is_help=True)
@@ -45,6 +45,26 @@ def create(
         return await client.create_key(name, scope, expires=None if expires == _NEVER else expires, owner=owner)
 
     _told(output.run(call, what=f"making the key {name}", as_json=json), json=json)
+
+
+def share(
+    sandbox_id: Annotated[str, typer.Argument(metavar="ID", help="The sandbox.")],
+    ttl: Annotated[str, typer.Option(metavar="DURATION", help="How long the key holds: 90s, 10m, 12h.")] = "10m",
+    json: Json = False,
+) -> None:
+    """Make a key that opens one sandbox alone and print it: for its commands, files and ports, and not for its end."""
+
+    async def call(client: Client) -> SharedKey:
+        return await (await client.connect(sandbox_id)).share(ttl)
+
+    made = output.run(call, what=f"sharing {sandbox_id}", as_json=json)
+    if json:
+        output.data(made.to_json())
+        return
+    typer.echo(made.key)
+    if output.on_terminal():
+        left = span(made.expires_at_ms / 1000 - time.time())
+        output.message(f"opens {sandbox_id} for {left}: ROLLBOX_API_KEY=... rollbox exec {sandbox_id}")
 
 
 @app.command("list")

@@ -8,6 +8,7 @@ from typing import Literal, Unpack, overload
 
 import rollbox
 from rollbox import request
+from rollbox.api_key import Duration, SharedKey
 from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.git_scrub import ScrubReport
 from rollbox.grading import GradeOptions, Verdict
@@ -169,6 +170,10 @@ class LazySandbox:
     def extend(self, ttl: float) -> SandboxRecord:
         """As `rollbox.LazySandbox.extend`."""
         return run(self.inner.extend(ttl))
+
+    def share(self, ttl: Duration = "10m") -> SharedKey:
+        """As `rollbox.LazySandbox.share`."""
+        return run(self.inner.share(ttl))
 
     @property
     def record(self) -> SandboxRecord | None:

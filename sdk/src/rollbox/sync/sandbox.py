@@ -8,6 +8,7 @@ from typing import Literal, Unpack, overload
 
 import rollbox
 from rollbox import request
+from rollbox.api_key import Duration, SharedKey
 from rollbox.egress import Egress, EgressLog, EgressState
 from rollbox.git_scrub import ScrubReport
 from rollbox.grading import GradeOptions, Verdict
@@ -162,6 +163,10 @@ class Sandbox:
     def extend(self, ttl: float) -> SandboxRecord:
         """As `rollbox.Sandbox.extend`."""
         return run(self.inner.extend(ttl))
+
+    def share(self, ttl: Duration = "10m") -> SharedKey:
+        """As `rollbox.Sandbox.share`."""
+        return run(self.inner.share(ttl))
 
     def detach(self) -> str:
         """As `rollbox.Sandbox.detach`."""

@@ -258,7 +258,7 @@ async def test_a_search_gives_up_on_the_rest_where_reading_takes_long(
 
 
 async def test_where_it_is_switched_off_that_is_said(plane: World) -> None:
-    keys = ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.clock)
+    keys = ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.key, plane.deps.clock)
     app = create_app(Context(plane.service, plane.deps, keys, {}))
     for path in PATHS:
         assert (await Caller(app, KEY)("GET", path.format(id="sb-1"))).code == "unsupported"

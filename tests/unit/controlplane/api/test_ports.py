@@ -37,7 +37,7 @@ async def test_a_port_is_private_until_it_is_made_public_and_again_when_taken_ba
 
 
 async def test_a_host_name_is_told_where_there_is_a_domain(plane: World, sandbox_id: str) -> None:
-    keys = ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.clock)
+    keys = ApiKeys({KEY: OWNER}, frozenset(), plane.service.keys, plane.deps.key, plane.deps.clock)
     context = Context(
         plane.service,
         plane.deps,
