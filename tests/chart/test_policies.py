@@ -77,6 +77,17 @@ def test_the_store_is_for_control_plane_and_operator(manifests: list[Manifest]) 
     assert spec["egress"] == []
 
 
+def test_a_gateway_reaches_control_planes_sidecars_and_resolvers_alone(manifests: list[Manifest]) -> None:
+    spec = named(manifests, "NetworkPolicy", "rollbox-gateway")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    resolvers = [{"port": port, "protocol": protocol} for port in (53, 5353) for protocol in ("UDP", "TCP")]
+    assert spec["egress"] == [
+        {"to": [{"podSelector": {"matchLabels": _component("controlplane")}}], "ports": _tcp(8081, 8083)},
+        {"to": [_there("rollbox-sandboxes", SANDBOX)], "ports": _tcp(7070)},
+        {"ports": resolvers},
+    ]
+
+
 def test_every_platform_pod_that_stays_has_a_policy(manifests: list[Manifest]) -> None:
     selectors = [
         one["spec"]["podSelector"]
@@ -97,6 +108,8 @@ def test_every_port_of_a_policy_is_one_that_a_pod_has(manifests: list[Manifest])
     }
     # The sidecar's; the pods of sandboxes are the control plane's to make.
     owned.add((7070, "TCP"))
+    # The cluster's resolvers'.
+    owned |= {(53, "UDP"), (53, "TCP")}
     for policy in of_kind(manifests, "NetworkPolicy"):
         for rule in [*policy["spec"].get("ingress", []), *policy["spec"].get("egress", [])]:
             for port in rule["ports"]:
