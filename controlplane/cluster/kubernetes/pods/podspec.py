@@ -193,6 +193,8 @@ def _sidecar(sandbox_id: str, spec: SandboxSpec, boot: Boot, defaults: PodDefaul
         "securityContext": {
             "runAsUser": 0,
             "privileged": False,
+            # It writes to the volume that it shares with the target, and in the target's own file system.
+            "readOnlyRootFilesystem": True,
             "capabilities": {"add": list(CAPABILITIES), "drop": list(DROPPED)},
         },
         "resources": {
