@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.support.hardening import containers, facts, page, rendered, rights, security_levels, ways
-from tests.support.helm import CHART, ROOT
+from tests.support.helm import CHART, ROOT, named
 
 Json = dict[str, Any]
 Rows = Callable[[], list[tuple[str, ...]]]
@@ -52,8 +52,8 @@ def test_all_that_can_be_switched_on_is() -> None:
 
 
 def test_every_image_of_the_chart_is_in_a_row() -> None:
-    named = yaml.safe_load((CHART / "values.yaml").read_text())["images"]
-    images = {name for name, value in named.items() if not value}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["images"]
+    images = {name for name, value in values.items() if not value}
     seen = {
         one["image"].rpartition("/")[2].partition(":")[0]
         for _, _, pod in rendered.everything()
@@ -70,6 +70,21 @@ def test_what_makes_pods_is_known_here() -> None:
     }
     inside = "controlplane/cluster/kubernetes"
     assert makers == {f"{inside}/pods/podspec.py", f"{inside}/builds/pod.py", f"{inside}/doctor/network_check.py"}
+
+
+def test_pods_beside_sandboxes_have_volumes_that_the_api_server_takes() -> None:
+    policy = named(rendered.variant("everything"), "ValidatingAdmissionPolicy", "rollbox-rollbox-sandboxes")
+    (rule,) = [one for one in policy["spec"]["validations"] if "volumes of networks" in one["message"]]
+    taken = set(re.findall(r"has\(one\.(\w+)\)", rule["expression"]))
+    used = {
+        kind
+        for _, namespace, pod in rendered.made_by_programs()
+        if namespace == rendered.SANDBOXES
+        for volume in pod["spec"].get("volumes", ())
+        for kind in volume.keys() - {"name"}
+    }
+    assert used == {"emptyDir", "hostPath", "image", "persistentVolumeClaim"}
+    assert taken == used | {"configMap", "downwardAPI", "projected", "secret"}
 
 
 def _values(tree: Json, name: str = "") -> Iterator[tuple[str, object]]:

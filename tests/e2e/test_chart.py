@@ -33,6 +33,10 @@ BAD: dict[str, Callable[[Pod], object]] = {
     "host's network, process": lambda spec: spec.update(hostPID=True),
     "or IPC namespace": lambda spec: spec.update(hostIPC=True),
     "hostPath": lambda spec: spec.update(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    "volumes of networks": lambda spec: spec.update(
+        volumes=[{"name": "v", "nfs": {"server": "192.0.2.1", "path": "/", "readOnly": True}}]
+    ),
+    "but by claims": lambda spec: spec.update(volumes=[{"name": "v", "csi": {"driver": "any.example.com"}}]),
     "must not be privileged": lambda spec: spec["containers"][0].update(securityContext={"privileged": True}),
     "container in the sandboxes": lambda spec: spec.update(
         initContainers=[{**spec["containers"][0], "name": "i", "securityContext": {"privileged": True}}]
