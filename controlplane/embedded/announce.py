@@ -2,13 +2,17 @@
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
+from typing import Final
 
 from controlplane.cluster import Description
 from controlplane.embedded.engines import Engine
 from controlplane.embedded.options import UpOptions, default_state_dir
 from controlplane.embedded.up_error import UpError
+
+ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - only compared
 
 
 def announce(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> None:
@@ -37,6 +41,7 @@ def _line(options: UpOptions, url: str, api_key: str, what: Description, engine:
     return json.dumps(
         {
             "url": url,
+            **({} if options.tls_listen is None else {"tls_url": _elsewhere(options, url)}),
             "api_key": api_key,
             "state_dir": str(options.state_dir),
             "backend": what.backend,
@@ -52,7 +57,7 @@ def _line(options: UpOptions, url: str, api_key: str, what: Description, engine:
 def _words(options: UpOptions, url: str, api_key: str, what: Description, engine: Engine) -> str:
     return f"""rollbox is ready.
 
-  address     {url}
+  address     {url}{_over_tls(options, url)}
   key         {api_key}
   engine      {what.engine_name} {what.engine_version} ({engine.origin})
   isolation   {what.isolation_detail}
@@ -61,10 +66,23 @@ def _words(options: UpOptions, url: str, api_key: str, what: Description, engine
 
 {_found(options.state_dir)}
 Elsewhere they find them by:
-  export ROLLBOX_URL={url} ROLLBOX_API_KEY={api_key}
+  export ROLLBOX_URL={_elsewhere(options, url)} ROLLBOX_API_KEY={api_key}
 
 Next: rollbox create IMAGE, rollbox exec ID -- COMMAND, rollbox ps.
 Ctrl-C {"stops it; sandboxes run on" if options.keep else "stops it and deletes all sandboxes"}."""
+
+
+def _over_tls(options: UpOptions, url: str) -> str:
+    return "" if options.tls_listen is None else f", with TLS {_elsewhere(options, url)}"
+
+
+def _elsewhere(options: UpOptions, url: str) -> str:
+    """The address for other machines: of this one's name, where it is any of its addresses."""
+    listen = options.tls_listen or options.listen
+    if listen.host not in ANY and options.tls_listen is None:
+        return url
+    host = socket.gethostname() if listen.host in ANY else listen.host
+    return f"{'http' if options.tls_listen is None else 'https'}://{f'[{host}]' if ':' in host else host}:{listen.port}"
 
 
 def _network(options: UpOptions) -> str:

@@ -17,28 +17,29 @@ DRAIN_MS: Final = 5_000
 class Gateway:
     """Keeps one gateway running."""
 
-    def __init__(self, listen: Listen, settings: Mapping[str, str]) -> None:
+    def __init__(self, listen: Listen, settings: Mapping[str, str], tls_listen: Listen | None = None) -> None:
         self._command = gateway_command()
         self._environ = {**os.environ, **{f"ROLLBOX_GATEWAY_{name}": value for name, value in settings.items()}}
         self._was_ready = False
         # The address for clients on this machine: a wildcard is an address to listen on, not to connect to.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen.host, listen.host)  # noqa: S104 - only compared
         self.url = f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
-        self._listen = listen
+        self._options = {"--listen": listen, **({} if tls_listen is None else {"--tls-listen": tls_listen})}
 
     def check_free(self) -> None:
-        """Checks that the address can be bound, before anything is started.
+        """Checks that its addresses can be bound, before anything is started.
 
         Raises:
             UpError: it cannot.
         """
-        family = socket.AF_INET6 if ":" in self._listen.host else socket.AF_INET
-        with socket.socket(family) as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                attempt.bind((self._listen.host, self._listen.port))
-            except OSError as error:
-                raise UpError(f"cannot listen on {self._listen}: {error.strerror}", "Give another --listen.") from error
+        for option, listen in self._options.items():
+            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+            with socket.socket(family) as attempt:
+                attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    attempt.bind((listen.host, listen.port))
+                except OSError as error:
+                    raise UpError(f"cannot listen on {listen}: {error.strerror}", f"Give another {option}.") from error
 
     async def run(self) -> None:
         """Keeps the gateway running until cancelled.

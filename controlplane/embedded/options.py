@@ -1,6 +1,7 @@
 """The command-line options of ``rollbox up``."""
 
 import argparse
+import ipaddress
 import os
 import re
 import sys
@@ -26,6 +27,10 @@ class UpOptions:
     """The options; ``parser`` describes them."""
 
     listen: Listen
+    plain_http: bool
+    tls_listen: Listen | None
+    tls_certificate: Path | None
+    tls_key: Path | None
     state_dir: Path
     engine: str | None
     starts_in_flight: int
@@ -68,6 +73,14 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
     """The command line of ``rollbox up``."""
     made = _Parser(prog="rollbox up", description="Run rollbox on this machine's container engine.")
     made.add_argument("--listen", default=DEFAULT_LISTEN, type=_listen, help="host:port of the one address")
+    made.add_argument(
+        "--plain-http",
+        action="store_true",
+        help="let --listen be another address than the loopback: keys cross it in clear",
+    )
+    made.add_argument("--tls-listen", type=_listen, help="host:port with TLS, beside the other one")
+    made.add_argument("--tls-certificate", type=Path, help="PEM, with those that signed it; read anew on change")
+    made.add_argument("--tls-key", type=Path, help="PEM: the key of the certificate")
     made.add_argument("--state-dir", default=default_state_dir(environ), type=_state_dir, help="sockets and keys")
     made.add_argument("--engine", help="unix:///path of a Docker Engine API; default: the first one found")
     made.add_argument("--starts-in-flight", default=4, type=_positive, help="how many sandboxes start at once")
@@ -106,7 +119,18 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
 
 def parse(arguments: Sequence[str] | None = None) -> UpOptions:
     """Parses a command line; exits the process with a usage message if it is invalid."""
-    return UpOptions(**vars(parser().parse_args(arguments)))
+    made = parser()
+    given = made.parse_args(arguments)
+    tls = {"--tls-listen": given.tls_listen, "--tls-certificate": given.tls_certificate, "--tls-key": given.tls_key}
+    if any(tls.values()) and not all(tls.values()):
+        missing = ", ".join(name for name, value in tls.items() if not value)
+        made.error(f"argument --tls-listen: a port with TLS has a certificate and its key; {missing} is not given")
+    if not given.plain_http and not _on_loopback(given.listen.host):
+        made.error(
+            f"argument --listen: {given.listen} is not the loopback, and keys would cross the network in clear: "
+            "leave it out and give --tls-listen with a certificate, or add --plain-http"
+        )
+    return UpOptions(**vars(given))
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
@@ -126,6 +150,13 @@ def _listen(text: str) -> Listen:
     if not listen.port:
         raise argparse.ArgumentTypeError(f"{text!r} must name a port, so that clients know it")
     return listen
+
+
+def _on_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _domain(text: str) -> str:

@@ -48,7 +48,7 @@ async def up(options: UpOptions) -> None:
             async with engine(options.engine, options.state_dir, os.environ) as found:
                 check_datasets(options, socket_path(found.url))
                 settings = _settings(options, directory, found, api_key)
-                gateway = Gateway(options.listen, _gateway_settings(options, settings, directory))
+                gateway = Gateway(options.listen, _gateway_settings(options, settings, directory), options.tls_listen)
                 gateway.check_free()
                 egress = _egress(settings, directory) if options.egress else None
                 async with serving(settings) as service, _running(gateway), _running(egress):
@@ -154,4 +154,13 @@ def _gateway_settings(options: UpOptions, settings: Settings, directory: state.S
         "CONTROLPLANE_URL": str(settings.api),
         "DRAIN_MS": str(DRAIN_MS),
         "PORTS_DOMAIN": options.ports_domain,
+        **({} if options.tls_listen is None else _tls(options)),
+    }
+
+
+def _tls(options: UpOptions) -> dict[str, str]:
+    return {
+        "TLS_LISTEN": str(options.tls_listen),
+        "TLS_CERTIFICATE_FILE": str(options.tls_certificate),
+        "TLS_KEY_FILE": str(options.tls_key),
     }

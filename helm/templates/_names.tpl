@@ -16,6 +16,11 @@
 {{- end }}
 {{- end }}
 
+{{- /* The Service of gateways for this release's own pods, which speak HTTP; the other one has HTTPS alone where there is TLS. */}}
+{{- define "rollbox.gatewayInside" -}}
+{{- printf "%s-gateway%s" .Release.Name (.Values.gateway.tlsSecret | empty | ternary "" "-inside") }}
+{{- end }}
+
 {{- define "rollbox.selector" -}}
 app.kubernetes.io/name: rollbox
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}

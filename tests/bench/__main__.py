@@ -28,6 +28,7 @@ from tests.bench import (
     neighbour,
     prime_bridge,
     surface,
+    tls,
     turns,
 )
 from tests.bench.record import Record
@@ -48,6 +49,7 @@ SCENARIOS: dict[str, Callable[[Stack], Awaitable[list[Record]]]] = {
     "grade": partial(grade.measure, image=ON_ENGINE),
     "neighbour": partial(neighbour.measure, image=ON_ENGINE),
     "turns": partial(turns.measure, image=ON_ENGINE),
+    "tls": tls.measure,
     "bridge": bridge.measure,
     "bridge_streams": bridge_streams.measure,
     "docker_bridge": docker_bridge.measure,

@@ -18,7 +18,7 @@ needs for files of its clients; none: it has no folder that can be written).
 {{- $top := .top }}
 {{- $bridge := index $top.Values.bridges .protocol }}
 {{- $me := list $top (printf "bridge-%s" .protocol) }}
-{{- $gateway := printf "http://%s.%s.svc.%s:%d" (include "rollbox.name" (list $top "gateway")) $top.Release.Namespace $top.Values.clusterDomain (int $top.Values.gateway.service.port) }}
+{{- $gateway := printf "http://%s.%s.svc.%s:%d" (include "rollbox.gatewayInside" $top) $top.Release.Namespace $top.Values.clusterDomain (int $top.Values.gateway.service.port) }}
 {{- $args := concat (list "--listen" "0.0.0.0:8080" "--url" $gateway) .args }}
 {{- if $bridge.keysSecret }}{{- $args = concat $args (list "--keys" "/etc/rollbox/keys/keys.toml") }}{{- end }}
 {{- if .sealing }}{{- $args = concat $args (list "--secret-file" "/etc/rollbox/bridges/key") }}{{- end }}

@@ -73,7 +73,7 @@
 - {name: ROLLBOX_CONTROLPLANE_API, value: "0.0.0.0:8081"}
 - {name: ROLLBOX_CONTROLPLANE_READY, value: "0.0.0.0:8082"}
 - {name: ROLLBOX_CONTROLPLANE_ROUTES, value: "0.0.0.0:8083"}
-- {name: ROLLBOX_CONTROLPLANE_GATEWAY_URL, value: {{ printf "http://%s.%s.svc.%s:%v" (include "rollbox.name" (list . "gateway")) .Release.Namespace .Values.clusterDomain .Values.gateway.service.port | quote }}}
+- {name: ROLLBOX_CONTROLPLANE_GATEWAY_URL, value: {{ printf "http://%s.%s.svc.%s:%v" (include "rollbox.gatewayInside" .) .Release.Namespace .Values.clusterDomain .Values.gateway.service.port | quote }}}
 {{- with .Values.gateway.portsDomain }}
 - {name: ROLLBOX_CONTROLPLANE_PORTS_DOMAIN, value: {{ . | quote }}}
 {{- end }}

@@ -35,6 +35,11 @@ OLDER = "The platform there is older than this client, or ROLLBOX_URL is no plat
 """The hint of an error whose cause is a route that the platform does not have."""
 _NO_GATEWAY = "Start one on this machine with `rollbox up`, or set ROLLBOX_URL to the address of a running gateway."
 _NOT_ROLLBOX = "Another server, or a proxy, answers at this address: set ROLLBOX_URL to that of a gateway of rollbox."
+_UNTRUSTED = (
+    "Name a file with the certificate of its authority in SSL_CERT_FILE, or set ROLLBOX_URL to a name that the "
+    "certificate is for."
+)
+_NO_TLS = "Set ROLLBOX_URL to the port of the gateway that has TLS, or to http:// where it has none."
 _FORKED = "Here, get the sandbox anew with Sandbox.connect(id), or make another Client."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
 _CONNECT_TIMEOUT_S = 10.0
@@ -261,6 +266,10 @@ class Transport:
     def _broken(self, method: str, error: Exception, limit_s: float | None) -> SandboxError:
         if isinstance(error, aiohttp.InvalidURL):
             return InvalidArgument(f"the gateway address {self.url!r} is not a URL")
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return InvalidArgument(f"the certificate of {self.url} is not trusted: {_said(error)}", hint=_UNTRUSTED)
+        if isinstance(error, aiohttp.ClientConnectorSSLError):
+            return InvalidArgument(f"{self.url} is not spoken to by TLS: {_said(error)}", hint=_NO_TLS)
         if isinstance(error, aiohttp.ClientConnectorError):
             reason = error.os_error.strerror or str(error.os_error)
             return UpstreamTimeout(f"no connection to {self.url}: {reason}", hint=_NO_GATEWAY)
@@ -268,6 +277,12 @@ class Transport:
             waited = "while connecting" if limit_s is None else f"within {limit_s:g} s"
             return UpstreamTimeout(f"no answer from {self.url} to a {method} {waited}")
         return StreamInterrupted(f"the connection to {self.url} broke before the answer came: {error!r}")
+
+
+def _said(error: aiohttp.ClientSSLError) -> str:
+    """What OpenSSL says, without where in its source."""
+    cause = getattr(error, "certificate_error", None) or error.os_error
+    return str(getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or cause)
 
 
 def error_from_response(status: int, raw: bytes, headers: Mapping[str, str]) -> SandboxError:

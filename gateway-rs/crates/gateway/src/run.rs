@@ -14,7 +14,7 @@ use tracing_subscriber::filter::Targets;
 
 use crate::gateway::Gateway;
 use crate::server::Server;
-use crate::settings::Settings;
+use crate::settings::{Settings, Tls};
 
 /// Time after the drain to write answers that are ready and to close connections.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -40,6 +40,7 @@ pub enum StartFailed {
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
+    tls_address: Option<SocketAddr>,
     gateway: Arc<Gateway>,
     server: Arc<Server>,
     tasks: JoinSet<()>,
@@ -51,32 +52,52 @@ pub struct Running {
 ///
 /// # Errors
 /// [`StartFailed`]; nothing runs then.
-pub async fn start(settings: Settings) -> Result<Running, StartFailed> {
-    let listen = settings.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
-    let address = listener.local_addr()?;
+pub async fn start(mut settings: Settings) -> Result<Running, StartFailed> {
+    let (listener, address) = bound(settings.listen).await?;
+    let tls = settings.tls.take();
+    let secured = match &tls {
+        Some(tls) => Some(bound(tls.listen).await?),
+        None => None,
+    };
+    let tls_address = secured.as_ref().map(|(_, address)| *address);
     let (routes, controlplane, drain_time) =
         (settings.routes.clone(), settings.controlplane.clone(), settings.drain);
     let gateway = Arc::new(Gateway::new(settings)?);
     let server = Server::new(&gateway);
     let mut tasks = JoinSet::new();
-    tasks.spawn(Arc::clone(&server).accept(listener));
+    tasks.spawn(Arc::clone(&server).accept(listener, None));
+    if let (Some((listener, _)), Some(Tls { certificate, .. })) = (secured, tls) {
+        tasks.spawn(Arc::clone(&server).accept(listener, Some(Arc::clone(&certificate))));
+        tasks.spawn(async move { certificate.follow().await });
+    }
     let follower = Arc::clone(&gateway);
     tasks.spawn(async move { follower.follow_feed().await });
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         %address,
+        tls = tls_address.map(tracing::field::display),
         %routes,
         %controlplane,
         "gateway started"
     );
-    Ok(Running { address, gateway, server, tasks, drain_time })
+    Ok(Running { address, tls_address, gateway, server, tasks, drain_time })
+}
+
+async fn bound(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartFailed> {
+    let listener = TcpListener::bind(listen).await.map_err(|e| StartFailed::Listen(listen, e))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 impl Running {
     /// The address that it listens on, with the port that was chosen where the settings said 0.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of its port with TLS, where it has one.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
     }
 
     /// serving -> draining -> expired -> exit. New calls are refused; running ones have the drain time to end; those

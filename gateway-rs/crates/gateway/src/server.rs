@@ -3,6 +3,7 @@
 mod preface;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 mod unread;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use program::replayed::Replayed;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +33,7 @@ use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
 use preface::Protocol;
+use tls::Certificate;
 use unread::{Turn, explained};
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an
@@ -44,7 +47,7 @@ const MAX_STREAMS: u32 = 1024;
 /// timeout of an idle connection: longer than the 15 s (aiohttp) to 60 s after which clients close theirs.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Timeout for the first bytes of a new connection, which show its protocol.
+/// Timeout for the first bytes of a new connection, which show its protocol; with TLS for the handshake too.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after an accept failed for lack of file descriptors, until some are freed.
@@ -97,15 +100,15 @@ impl Server {
         })
     }
 
-    /// Accepts connections until it is dropped or [`Server::close`] is called.
-    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+    /// Accepts connections, with a certificate those of TLS, until it is dropped or [`Server::close`] is called.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener, tls: Option<Arc<Certificate>>) {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = self.closing.cancelled() => return,
             };
             match accepted {
-                Ok((stream, _)) => self.place(stream),
+                Ok((stream, _)) => self.place(stream, tls.clone()),
                 Err(e) => {
                     tracing::warn!(error = %e, "cannot accept a connection, retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -137,23 +140,41 @@ impl Server {
         self.drain.expire();
     }
 
-    fn place(self: &Arc<Self>, stream: TcpStream) {
+    fn place(self: &Arc<Self>, stream: TcpStream, tls: Option<Arc<Certificate>>) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             self.metrics.refused_connections.inc();
             return;
         };
         let (server, abort) = (Arc::clone(self), self.abort.clone());
-        self.connections.spawn(async move { abort.run_until_cancelled(server.serve(stream, place)).await });
+        self.connections
+            .spawn(async move { abort.run_until_cancelled(server.serve(stream, tls, place)).await });
     }
 
-    async fn serve(self: Arc<Self>, mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        tls: Option<Arc<Certificate>>,
+        _place: OwnedSemaphorePermit,
+    ) {
         let _counted = Counted::new(&self.metrics.client_connections);
         // A connection that has closed already has no peer address.
         let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
-        let preface = async {
-            tune(&stream)?;
-            tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await?
+        if tune(&stream).is_err() {
+            return;
+        }
+        let Some(certificate) = tls else { return self.converse(stream, peer).await };
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(PREFACE_TIMEOUT, certificate.acceptor().accept(stream)) => shaken,
+            () = self.closing.cancelled() => return,
         };
+        // As below; one that does not trust the certificate hangs up.
+        if let Ok(Ok(stream)) = shaken {
+            self.converse(stream, peer).await;
+        }
+    }
+
+    async fn converse<S: Stream>(self: &Arc<Self>, mut stream: S, peer: Peer) {
+        let preface = async { tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await? };
         let read = tokio::select! {
             read = preface => read,
             () = self.closing.cancelled() => Err(std::io::ErrorKind::Interrupted.into()),
@@ -168,7 +189,7 @@ impl Server {
         }
     }
 
-    async fn serve_http1(&self, stream: Replayed<TcpStream>, peer: Peer) {
+    async fn serve_http1<S: Stream>(&self, stream: Replayed<S>, peer: Peer) {
         let turn = Turn::default();
         let io = TokioIo::new(explained(stream, turn.clone()));
         let service = service_fn(|request| {
@@ -186,7 +207,7 @@ impl Server {
         drop(connection.await);
     }
 
-    async fn serve_http2(self: &Arc<Self>, io: TokioIo<Replayed<TcpStream>>, peer: Peer) {
+    async fn serve_http2<S: Stream>(self: &Arc<Self>, io: TokioIo<Replayed<S>>, peer: Peer) {
         let server = Arc::clone(self);
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);
@@ -230,6 +251,11 @@ impl Server {
         Ok(router::answer(&self.metrics, &self.ports, self.router.clone(), request.map(Body::new)).await)
     }
 }
+
+/// What clients speak over: TCP, or TLS over it.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 /// No delay for small answers; a client that vanished, or takes nothing of its answer, loses the connection.
 fn tune(stream: &TcpStream) -> std::io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,15 @@ use token::Verifier;
 use tracing_subscriber::filter::Targets;
 
 use crate::keyed_digest::Key;
+use crate::server::tls::{Certificate, Files};
 
 /// All settings; each field names its variable.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `ROLLBOX_GATEWAY_LISTEN`: IP address and port of the public HTTP port; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// `ROLLBOX_GATEWAY_TLS_LISTEN`: the public port with TLS, beside the other one; unset: there is none.
+    pub(crate) tls: Option<Tls>,
     /// `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY`, or a PEM file named by `ROLLBOX_GATEWAY_TOKEN_PUBLIC_KEY_FILE`: what sandbox
     /// tokens are verified with. Exactly one of the two is required.
     pub verifier: Arc<Verifier>,
@@ -58,6 +62,15 @@ pub struct Settings {
     pub log: Targets,
 }
 
+/// The public port with TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    /// `ROLLBOX_GATEWAY_TLS_LISTEN`: its IP address and port.
+    pub(crate) listen: SocketAddr,
+    /// `ROLLBOX_GATEWAY_TLS_CERTIFICATE_FILE` and `ROLLBOX_GATEWAY_TLS_KEY_FILE`, in PEM.
+    pub(crate) certificate: Arc<Certificate>,
+}
+
 /// DNS fallback: where sandboxes are looked up whose route was not pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headless {
@@ -93,6 +106,7 @@ impl Settings {
         let max_ports = number(&read, "ROLLBOX_GATEWAY_MAX_PORT_CONNECTIONS", 4096, 1, 1_000_000)?;
         Ok(Self {
             listen: parsed(&read, "ROLLBOX_GATEWAY_LISTEN", Some("127.0.0.1:7420"), "must be IP:PORT")?,
+            tls: tls(&read)?,
             verifier: Arc::new(key(&read)?),
             settings_key: settings_key(&read)?,
             routes: address(&read, "ROLLBOX_GATEWAY_ROUTES_URL")?,
@@ -151,6 +165,24 @@ fn key(read: Read<'_>) -> Result<Verifier, InvalidSetting> {
             Err(invalid(file, Some(&path), format!("must not be set together with {variable}")))
         }
     }
+}
+
+fn tls(read: Read<'_>) -> Result<Option<Tls>, InvalidSetting> {
+    let (listen, certificate, key) = (
+        "ROLLBOX_GATEWAY_TLS_LISTEN",
+        "ROLLBOX_GATEWAY_TLS_CERTIFICATE_FILE",
+        "ROLLBOX_GATEWAY_TLS_KEY_FILE",
+    );
+    if read(listen).is_none() {
+        let stray = [certificate, key].into_iter().find_map(|variable| Some((variable, read(variable)?)));
+        return stray.map_or(Ok(None), |(variable, value)| {
+            Err(invalid(variable, Some(&value), format!("means nothing without {listen}")))
+        });
+    }
+    let path = required(read, certificate)?;
+    let files = Files { certificate: PathBuf::from(&path), key: PathBuf::from(required(read, key)?) };
+    let used = Certificate::read(files).map_err(|why| invalid(certificate, Some(&path), why.to_string()))?;
+    Ok(Some(Tls { listen: parsed(read, listen, None, "must be IP:PORT")?, certificate: Arc::new(used) }))
 }
 
 fn settings_key(read: Read<'_>) -> Result<Key, InvalidSetting> {

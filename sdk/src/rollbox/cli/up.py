@@ -18,6 +18,18 @@ _MODULE = "controlplane"
 def up(
     *,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of the gateway.")] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Let --listen be no loopback address: keys cross the network in clear.")
+    ] = False,
+    tls_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="An address with TLS, beside the other one.")
+    ] = None,
+    tls_certificate: Annotated[
+        str | None, typer.Option(metavar="FILE", help="PEM: its certificate and those that signed it.")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(metavar="FILE", help="PEM: the certificate's key. Both are read anew on change.")
+    ] = None,
     state_dir: Annotated[
         str | None, typer.Option(envvar="ROLLBOX_STATE_DIR", help="Folder for sockets, keys and client.json.")
     ] = None,
@@ -49,9 +61,11 @@ def up(
         output.fail(Unsupported(detail, hint=hint), as_json=json)
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
-    given |= {"--gpu-devices": gpu_devices}
+    given |= {"--gpu-devices": gpu_devices, "--tls-listen": tls_listen}
+    given |= {"--tls-certificate": tls_certificate, "--tls-key": tls_key}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
     options += [part for one in dataset or () for part in ("--dataset", one)]
-    flags = [name for name, wanted in (("--no-egress", not egress), ("--keep", keep), ("--json", json)) if wanted]
+    wishes = {"--no-egress": not egress, "--plain-http": plain_http, "--keep": keep, "--json": json}
+    flags = [name for name, wanted in wishes.items() if wanted]
     # Replaces this process, so that the server gets signals and sets the exit status itself, without a parent process.
     os.execv(sys.executable, [sys.executable, "-m", f"{_MODULE}.embedded", *options, *flags])  # noqa: S606

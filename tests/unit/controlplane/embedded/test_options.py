@@ -32,6 +32,12 @@ def test_a_relative_state_directory_is_made_absolute() -> None:
         ["--starts-in-flight", "0"],
         ["--max-sandboxes", "-1"],
         ["--nope"],
+        ["--listen", "0.0.0.0:7420"],
+        ["--listen", "[::]:7420"],
+        ["--listen", "rollbox.example.com:7420"],
+        ["--tls-listen", "0.0.0.0:7443"],
+        ["--tls-certificate", "tls.crt", "--tls-key", "tls.key"],
+        ["--tls-listen", "0.0.0.0:7443", "--tls-certificate", "tls.crt"],
     ],
 )
 def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +45,14 @@ def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.Captu
         parse(arguments)
     assert caught.value.code == EXIT_CONFIG
     assert "usage: rollbox up" in capsys.readouterr().err
+
+
+def test_keys_cross_the_network_in_clear_only_where_that_is_said() -> None:
+    for loopback in ("127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"):
+        assert parse(["--listen", loopback]).plain_http is False
+    assert parse(["--listen", "0.0.0.0:7420", "--plain-http"]).listen.host == "0.0.0.0"
+    with_tls = parse(["--tls-listen", "0.0.0.0:7443", "--tls-certificate", "c", "--tls-key", "k"])
+    assert (with_tls.tls_listen, with_tls.listen.host) == (Listen(host="0.0.0.0", port=7443), "127.0.0.1")
 
 
 def test_root_has_its_state_in_run() -> None:

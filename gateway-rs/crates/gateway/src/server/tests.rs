@@ -14,7 +14,7 @@ async fn server(places: usize) -> (Arc<Server>, std::net::SocketAddr) {
     let server = Server::with_places(&Arc::new(Gateway::new(settings()).unwrap()), places);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(Arc::clone(&server).accept(listener));
+    tokio::spawn(Arc::clone(&server).accept(listener, None));
     (server, address)
 }
 

@@ -118,3 +118,23 @@ fn the_key_may_come_from_a_file() {
     assert!(read(&variables).is_ok());
     std::fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn a_port_with_tls_needs_its_certificate_and_key() {
+    let refused = |set: &[(&str, &str)]| {
+        let mut variables = complete();
+        variables.extend(set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        read(&variables).unwrap_err()
+    };
+    let (listen, certificate, key) = (
+        "ROLLBOX_GATEWAY_TLS_LISTEN",
+        "ROLLBOX_GATEWAY_TLS_CERTIFICATE_FILE",
+        "ROLLBOX_GATEWAY_TLS_KEY_FILE",
+    );
+    assert!(read(&complete()).unwrap().tls.is_none());
+    assert_eq!(refused(&[(listen, "127.0.0.1:0")]).variable, certificate);
+    assert_eq!(refused(&[(listen, "127.0.0.1:0"), (certificate, "/nowhere")]).variable, key);
+    assert_eq!(refused(&[(key, "/nowhere")]).rule, "means nothing without ROLLBOX_GATEWAY_TLS_LISTEN");
+    let nowhere = refused(&[(listen, "127.0.0.1:0"), (certificate, "/nowhere"), (key, "/nowhere")]);
+    assert!(nowhere.rule.contains("/nowhere cannot be read"), "{}", nowhere.rule);
+}
