@@ -58,6 +58,7 @@ COMMON: Final = (
     "scaling.grpc.address=provider:1",
     "scaling.grpc.serverName=provider",
     "scaling.grpc.tlsSecret=your-provider-tls",
+    "gateway.tlsSecret=your-gateway-tls",
     "networkPolicies.metricsFrom[0].namespaceSelector.matchLabels.metrics=yours",
     "drain.evictions=refused",
     "apiFairness.enabled=true",
