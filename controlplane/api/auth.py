@@ -77,7 +77,8 @@ class ApiKeys:
             Problem: unauthenticated; upstream_timeout, of a key on record: whether it is in force is not to be known.
 
         Cost: one comparison per key of the settings, also after a match. For a key on record 10 us, and a read of the
-        store that all calls of half a second share. For a shared key a signature more, 0.1 ms.
+        store that all calls of half a second share. For a shared key a signature
+        more, 0.1 ms, the first time.
         """
         credential = bearer(authorization)
         if credential.startswith(SHARE_PREFIX):

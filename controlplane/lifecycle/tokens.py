@@ -47,6 +47,8 @@ class SigningKey:
         self._clock = clock
         # Cached: the token with which a claim's settings are bound is also the one in its answer.
         self._signed = lru_cache(maxsize=MOST_REMEMBERED)(self._sign)
+        # Cached: a client shows the same shared key again and again. Its end is looked at each time.
+        self._read_share = lru_cache(maxsize=MOST_REMEMBERED)(self._verified_share)
 
     @classmethod
     def load(cls, pem: bytes, clock: Clock) -> "SigningKey":
@@ -89,17 +91,20 @@ class SigningKey:
         Raises:
             Problem: unauthenticated (not our signature, malformed, no shared key, expired).
         """
+        share = self._read_share(text)
+        if share.expires_at_ms <= self._clock.now_ms():
+            detail = f"the shared key of {share.sandbox_id} has expired: ask for another one"
+            raise Problem("unauthenticated", detail, reason="api_key_expired")
+        return share
+
+    def _verified_share(self, text: str) -> Share:
         try:
             claims = jwt.decode(text, self._public, [ALGORITHM], issuer=ISSUER, options=_READ)
         except jwt.InvalidTokenError as error:
             raise Problem("unauthenticated", f"the shared key is not valid: {error}", reason="api_key") from error
         if claims.get("scp") != ["share"]:
             raise Problem("unauthenticated", "this is a sandbox's token, and no shared key", reason="api_key")
-        share = Share(str(claims["sub"]), str(claims["own"]), str(claims["by"]), claims["exp"] * 1000)
-        if share.expires_at_ms <= self._clock.now_ms():
-            detail = f"the shared key of {share.sandbox_id} has expired: ask for another one"
-            raise Problem("unauthenticated", detail, reason="api_key_expired")
-        return share
+        return Share(str(claims["sub"]), str(claims["own"]), str(claims["by"]), claims["exp"] * 1000)
 
     def port_token(self, sandbox: Sandbox, port: int) -> Token:
         """The token with which a gateway reaches one public port; it permits nothing else."""
