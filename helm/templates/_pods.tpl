@@ -15,6 +15,11 @@ priorityClassName: {{ $top.Release.Name }}-platform
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- include "rollbox.tolerations" (list $top $top.Values.platform.tolerations) }}
+{{- if $top.Values.platform.userNamespaces }}
+{{- /* An API server that does not know the field leaves it out, and says nothing. */}}
+{{- if semverCompare "<1.33-0" $top.Capabilities.KubeVersion.Version }}{{ fail (printf "platform.userNamespaces needs Kubernetes 1.33, and this is %s" $top.Capabilities.KubeVersion.Version) }}{{ end }}
+hostUsers: false
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532

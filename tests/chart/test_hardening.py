@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.support.hardening import containers, facts, page, rendered, rights, security_levels, ways
-from tests.support.helm import CHART, ROOT, named
+from tests.support.helm import CHART, ROOT, ChartError, named, pods, render, run
 
 Json = dict[str, Any]
 Rows = Callable[[], list[tuple[str, ...]]]
@@ -30,6 +30,7 @@ GIVES_NOTHING = {
     "metrics.dashboards.enabled",
     "metrics.rules.enabled",
     "bridges.e2b.privatePorts",
+    "platform.userNamespaces",
 }
 
 
@@ -85,6 +86,26 @@ def test_pods_beside_sandboxes_have_volumes_that_the_api_server_takes() -> None:
     }
     assert used == {"emptyDir", "hostPath", "image", "persistentVolumeClaim"}
     assert taken == used | {"configMap", "downwardAPI", "projected", "secret"}
+
+
+def test_pods_without_anything_of_the_node_can_have_users_of_their_own() -> None:
+    apart, powerful = set(), set()
+    for name, pod in pods(render(*rendered.COMMON, "platform.userNamespaces=true", as_json=rendered.JSON_VALUES)):
+        (apart if pod["spec"].get("hostUsers") is False else powerful).add(name)
+    assert powerful == {
+        "DaemonSet rollbox-installer",
+        "DaemonSet rollbox-node",
+        "DaemonSet rollbox-peers",
+        "StatefulSet rollbox-registry",
+    }
+    assert {"Deployment rollbox-gateway", "Deployment rollbox-controlplane", "StatefulSet rollbox-redis"} <= apart
+    assert not [name for name, pod in pods(render()) if "hostUsers" in pod["spec"]]
+
+
+def test_users_of_their_own_are_refused_where_the_api_server_would_leave_them_out() -> None:
+    told = ("template", "rollbox", str(CHART), "--set", "images.registry=r,platform.userNamespaces=true")
+    with pytest.raises(ChartError, match=r"platform\.userNamespaces needs Kubernetes 1\.33, and this is v1\.32\.0"):
+        run(*told, "--kube-version", "1.32.0")
 
 
 def _values(tree: Json, name: str = "") -> Iterator[tuple[str, object]]:

@@ -57,6 +57,7 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("sandboxes.images.digests=maybe", "'/sandboxes/images/digests': value must be one of"),
         ("sandboxes.images.rewrites[0]=docker.io", "'/sandboxes/images/rewrites/0'"),
         ("sandboxes.images.mirror=x", "'/sandboxes/images': additional properties 'mirror' not allowed"),
+        ("platform.userNamespaces=maybe", "'/platform/userNamespaces': got string, want boolean"),
         ("gpu.handler=runsc-gpu", "gpu.deviceClass does not say which devices"),
         ("gpu.deviceClass=Not_A_Name", "'/gpu/deviceClass'"),
         ("gpu.devices=2", "'/gpu': additional properties 'devices' not allowed"),
