@@ -16,7 +16,7 @@ CARGO := setup/cargo.sh
 EXAMPLES ?= 2000
 WORKSPACE := --manifest-path gateway-rs/Cargo.toml
 
-.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs long egress-tools egress-tools-cluster builds builds-cluster bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
+.PHONY: help setup ready venv build engine redis nginx registry prometheus image console demo docs long egress-tools egress-tools-cluster builds builds-cluster security security-cluster bridges bridges-cluster field-programs field-programs-cluster frameworks frameworks-cluster integrations integrations-cluster results docs-test test test-quick lint check gate hunt observability observability-cluster alerts-cluster doctor-cluster coverage bench measures bench-relay fuzz structure contract clean figures upgrade \
 	cluster cluster-down images e2e e2e-core e2e-images e2e-egress e2e-nodes demo-cluster bench-cluster bench-gvisor bench-lifecycle chaos chaos-cluster scale scale-long scale-week density
 
 help: ## print this list
@@ -73,6 +73,12 @@ builds: setup ## images from Dockerfiles: each instruction, and builds that end 
 
 builds-cluster: venv build engine ## the same on the real cluster
 	$(BIN)/python -m tests.levels builds-cluster
+
+security: setup ## what the threat model promises, tried on an engine: attacks tried and succeeded; tables by `python -m tests.security --page`
+	$(BIN)/python -m tests.levels security
+
+security-cluster: venv build engine ## the same on the real cluster
+	$(BIN)/python -m tests.levels security-cluster
 
 bridges: setup ## published clients of other platforms over the bridges
 	$(BIN)/python -m tests.levels bridges

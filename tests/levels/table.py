@@ -318,6 +318,17 @@ LEVELS = (
         stays=((*CLUSTER, "down"),),
         environ=ON_CLUSTER,
     ),
+    # What the threat model promises, tried one after the other, and counted.
+    Level(
+        "security",
+        (Plain(_python("-m", "tests.security")),),
+        budget_s=900,
+        fresh_s=1500,
+        why_not=why_no_engine,
+    ),
+    _cluster_level(
+        "security-cluster", Plain(_python("-m", "tests.security", "--cluster")), budget_s=2400, fresh_s=4800
+    ),
     # Each instruction of a Dockerfile, tasks that are built and graded, builds with a network, and builds that end by
     # their limits: an engine needs seconds to a minute for each.
     Level(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/inside/threat-model.md").read_text()
-HEAD = "| promise | tests |\n| --- | --- |\n"
-NAMED = re.compile(r"`([\w./-]+)::(\w+)`")
+from tests.security.promises import PAGE, ROOT, Promise, promises
+from tests.security.tally import BEGIN, END
+
+PROMISES = promises(PAGE.read_text())
 # How a test begins in each language.
 BEGINS = {
     ".py": r"^(?:async )?def {}\(",
@@ -19,25 +18,23 @@ BEGINS = {
 }
 
 
-def promises(page: str) -> list[tuple[str, list[tuple[str, str]], str]]:
-    """Each promise of a page, its tests as file and name, and what else is in their cell."""
-    table = page.partition(HEAD)[2].partition("\n\n")[0]
-    cells = [line.strip("|").split(" | ") for line in table.splitlines()]
-    return [(promise.strip(), NAMED.findall(tests), NAMED.sub("", tests).strip(" ,")) for promise, tests in cells]
-
-
 def is_there(file: str, name: str) -> bool:
     """Whether a file of the repository has a test of this name."""
     path = ROOT / file
     return path.is_file() and re.search(BEGINS[path.suffix].format(name), path.read_text(), re.MULTILINE) is not None
 
 
-@pytest.mark.parametrize(("promise", "tests", "rest"), promises(PAGE), ids=[one[0] for one in promises(PAGE)])
-def test_a_promise_is_held_by_tests_that_are_there(promise: str, tests: list[tuple[str, str]], rest: str) -> None:
-    assert promise
-    assert tests
-    assert rest == "", "not of the form `FILE::TEST`"
-    assert [f"{file}::{name}" for file, name in tests if not is_there(file, name)] == []
+@pytest.mark.parametrize("promise", PROMISES, ids=[one.says for one in PROMISES])
+def test_a_promise_is_held_by_tests_that_are_there(promise: Promise) -> None:
+    assert promise.says
+    assert promise.tests
+    assert promise.rest == "", "not of the form `FILE::TEST`"
+    assert [f"{file}::{name}" for file, name in promise.tests if not is_there(file, name)] == []
+
+
+def test_what_was_tried_is_told_of_these_promises() -> None:
+    told = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()[2:-1]
+    assert [row.strip("|").split(" | ")[0].strip() for row in told] == [one.says for one in PROMISES]
 
 
 @pytest.mark.parametrize(
