@@ -67,5 +67,7 @@ def _peer(peer: Json) -> str:
     labels = peer.get("podSelector", {}).get("matchLabels", {})
     if not labels:
         return "`networkPolicies.metricsFrom`"
-    own = str(labels["app.kubernetes.io/name"]).removeprefix("rollbox-")
-    return str(labels.get("app.kubernetes.io/component") or own)
+    own = str(labels["app.kubernetes.io/name"])
+    if own == "rollbox":
+        return str(labels.get("app.kubernetes.io/component", "the release's pods"))
+    return own.removeprefix("rollbox-")
