@@ -39,7 +39,7 @@ class RemoteServer:
     headers: dict[str, str] = field(default_factory=lambda: {"X-API-Key": TEST_API_KEY})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandbox_runtime() -> Iterator[RollboxRuntime]:
     """One runtime for all of them, which leave it as it was; its image has the programs that they run."""
     deployment = made(image=os.environ["ROLLBOX_TEST_SWE_IMAGE"])
@@ -67,7 +67,7 @@ async def runtime_with_default_session(remote_runtime: RollboxRuntime) -> AsyncI
     await remote_runtime.close_session(CloseBashSessionRequest())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def remote_server(sandbox_runtime: RollboxRuntime) -> Iterator[RemoteServer]:
     """SWE-ReX's server, whose runtime is this one."""
     with pytest.MonkeyPatch.context() as patch:
