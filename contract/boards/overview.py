@@ -112,6 +112,20 @@ OVERVIEW = Board(
                     [Query(each("rollbox_replica_role", by="role"), "{{role}}")],
                     what="Each 1; for seconds 0, when the replica that did it has gone. More than 1: two replicas do it.",
                 ),
+                Panel(
+                    "Webhooks: events",
+                    [
+                        Query(rate("rollbox_webhook_events_total", by="webhook, outcome"), "{{webhook}}: {{outcome}}"),
+                        Query(rate("rollbox_webhook_retries_total", by="webhook"), "{{webhook}}: sent again"),
+                        Query(each("rollbox_webhook_queued", by="webhook"), "{{webhook}}: waiting"),
+                    ],
+                    what="All but sent are dead letters: `rollbox events --dead`. Nothing where there are no webhooks.",
+                ),
+                Panel(
+                    "Webhooks: oldest event that waits",
+                    [Query("max by (webhook) (rollbox_webhook_oldest_seconds{$N})", "{{webhook}}")],
+                    "s",
+                ),
                 Panel("Connected gateways", [Query(each("rollbox_route_feed_subscribers"), "gateways")]),
                 Panel(
                     "Oldest sandbox by state",

@@ -23,6 +23,7 @@ ROUTES: Final[Mapping[tuple[str, str], Scope]] = {
     ("POST", f"{_BOX}/share"): "run",
     ("GET", f"{_BOX}/timeline"): "read",
     ("GET", "/v1/events"): "read",
+    ("GET", "/v1/events/dead"): "operator",
     ("POST", f"{_BOX}/commit"): "images",
     ("POST", f"{_BOX}/checkpoint"): "run",
     ("GET", f"{_BOX}/egress"): "read",

@@ -3,26 +3,28 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
+from dataclasses import asdict
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from controlplane.api.context import App, Operates, Owner, Service, no_operator
+from controlplane.api.context import App, Operates, Operator, Owner, Service, no_operator
 from controlplane.api.sandboxes import Labels, labels_of
 from controlplane.api.schemas import EndBody
 from controlplane.errors import Problem
-from controlplane.lifecycle.record.events import END, SandboxEvent
+from controlplane.lifecycle.record.cloud_event import cloud_event
+from controlplane.lifecycle.record.events import SandboxEvent
 from controlplane.model import State
 
 router = APIRouter(tags=["sandboxes"])
 MEDIA_TYPE: Final = "text/event-stream"
 MOST_DIGITS: Final = 15
+# Of one answer.
+MOST_DEAD: Final = 1_000
 # Events that are written at a time: others have their turn in between.
 AT_A_TIME: Final = 256
-_ENDED: Final = frozenset({END, "confirm"})
 
 
 class SandboxEventData(BaseModel):
@@ -50,7 +52,7 @@ class SandboxEventData(BaseModel):
 
 
 class CloudEvent(BaseModel):
-    """An event in the form of CloudEvents 1.0; ``id`` is the same however often it is told."""
+    """The schema of ``cloud_event``: CloudEvents 1.0; ``id`` is the same however often it is told."""
 
     specversion: Literal["1.0"] = "1.0"
     id: str
@@ -61,29 +63,37 @@ class CloudEvent(BaseModel):
     datacontenttype: Literal["application/json"] = "application/json"
     data: SandboxEventData
 
-    @classmethod
-    def of(cls, event: SandboxEvent) -> "CloudEvent":
-        """From what the lifecycle tells."""
-        sandbox = event.sandbox
-        lease = sandbox.spec.lease
-        end = sandbox.end if event.kind in _ENDED else None
-        data = SandboxEventData(
-            sandbox_id=sandbox.id,
-            owner=sandbox.owner,
-            kind=event.kind,
-            at_ms=event.at_ms,
-            state=event.state,
-            text=event.text,
-            image=sandbox.spec.image,
-            labels=sandbox.spec.labels,
-            lease=None if lease is None else lease.name,
-            draining_at_ms=sandbox.draining_at_ms,
-            end=None if end is None else EndBody.of(end),
-        )
-        time = datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        return cls(
-            id=event.id, type=f"dev.rollbox.sandbox.{event.kind}", subject=sandbox.id, time=f"{time[:-6]}Z", data=data
-        )
+
+class DeadLetterBody(BaseModel):
+    """An event that a webhook did not take, or many at once.
+
+    Attributes:
+        webhook: the name of the endpoint.
+        at_ms: when it was given up (Unix ms).
+        why: expired: not taken in time; refused: not wanted; overflow: too many waited; gone: the endpoint wants none
+            any more.
+        detail: of the last attempt.
+        attempts: that were made.
+        events: how many.
+        from_ms, to_ms: when the first and the last happened (Unix ms).
+        event: which; null where they are many, or nothing is kept of it.
+    """
+
+    webhook: str
+    at_ms: int
+    why: str
+    detail: str
+    attempts: int
+    events: int
+    from_ms: int
+    to_ms: int
+    event: CloudEvent | None
+
+
+class DeadLetterList(BaseModel):
+    """Dead letters, oldest first."""
+
+    letters: list[DeadLetterBody]
 
 
 @router.get(
@@ -124,6 +134,22 @@ async def events(
     return StreamingResponse(lines, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store"})
 
 
+@router.get("/events/dead", summary="What webhooks did not take (operators)", tags=["operators"])
+async def dead(
+    service: Service,
+    _: Operator,
+    *,
+    webhook: Annotated[str | None, Query(description="of this one alone")] = None,
+    after_ms: Annotated[int, Query(ge=0, description="given up later than this (Unix ms)")] = 0,
+    most: Annotated[int, Query(ge=1, le=MOST_DEAD, description="the newest of them")] = 100,
+) -> DeadLetterList:
+    """The newest dead letters that are kept, some seconds behind."""
+    if service.webhooks is None:
+        raise Problem("unsupported", "this installation has no webhooks: controlplane.events.webhooks names none")
+    found = await service.webhooks.dead(webhook, after_ms, most)
+    return DeadLetterList(letters=[DeadLetterBody.model_validate(asdict(one)) for one in found])
+
+
 def _cursor(text: str | None) -> int | None:
     if text is None:
         return None
@@ -160,4 +186,4 @@ async def _from(
 
 
 def _event(event: SandboxEvent, cursor: int) -> str:
-    return f"id: {cursor}\ndata: {CloudEvent.of(event).model_dump_json()}\n\n"
+    return f"id: {cursor}\ndata: {cloud_event(event)}\n\n"

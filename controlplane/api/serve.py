@@ -26,11 +26,14 @@ from controlplane.egress import NO_NETWORKS
 from controlplane.images import ImageOptions, PrivateRegistry, StoreLimit
 from controlplane.lifecycle import Dependencies, Options, Sandboxes, SigningKey
 from controlplane.lifecycle.audit import AuditFile
+from controlplane.lifecycle.record.events import KINDS
 from controlplane.model import Overcommit
 from controlplane.model.dataset import DatasetSpec
 from controlplane.scaling import ScalingOptions
 from controlplane.settings import PREFIX, EngineSettings, ImageSettings, KubernetesSettings, SettingError, Settings
 from controlplane.telemetry import Metrics
+from controlplane.webhook_client import WebhookClient
+from controlplane.webhooks import WebhookOptions
 
 # Most concurrent connections to the readiness endpoint. Each sidecar pushes once, so more connections than this are not
 # legitimate, and they must not exhaust the process's file descriptors.
@@ -48,7 +51,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         Problem: the cluster or the store does not answer.
     """
     clock, metrics = SystemClock(), Metrics()
-    key = _signing_key(settings, clock)
+    key, webhooks = _signing_key(settings, clock), _webhooks(settings)
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(opened_cluster(settings, metrics))
         store = await stack.enter_async_context(opened_store(settings, clock, metrics))
@@ -56,6 +59,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
         documents = await stack.enter_async_context(opened_documents(settings))
         images = await stack.enter_async_context(opened_images(settings, clock))
         node_pools = await stack.enter_async_context(opened_node_pools(settings, cluster))
+        poster = await stack.enter_async_context(WebhookClient.open(webhooks.endpoints))
         deps = Dependencies(
             store=store,
             cluster=cluster,
@@ -71,6 +75,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             collector=images.collector,
             recorded=images.recorded,
             node_pools=node_pools,
+            poster=poster,
         )
         options = Options(
             settings.starts_in_flight,
@@ -87,6 +92,7 @@ async def serving(settings: Settings) -> AsyncIterator[Sandboxes]:
             networks=getattr(settings.backend, "networks", NO_NETWORKS),
             datasets=_datasets(settings),
             audit=_audit(settings),
+            webhooks=webhooks,
         )
         # Opened before the listeners, so closed after them: pushes and calls in progress still need the service.
         service = await stack.enter_async_context(Sandboxes.running(deps, options))
@@ -138,6 +144,15 @@ def _audit(settings: Settings) -> AuditOptions:
         except OSError as error:
             raise SettingError(f"{PREFIX}STATE_DIR", str(file), f"audit entries are to be in it: {error}") from error
     return options
+
+
+def _webhooks(settings: Settings) -> WebhookOptions:
+    for one in settings.webhooks:
+        if stranger := min(one.kinds - KINDS, default=None):
+            there = f"there are {', '.join(sorted(KINDS))}"
+            raise SettingError(f"{PREFIX}WEBHOOKS", "(hidden)", f"{one.name}: types has {stranger!r}; {there}")
+    backend = settings.backend
+    return WebhookOptions(settings.webhooks, backend.state_dir if isinstance(backend, EngineSettings) else None)
 
 
 def _datasets(settings: Settings) -> Mapping[str, DatasetSpec]:

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from controlplane.cluster.engine.mounts import folder_trouble
 from controlplane.model.dataset import DatasetSpec
 from controlplane.model.mounts import DATASET_NAME
-from controlplane.settings import EXIT_CONFIG, Listen, rules
+from controlplane.settings import EXIT_CONFIG, Listen, rules, webhooks
+from controlplane.webhooks import Endpoint
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7420"
 # Every browser resolves names below it to this machine (RFC 6761 section 6.3).
@@ -39,6 +40,7 @@ class UpOptions:
     egress: bool
     datasets: Mapping[str, DatasetSpec]
     gpu_devices: str
+    webhooks: tuple[Endpoint, ...]
     keep: bool
     json: bool
 
@@ -112,6 +114,13 @@ def parser(environ: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
         metavar="KIND",
         help="give sandboxes with --gpu the devices of this CDI kind, like nvidia.com/gpu, one holder each",
     )
+    made.add_argument(
+        "--webhooks",
+        default=(),
+        type=_webhooks,
+        metavar="FILE",
+        help="a JSON list of endpoints that events are posted to",
+    )
     made.add_argument("--keep", action="store_true", help="leave sandboxes running at the end; the next start adopts")
     made.add_argument("--json", action="store_true", help="one line of JSON on stdout when ready")
     return made
@@ -178,6 +187,13 @@ def _dataset(text: str) -> tuple[str, DatasetSpec]:
         return name, DatasetSpec(folder=str(place), owners=owners.split(",") if owners else [])
     except ValidationError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.errors()[0]['msg']}") from error
+
+
+def _webhooks(text: str) -> tuple[Endpoint, ...]:
+    try:
+        return webhooks(Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def _state_dir(text: str) -> Path:

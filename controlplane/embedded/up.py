@@ -100,6 +100,7 @@ def _settings(options: UpOptions, directory: state.StateDir, found: Engine, api_
         signing_key_file=directory.signing_key,
         starts_in_flight=options.starts_in_flight,
         max_sandboxes=options.max_sandboxes,
+        webhooks=options.webhooks,
         ports_domain=options.ports_domain,
         egress=EgressOptions(PORT, cached=cached_indexes(os.environ)) if options.egress else None,
         feed_key=directory.feed_key.read_text() if options.egress else "",

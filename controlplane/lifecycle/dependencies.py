@@ -16,6 +16,7 @@ from controlplane.model.dataset import DatasetSpec
 from controlplane.scaling import ScalingOptions
 from controlplane.store import Store
 from controlplane.telemetry import Metrics
+from controlplane.webhooks import Poster, WebhookOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Options:
         networks: direct ones, past egress, that sandboxes may have.
         datasets: data sets of the settings, by name.
         audit: where audit entries go.
+        webhooks: where events are posted.
     """
 
     starts_in_flight: int = 4
@@ -54,6 +56,7 @@ class Options:
     networks: DirectNetworks = NO_NETWORKS
     datasets: Mapping[str, DatasetSpec] = field(default_factory=dict)
     audit: AuditOptions = field(default_factory=AuditOptions)
+    webhooks: WebhookOptions = field(default_factory=WebhookOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Dependencies:
         collector: sees the private registry's files; None: somebody else looks after it, or there is none.
         recorded: the recorded copies of a registry that somebody else looks after; None: nobody removes them there.
         node_pools: adds and removes nodes; None where ``Options.scaling`` is.
+        poster: sends webhooks; None where ``Options.webhooks`` names none.
     """
 
     store: Store
@@ -85,3 +89,4 @@ class Dependencies:
     collector: Collector | None = None
     recorded: RecordedList | None = None
     node_pools: NodePools | None = None
+    poster: Poster | None = None

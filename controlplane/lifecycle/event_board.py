@@ -128,7 +128,13 @@ class EventBoard:
             listener.close()
 
     async def listen(
-        self, owner: str | None, labels: Mapping[str, str], after_ms: int | None, *, follow: bool
+        self,
+        owner: str | None,
+        labels: Mapping[str, str],
+        after_ms: int | None,
+        *,
+        follow: bool,
+        of_platform: bool = False,
     ) -> AsyncGenerator[list[SandboxEvent], None]:
         """What happens, from a moment on; an item may be empty, as a sign of life.
 
@@ -140,6 +146,7 @@ class EventBoard:
             after_ms: the last event that was read (Unix ms): it begins a minute before that, so that nothing is lost
                 where clocks differ. None: it begins now.
             follow: whether it goes on with what happens from now on.
+            of_platform: whether it is this program itself that listens: callers take no place from it.
 
         Raises:
             Problem: rate_limited, where too many listen; the store does not answer.
@@ -149,6 +156,8 @@ class EventBoard:
         now_ms = self._clock.now_ms()
         since_ms = now_ms if after_ms is None else max(0, after_ms - OVERLAP_MS)
         listener = Listener(owner, labels, since_ms)
+        if not of_platform:
+            self._check_places(listener)
         self._admit(listener)
         try:
             yield [] if after_ms is None else listener.fresh(await self._past(listener, since_ms))
@@ -157,11 +166,13 @@ class EventBoard:
         finally:
             self._listeners.discard(listener)
 
-    def _admit(self, listener: Listener) -> None:
+    def _check_places(self, listener: Listener) -> None:
         own = sum(1 for one in self._listeners if one.owner == listener.owner)
         if own >= MOST_OF_ONE or len(self._listeners) >= MOST_LISTENERS:
             detail = f"{own} streams of events are open for you here, and {len(self._listeners)} in all"
             raise Problem("rate_limited", f"{detail}: one is enough for all sandboxes", retry_after_ms=5_000)
+
+    def _admit(self, listener: Listener) -> None:
         if self._closed:
             raise Problem("draining", "this control plane is shutting down: another one has the events")
         self._listeners.add(listener)

@@ -15,6 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from controlplane.addresses import IpAddress, connected, never_called
 from controlplane.registry.outcome import RegistryProblem, TooLargeError
 
 # Of one request with its redirects; guesses: a registry answers in tenths of a second.
@@ -24,8 +25,6 @@ MAX_REDIRECTS: Final = 5
 # Requests at once; further ones wait. One registry that does not answer leaves places to the others.
 MOST_AT_ONCE: Final = 64
 MOST_OF_ONE: Final = 32
-# Metadata services of clouds that are not link-local.
-_METADATA: Final = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -149,12 +148,8 @@ class _Guarded(AbstractResolver):
         await self._resolver.close()
 
 
-def _allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str, plain: Collection[str]) -> bool:
-    # One that stands for an IPv4 address is connected to as that.
-    address = getattr(address, "ipv4_mapped", None) or address
-    if address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA:
-        return False
-    return not address.is_loopback or host in plain
+def _allowed(address: IpAddress, host: str, plain: Collection[str]) -> bool:
+    return not never_called(address) and (not connected(address).is_loopback or host in plain)
 
 
 def _host(registry: str) -> str:

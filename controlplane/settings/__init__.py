@@ -17,6 +17,7 @@ from controlplane.settings.reader import EXIT_CONFIG, PREFIX, SettingError
 from controlplane.settings.rules import MAX_SOCKET_PATH_BYTES, Listen, socket_path
 from controlplane.settings.scaling import ProviderSettings, ScalingSettings
 from controlplane.settings.settings import Settings
+from controlplane.settings.webhooks import webhooks
 
 __all__ = [
     "EXIT_CONFIG",
@@ -38,4 +39,5 @@ __all__ = [
     "SettingError",
     "Settings",
     "socket_path",
+    "webhooks",
 ]

@@ -12,6 +12,8 @@ from controlplane.settings.egress import read_egress, read_feed_key
 from controlplane.settings.images import ImageSettings
 from controlplane.settings.reader import PREFIX, Reader, SettingError
 from controlplane.settings.rules import Listen
+from controlplane.settings.webhooks import read_webhooks
+from controlplane.webhooks import Endpoint
 
 # The default ports on Kubernetes; the chart's Services have the same.
 API_PORT: Final = 8081
@@ -50,6 +52,7 @@ class Settings:
         feed_key: what egress replicas show to get their feed; empty where egress is not installed.
         audit_stdout: whether audit entries are written to stdout.
         audit_kept: the newest audit entries that the store keeps for operators; 0 = none. An engine has them in a file.
+        webhooks: where events are posted.
         console: whether the console's pages are served (``rollbox ui``).
         ports_domain: the domain under which gateways serve ports by host name (PORT-ID.DOMAIN); None = they do not.
     """
@@ -74,6 +77,7 @@ class Settings:
     console: bool = True
     audit_stdout: bool = False
     audit_kept: int = 0
+    webhooks: tuple[Endpoint, ...] = ()
     egress: EgressOptions | None = None
     feed_key: str = field(default="", repr=False)
 
@@ -112,6 +116,7 @@ class Settings:
             feed_key=read_feed_key(read),
             audit_stdout=read("AUDIT_STDOUT", rules.one_of("on", "off"), "on" if on_kubernetes else "off") == "on",
             audit_kept=read("AUDIT_KEPT", rules.count(0, MAX_AUDIT_KEPT), "50000" if on_kubernetes else "0"),
+            webhooks=read_webhooks(read),
             console=read("CONSOLE", rules.one_of("on", "off"), "on") == "on",
         )
 

@@ -25,6 +25,7 @@ class Levels:
     Attributes:
         pools: unclaimed sandboxes of each pool, by kind (``POOLED``); empty where this replica does not plan.
         event_streams: streams of events that are open at this replica.
+        webhooks: of each how many events wait, and the age of the oldest (ms); empty where another replica sends.
         unstopped: ended sandboxes whose node has not stopped them for two minutes.
         nodes_draining: nodes that are emptied.
         store_up: whether the store has answered a moment ago.
@@ -59,3 +60,4 @@ class Levels:
     scaler_unplaced: int = 0
     egress_unserved: int = 0
     event_streams: int = 0
+    webhooks: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -32,6 +32,7 @@ from controlplane.telemetry.table import (
     Served,
     Start,
     Waited,
+    WebhookOutcome,
 )
 
 PHASES: Final[tuple[str, ...]] = get_args(Phase)
@@ -44,6 +45,7 @@ class Metrics:
         self._families = families = Families()
         self.registry = families.registry
         self._pool_names, self._owner_names, self._node_pool_names = DeclaredNames(), DeclaredNames(), DeclaredNames()
+        self._webhook_names = DeclaredNames()
         self._phases = families.histogram("rollbox_create_phase_seconds", PHASES, ("cold", "pool"))
         self._phases.labels("total", "warm")
         self._waits = families.histogram("rollbox_create_wait_seconds", get_args(Room), get_args(Waited))
@@ -51,6 +53,8 @@ class Metrics:
         self._egress_lost = families.counter("rollbox_egress_attempts_lost")
         self._calls_refused = families.counter("rollbox_calls_refused", get_args(RefusedCall))
         self._audit_lost = families.counter("rollbox_audit_lost", get_args(AuditLost))
+        self._webhook_events = families.counter("rollbox_webhook_events")
+        self._webhook_retries = families.counter("rollbox_webhook_retries")
         self._egress_refused = families.counter("rollbox_egress_feed_refused")
         self._gave_way = families.counter("rollbox_unclaimed_gave_way", get_args(GaveRoom))
         self._creates = families.counter("rollbox_creates", ("",), ("no_pool",))
@@ -126,6 +130,14 @@ class Metrics:
     def audit_lost(self, where: AuditLost, entries: int) -> None:
         """Counts audit entries that are not kept."""
         self._audit_lost.labels(where).inc(entries)
+
+    def webhook_events(self, webhook: str, outcome: WebhookOutcome, events: int) -> None:
+        """Counts events for a webhook that are settled."""
+        self._webhook_events.labels(self._webhook_names.told(webhook), outcome).inc(events)
+
+    def webhook_retried(self, webhook: str) -> None:
+        """Counts a request to a webhook that is sent again."""
+        self._webhook_retries.labels(self._webhook_names.told(webhook)).inc()
 
     def egress_feed_refused(self) -> None:
         """Counts a call for the feed of egress that came without its key."""
@@ -294,6 +306,7 @@ class Metrics:
         """The gauges of names that come and go: what is gone, or is another replica's to tell, has no series."""
         for gauge in (self._pooled, self._owned, self._quota_used, self._quota_limit, self._node_pools):
             gauge.clear()
+        self._set_webhooks(levels)
         self._scaler_unplaced.set(levels.scaler_unplaced)
         for node_pool, nodes in levels.node_pools.items():
             for nodes_what in get_args(PoolNodes):
@@ -311,6 +324,14 @@ class Metrics:
                 if limit := quota.limits.get(resource):
                     self._quota_limit.labels(name, resource).inc(limit)
 
+    def _set_webhooks(self, levels: Levels) -> None:
+        self._webhook_queued.clear()
+        self._webhook_oldest.clear()
+        for webhook, (queued, oldest_ms) in levels.webhooks.items():
+            name = self._webhook_names.told(webhook)
+            self._webhook_queued.labels(name).set(queued)
+            self._webhook_oldest.labels(name).set(oldest_ms / 1000)
+
     def _gauges(self, families: Families) -> None:
         self._sandboxes = families.gauge("rollbox_sandboxes", tuple(State))
         self._sandboxes_limit = families.gauge("rollbox_sandboxes_limit")
@@ -324,6 +345,8 @@ class Metrics:
         self._creates_waiting = families.gauge("rollbox_creates_waiting")
         self._feeds = families.gauge("rollbox_route_feed_subscribers")
         self._event_streams = families.gauge("rollbox_event_streams")
+        self._webhook_queued = families.gauge("rollbox_webhook_queued")
+        self._webhook_oldest = families.gauge("rollbox_webhook_oldest_seconds")
         self._notes = families.gauge("rollbox_annotations_behind")
         self._store_up = families.gauge("rollbox_store_up")
         self._roles = families.gauge("rollbox_replica_role", get_args(Role))

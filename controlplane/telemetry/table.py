@@ -8,6 +8,7 @@ Start = Literal["cold", "warm", "pool"]
 RefusedCall = Literal["unknown", "expired", "revoked", "scope", "other_owner"]
 Served = Literal["warm", "none_ready", "other_template", "dead", "no_pool"]
 AuditLost = Literal["output", "store"]
+WebhookOutcome = Literal["sent", "expired", "refused", "overflow", "gone"]
 Pooled = Literal["wanted", "ready", "starting", "outdated"]
 State = Literal["requested", "queued", "starting", "warm", "running", "ending", "ended"]
 Fault = Literal["caller", "workload", "capacity", "platform"]
@@ -31,7 +32,9 @@ Drained = Literal["told", "retired", "ended"]
 PoolNodes = Literal["ready", "coming", "leaving", "wanted", "most"]
 ScalerStep = Literal["ask", "cordon", "uncordon", "empty", "remove"]
 Waited = Literal["admitted", "refused"]
-Role = Literal["sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler", "names"]
+Role = Literal[
+    "sweep", "orphans", "recount", "prober", "quota_use", "node_images", "pools", "scaler", "names", "webhooks"
+]
 EgressWaited = Literal["applied", "late"]
 
 
@@ -100,6 +103,14 @@ FAMILIES: Final[dict[str, Family]] = {
         (),
     ),
     "rollbox_event_streams": Family("gauge", "", "Streams of events that are open at this replica.", (), ()),
+    "rollbox_webhook_events": Family(
+        "counter", "", "Events for webhooks that are settled: sent, or dead letters.", ("webhook", "outcome"), ()
+    ),
+    "rollbox_webhook_retries": Family("counter", "", "Requests to webhooks that were sent again.", ("webhook",), ()),
+    "rollbox_webhook_queued": Family("gauge", "", "Events that wait for a webhook.", ("webhook",), ()),
+    "rollbox_webhook_oldest_seconds": Family(
+        "gauge", "seconds", "Age of the event that waits longest for a webhook.", ("webhook",), ()
+    ),
     "rollbox_audit_lost": Family("counter", "", "Audit entries that are not kept, by where.", ("where",), ()),
     "rollbox_readiness_pushes": Family("counter", "", "Readiness pushes.", ("outcome",), ()),
     "rollbox_forged_addresses": Family(

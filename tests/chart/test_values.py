@@ -39,6 +39,8 @@ def test_without_a_registry_the_refusal_says_what_to_set() -> None:
         ("controlplane.operators[0]=a:b", "'/controlplane/operators/0'"),
         ("controlplane.audit.kept=-1", "'/controlplane/audit/kept': minimum"),
         ("controlplane.audit.file=x", "'/controlplane/audit': additional properties 'file' not allowed"),
+        ("controlplane.events.webhook=x", "'/controlplane/events': additional properties 'webhook' not allowed"),
+        ("controlplane.events.webhooks[0].name=ops", "missing properties 'url', 'secretName'"),
         ("controlplane.drainSeconds=0", "'/controlplane/drainSeconds': minimum"),
         ("controlplane.resources.limits.cpu=lots", "'/controlplane/resources/limits/cpu'"),
         ("operator.replicas=2", "'/operator': additional properties 'replicas'"),

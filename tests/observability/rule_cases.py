@@ -125,6 +125,14 @@ CASES: Mapping[str, Case] = {
             f'rollbox_image_store_limit_bytes{{{N},store="node"}}': "0x90",
         },
     ),
+    "RollboxWebhooksFailing": Case(
+        {f'rollbox_webhook_events_total{{{N},webhook="ops",outcome="refused"}}': "0+1x90"},
+        {
+            f'rollbox_webhook_events_total{{{N},webhook="ops",outcome="sent"}}': "0+9x90",
+            f'rollbox_webhook_events_total{{{N},webhook="ops",outcome="refused"}}': "3x90",
+            f'rollbox_webhook_oldest_seconds{{{N},webhook="ops"}}': "60x90",
+        },
+    ),
     "RollboxConversionsFailing": Case(
         {f'rollbox_image_conversions_total{{{N},outcome="failed"}}': "0+1x90"},
         {

@@ -23,12 +23,16 @@ class FakeEvents:
         breaks: of the next streams, in order: after how many events the connection is cut, in the middle of a line.
         ends: of the next streams, in order: after how many events they end in good order, as where a gateway drains.
         more: set it when something was added.
+        dead: dead letters of webhooks.
+        asked: queries for these.
     """
 
     told: list[dict[str, Any]] = field(default_factory=list)
     breaks: deque[int] = field(default_factory=deque)
     ends: deque[int] = field(default_factory=deque)
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    dead: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, kind: str, at_ms: int, sandbox_id: str = "sb-1", **more: Any) -> None:
         """Have something happen."""
@@ -42,6 +46,18 @@ class FakeEvents:
         }
         self.told.append({**told, "later": 1, **more})
         self.more.set()
+
+    async def dead_letters(self, request: web.Request) -> web.Response:
+        """Tell all of them."""
+        self.asked.append(dict(request.query))
+        return web.json_response({"letters": self.dead})
+
+    def bury(self, events: int, why: str = "expired", **event: Any) -> None:
+        """Have so many events be given up; ``event`` is the data of one."""
+        told = {"webhook": "ops", "at_ms": 9_000, "why": why, "detail": "HTTP 503", "attempts": 4, "events": events}
+        times = {"from_ms": 1_000, "to_ms": 1_000 if events == 1 else 5_000}
+        one = {"id": "sb-1.1000.end", "data": event} if event else None
+        self.dead.append({**told, **times, "event": one, "later": 1})
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Tell what has happened from a moment on."""

@@ -135,6 +135,7 @@ class FakeGateway:
                 web.delete(f"{box}/lease", self._route("lease", self._lease)),
                 web.post("/v1/leases/{name}", self._route("renew", self._renew)),
                 web.get("/v1/audit", self._route("audit", self.audit.find)),
+                web.get("/v1/events/dead", self._route("events", self.events.dead_letters)),
                 web.get("/v1/events", self._route("events", self.events.stream)),
                 web.get(f"{box}/timeline", self._route("timeline", self._timeline)),
                 web.post(f"{box}/exec", self._route("exec", self._exec)),

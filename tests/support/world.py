@@ -22,6 +22,7 @@ from controlplane.lifecycle.service.creates import Created
 from controlplane.model import Sandbox, SandboxSpec
 from controlplane.store import MemoryStore, Store
 from controlplane.telemetry import Metrics
+from controlplane.webhooks import Poster
 from tests.support.asgi import Caller
 from tests.support.fake_cluster import FakeCluster, FakeGateways, FakeSidecars
 from tests.support.virtual_time import VirtualClock
@@ -72,6 +73,7 @@ async def world(
     collector: Collector | None = None,
     recorded: RecordedList | None = None,
     node_pools: NodePools | None = None,
+    poster: Poster | None = None,
 ) -> AsyncIterator[World]:
     """A running control plane; pass a cluster that another world has left to rebuild from it.
 
@@ -97,6 +99,7 @@ async def world(
         collector=collector,
         recorded=recorded,
         node_pools=node_pools,
+        poster=poster,
     )
     async with Sandboxes.running(deps, options or Options()) as service:
         cluster.push = service.accept_push

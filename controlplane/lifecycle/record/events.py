@@ -12,6 +12,7 @@ from controlplane.model import Sandbox, State
 
 # The kind of the entry whose word is the cause of the end.
 END: Final = "end"
+KINDS: Final = frozenset({*map(str, WORDS), END})
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,23 @@ class ReplicaLoops:
         """Does some work that is not ``Work``'s, at one replica at a time; ``name`` is that of its lease."""
         await self._in_turn(name, every_s, work)
 
+    async def lead(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Does work that goes on, at one replica at a time; it ends where the lease is lost, and is begun again.
+
+        Args:
+            name: of its lease.
+            work: begins it; it is cancelled.
+        """
+
+        async def turn() -> None:
+            async with self.alone(name) as mine:
+                if mine:
+                    await self._while_held(name, work)
+
+        while True:
+            await self._survive(name, turn)
+            await asyncio.sleep(HERE_FOR_MS / 1000)
+
     async def tell(self, turn: Callable[[], Awaitable[None]]) -> None:
         """Has a replica tell the others what they cannot know, every second."""
         while True:
@@ -203,6 +220,17 @@ class ReplicaLoops:
             await self._survive(name, turn)
             await asyncio.sleep(every_s if name in self._held_leases else min(every_s, looks_s))
 
+    async def _while_held(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        working = asyncio.create_task(_awaited(work), name=name)
+        try:
+            while name in self._held_leases and not working.done():
+                await asyncio.wait({working}, timeout=HERE_EVERY_S)
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+        if not working.cancelled():
+            working.result()
+
     async def _mine(self, name: str) -> bool:
         """Takes or renews the lease of some periodic work; whether this replica holds it."""
         mine = await self._store.lease(name, self._replica, HERE_FOR_MS)
@@ -225,6 +253,10 @@ class ReplicaLoops:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise asyncio.CancelledError
         return False
+
+
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
 
 
 async def _done(work: Callable[[], Awaitable[None]], within_s: float) -> bool:

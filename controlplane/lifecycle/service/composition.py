@@ -82,6 +82,7 @@ from controlplane.lifecycle.starting.readiness import Readiness
 from controlplane.lifecycle.starting.starter import Starter
 from controlplane.lifecycle.starting.starts import Starts
 from controlplane.lifecycle.waiting import CreateQueue, Lines
+from controlplane.lifecycle.webhooks import Webhooks
 
 CLOSE_WITHIN_S: Final = 10.0
 # What is left after that waits for an engine which does not answer; this is for the loop to unwind.
@@ -106,6 +107,7 @@ class Core:
         board: what gateways are told.
         events: what those are told that listen.
         audit: which key has done what.
+        webhooks: what posts events; None: nothing does.
         egress, egress_calls: network policies (None: egress is not installed), and what owners do with them.
         images, ownership, inventory: what a start begins with, whose it is, what nodes have.
         configs: what images say of the processes that run from them.
@@ -136,8 +138,9 @@ class Core:
             _egress(deps, options, store, ledger, annotations),
         )
         # Starting and ending.
-        templates, self.datasets, self.keys = (
+        templates, self.webhooks, self.datasets, self.keys = (
             Templates(),
+            _webhooks(deps, options, self.events, store),
             Datasets(deps.documents, deps.cluster.mounts, options.datasets),
             StoredKeys(deps.documents, store, deps.clock),
         )
@@ -413,6 +416,8 @@ class Core:
             self._run("names", self.replicas.periodic("names", NAMES_EVERY_S, names.turn))
         if self._conversions is not None:
             self._run("conversions", self._conversions.run(self._boots.boot))
+        if self.webhooks is not None:
+            self._run("webhooks", self.replicas.lead("webhooks", self.webhooks.run))
         if self._options.probe_every_ms:
             self._run("prober", self.replicas.probe(self._options.probe_every_ms))
         if self.scaler is not None:
@@ -441,6 +446,8 @@ class Core:
                 task.cancel()
             left = await _unfinished(left, UNWIND_WITHIN_S)
         await self._registry_store.close()
+        if self.webhooks is not None:
+            self.webhooks.close()
         if self.store.shared:
             await self.replicas.go()
 
@@ -514,6 +521,12 @@ def _egress(
         replica=deps.store.replica,
         metrics=deps.metrics,
     )
+
+
+def _webhooks(deps: Dependencies, options: Options, events: EventBoard, store: RecoveringStore) -> Webhooks | None:
+    if deps.poster is None or not options.webhooks.endpoints:
+        return None
+    return Webhooks(options.webhooks, deps.poster, events, store, clock=deps.clock, metrics=deps.metrics)
 
 
 def _copies(deps: Dependencies, options: Options, store: RegistryStore, group: asyncio.TaskGroup) -> Copies | None:

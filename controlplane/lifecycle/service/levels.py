@@ -25,6 +25,7 @@ async def levels(core: Core, options: Options, now_ms: int) -> Levels:
         starts_queued=core.line.slots.waiting,
         feeds=core.board.subscribers,
         event_streams=core.events.listeners,
+        webhooks={} if core.webhooks is None else core.webhooks.levels,
         notes_behind=core.annotations.pending,
         pools=core.pools.levels(),
         creates_waiting=len(core.create_queue),

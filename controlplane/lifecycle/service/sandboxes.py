@@ -50,6 +50,7 @@ class Sandboxes:
         nodes: see ``Nodes``.
         events: what happens to sandboxes, see ``EventBoard``.
         audit: which key has done what, see ``AuditTrail``.
+        webhooks: what posts events; None: nothing does.
         looks: what the console shows, see ``ConsoleViews``.
     """
 
@@ -70,6 +71,7 @@ class Sandboxes:
         self.datasets, self.keys = core.datasets, core.keys
         self.key_calls = KeyCalls(deps.documents, core.keys, deps.clock, deps.metrics)
         self.builds, self.configs, self.events, self.audit = core.builds, core.configs, core.events, core.audit
+        self.webhooks = core.webhooks
         self.nodes, self.console_views = Nodes(deps.cluster, core.store, deps.clock), core.console_views
 
     @classmethod

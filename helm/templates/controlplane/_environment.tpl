@@ -139,6 +139,7 @@
 {{- include "rollbox.scalingEnv" . }}
 {{- include "rollbox.egressServing" . }}
 {{- include "rollbox.directServing" . }}
+{{- include "rollbox.webhooksEnv" . }}
 - {name: ROLLBOX_CONTROLPLANE_API_KEYS_FILE, value: /etc/rollbox/api-keys/keys}
 - {name: ROLLBOX_CONTROLPLANE_SIGNING_KEY_FILE, value: /etc/rollbox/signing/tls.key}
 {{- end }}
@@ -174,6 +175,7 @@
 {{- include "rollbox.scalingMounts" . }}
 {{- include "rollbox.egressMounts" . }}
 {{- include "rollbox.directMounts" . }}
+{{- include "rollbox.webhooksMounts" . }}
 - {name: api-keys, mountPath: /etc/rollbox/api-keys, readOnly: true}
 - {name: signing, mountPath: /etc/rollbox/signing, readOnly: true}
 {{ include "rollbox.operatorMounts" . }}
@@ -195,6 +197,7 @@
 {{- include "rollbox.scalingVolumes" . }}
 {{- include "rollbox.egressVolumes" . }}
 {{- include "rollbox.directVolumes" . }}
+{{- include "rollbox.webhooksVolumes" . }}
 - {name: api-keys, secret: {secretName: {{ include "rollbox.apiKeysSecret" . }}, items: [{key: keys, path: keys}]}}
 - {name: signing, secret: {secretName: {{ include "rollbox.signingSecret" . }}, items: [{key: tls.key, path: tls.key}]}}
 {{ include "rollbox.operatorVolumes" . }}

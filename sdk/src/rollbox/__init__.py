@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rollbox.conversion import Conversion
     from rollbox.dataset import Dataset, DatasetRecord, Scratch
     from rollbox.egress import EgressAttempt, EgressPolicy, EgressPreset, EgressRule, EgressState
-    from rollbox.events import Events, SandboxEvent
+    from rollbox.events import DeadLetter, Events, SandboxEvent
     from rollbox.files import FileChange, FileInfo, Files, Listing, TransferReport
     from rollbox.git_scrub import ScrubReport
     from rollbox.grading import GradeOptions, GradeTimes, Taken, Verdict
@@ -99,6 +99,7 @@ __all__ = [
     "CreateOptions",
     "Dataset",
     "DatasetRecord",
+    "DeadLetter",
     "DeleteReport",
     "Drain",
     "EgressAttempt",
@@ -222,6 +223,7 @@ _MODULES = {
     "EgressState": "egress",
     "End": "record",
     "ErrorContext": "timeline",
+    "DeadLetter": "events",
     "Events": "events",
     "ExecOptions": "request",
     "ExecResult": "result",

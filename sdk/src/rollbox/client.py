@@ -19,7 +19,7 @@ from rollbox.conversion import Conversion, ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords, dataset_body
 from rollbox.egress import EgressAttempt, EgressLog, EgressPolicy, EgressPreset, EgressPresets
 from rollbox.errors import BY_CODE, InvalidArgument
-from rollbox.events import Events
+from rollbox.events import DeadLetter, DeadLetterList, Events
 from rollbox.files import initial
 from rollbox.gateway import Gateway
 from rollbox.health import Health
@@ -452,6 +452,24 @@ class Client:
         Cost: one connection for all sandboxes; with `after` a read of all their records.
         """
         return Events(self.gateway, after, labels=labels, follow=follow, every_owner=every_owner)
+
+    async def dead_letters(self, *, webhook: str | None = None, after_ms: int = 0, most: int = 100) -> DeadLetterList:
+        """Return what webhooks did not take, oldest first; for operators.
+
+        Args:
+            webhook: of this one alone.
+            after_ms: what was given up later than this (Unix ms).
+            most: the newest so many of them, up to 1,000.
+
+        Raises:
+            PermissionDenied: the key is not an operator's.
+            NotFound: there is no such webhook.
+            Unsupported: this installation has no webhooks.
+        """
+        query = [] if webhook is None else [("webhook", webhook)]
+        query += [("after_ms", str(after_ms)), ("most", str(most))]
+        told = await self.gateway.call_api("GET", "events", "dead", query=query)
+        return [DeadLetter.from_json(one) for one in told["letters"]]
 
     def prefetch(self, images: str | Iterable[str], *, nodes: int | None = None) -> Prefetch:
         """Pull images to the nodes before sandboxes need them: await it for its report, or iterate it for its progress.

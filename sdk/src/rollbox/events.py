@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from rollbox import labels as label_rules
 from rollbox._problem import SandboxError
@@ -63,6 +63,43 @@ class SandboxEvent:
         known = {item.name for item in fields(cls)}
         told = {name: value for name, value in body["data"].items() if name in known}
         return cls(**{**told, "id": body["id"], "end": End.from_json(told.get("end")), "cursor": cursor})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that a webhook of the operator did not take, or many that were given up at once.
+
+    Attributes:
+        webhook: the name of the endpoint.
+        at_ms: when it was given up (Unix ms).
+        why: "expired" (not taken in time), "refused", "overflow" (too many waited) or "gone" (it answered 410).
+        detail: of the last attempt.
+        attempts: that were made; 0 where they are many.
+        events: how many.
+        from_ms: when the first of them happened (Unix ms): as a cursor of `Client.events` it leads to them for a day.
+        to_ms: when the last of them happened (Unix ms).
+        event: the one; None where they are many, or nothing is kept of it.
+    """
+
+    webhook: str
+    at_ms: int
+    why: str
+    detail: str
+    attempts: int
+    events: int
+    from_ms: int
+    to_ms: int
+    event: SandboxEvent | None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> DeadLetter:
+        """Read one; fields that this version does not know are left out."""
+        known = {item.name: body[item.name] for item in fields(cls)}
+        event = None if known["event"] is None else SandboxEvent.from_json(known["event"], str(known["from_ms"]))
+        return cls(**{**known, "event": event})
+
+
+DeadLetterList: TypeAlias = list[DeadLetter]
 
 
 class Events:

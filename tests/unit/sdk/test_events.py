@@ -120,3 +120,34 @@ def test_on_the_command_line() -> None:
         assert [json.loads(line)["cursor"] for line in machines[1].splitlines()] == [str(AT_MS), str(AT_MS + 1)]
         assert both[0] != 0
         assert "--since or --after" in both[2]
+
+
+async def test_dead_letters_are_read_and_asked_for(client: Client, fake: FakeGateway) -> None:
+    fake.events.add("end", AT_MS)
+    fake.events.bury(1, **fake.events.told[0])
+    fake.events.bury(300, "overflow")
+    one, many = await client.dead_letters(webhook="ops", after_ms=7, most=5)
+    assert (one.webhook, one.why, one.detail, one.attempts, one.events) == ("ops", "expired", "HTTP 503", 4, 1)
+    assert one.event is not None
+    assert (one.event.kind, one.event.sandbox_id, one.event.cursor) == ("end", "sb-1", "1000")
+    assert (many.events, many.event, many.from_ms, many.to_ms) == (300, None, 1_000, 5_000)
+    assert fake.events.asked == [{"webhook": "ops", "after_ms": "7", "most": "5"}]
+
+
+def test_dead_letters_without_await_and_on_the_command_line() -> None:
+    with serving_apart() as fake, sync.Client(fake.url, API_KEY) as client:
+        fake.events.add("end", AT_MS)
+        fake.events.bury(1, **fake.events.told[0])
+        fake.events.bury(300, "overflow")
+        assert [one.why for one in client.dead_letters()] == ["expired", "overflow"]
+        settings = {"ROLLBOX_URL": fake.url, "ROLLBOX_API_KEY": API_KEY}
+        lines = ("--since 1h", "--json", "--label a=b")
+        people, machines, wrong = forked(
+            [("as they are", settings, ["events", "--dead", *line.split()]) for line in lines]
+        )
+        assert int(fake.events.asked[1]["after_ms"]) > 1_600_000_000_000
+        first, second = people[1].splitlines()[-2:]
+        assert ("sb-1 end" in first, "300 events" in second, "overflow" in second) == (True, True, True)
+        assert json.loads(machines[1])[0]["event"]["sandbox_id"] == "sb-1"
+        assert wrong[0] != 0
+        assert "--dead goes with" in wrong[2]

@@ -51,6 +51,9 @@ def up(
     gpu_devices: Annotated[
         str | None, typer.Option(metavar="KIND", help="CDI kind of the devices for sandboxes with --gpu (docs/gpu.md).")
     ] = None,
+    webhooks: Annotated[
+        str | None, typer.Option(metavar="FILE", help="JSON list of endpoints that events are posted to.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave sandboxes running at the end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -62,7 +65,7 @@ def up(
     given: dict[str, str | int | None] = {"--listen": listen, "--state-dir": state_dir, "--engine": engine}
     given |= {"--starts-in-flight": starts_in_flight, "--max-sandboxes": max_sandboxes, "--ports-domain": ports_domain}
     given |= {"--gpu-devices": gpu_devices, "--tls-listen": tls_listen}
-    given |= {"--tls-certificate": tls_certificate, "--tls-key": tls_key}
+    given |= {"--tls-certificate": tls_certificate, "--tls-key": tls_key, "--webhooks": webhooks}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
     options += [part for one in dataset or () for part in ("--dataset", one)]
     wishes = {"--no-egress": not egress, "--plain-http": plain_http, "--keep": keep, "--json": json}

@@ -18,6 +18,7 @@ from rollbox.client import QuotaList
 from rollbox.conversion import ConvertOptions
 from rollbox.dataset import DatasetRecord, DatasetRecords
 from rollbox.egress import EgressLog, EgressPolicy, EgressPreset, EgressPresets
+from rollbox.events import DeadLetterList
 from rollbox.health import Health
 from rollbox.image import BuiltImage, Commits, ConversionProgress, ImageConfig, NodeImageList, PrefetchReport
 from rollbox.node import Node, NodeList
@@ -199,6 +200,10 @@ class Client:
     ) -> Events:
         """As `rollbox.Client.events`."""
         return Events(self, after, labels=labels, follow=follow, every_owner=every_owner)
+
+    def dead_letters(self, *, webhook: str | None = None, after_ms: int = 0, most: int = 100) -> DeadLetterList:
+        """As `rollbox.Client.dead_letters`."""
+        return run(self.inner.dead_letters(webhook=webhook, after_ms=after_ms, most=most))
 
     def prefetch(
         self,

@@ -3,11 +3,15 @@
 import asyncio
 import json
 from datetime import datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from controlplane.api.serve import _webhooks
 from controlplane.lifecycle.event_board import MOST_OF_ONE
+from controlplane.settings import SettingError, Settings
+from controlplane.webhooks import Endpoint
 from tests.support.virtual_time import EPOCH_MS
 from tests.support.world import OTHER_KEY, OWNER, SPEC, World
 
@@ -125,3 +129,14 @@ async def test_one_stream_too_many_is_refused_before_it_begins(plane: World) -> 
     gone.set()
     await asyncio.gather(*open_ones)
     assert b"rollbox_event_streams 0.0" in (await plane.api("GET", "/metrics")).body
+
+
+async def test_a_webhook_for_events_that_there_are_not_stops_the_start() -> None:
+    for kinds in ({"end", "drain"}, {"end", "nosuch"}):
+        endpoint = Endpoint("ops", "https://hooks.example.com/", (), kinds=frozenset(kinds))
+        settings = SimpleNamespace(webhooks=(endpoint,), backend=None)
+        if "nosuch" not in kinds:
+            assert _webhooks(cast("Settings", settings)).endpoints == (endpoint,)
+            continue
+        with pytest.raises(SettingError, match=r"WEBHOOKS.*ops: types has 'nosuch'; there are .*drain.*end"):
+            _webhooks(cast("Settings", settings))

@@ -38,6 +38,8 @@ def test_a_relative_state_directory_is_made_absolute() -> None:
         ["--tls-listen", "0.0.0.0:7443"],
         ["--tls-certificate", "tls.crt", "--tls-key", "tls.key"],
         ["--tls-listen", "0.0.0.0:7443", "--tls-certificate", "tls.crt"],
+        ["--webhooks", "/nowhere/at/all"],
+        ["--webhooks", "/dev/null"],
     ],
 )
 def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
