@@ -4,6 +4,7 @@ import argparse
 import ipaddress
 import os
 import re
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,10 @@ def parse(arguments: Sequence[str] | None = None) -> UpOptions:
     if any(tls.values()) and not all(tls.values()):
         missing = ", ".join(name for name, value in tls.items() if not value)
         made.error(f"argument --tls-listen: a port with TLS has a certificate and its key; {missing} is not given")
+    if given.tls_listen == given.listen:
+        made.error("argument --tls-listen: the address of --listen cannot have TLS too: give another one")
+    if all(tls.values()) and (trouble := _certificate_trouble(given.tls_certificate, given.tls_key)):
+        made.error(f"argument --tls-certificate: {trouble}")
     if not given.plain_http and not _on_loopback(given.listen.host):
         made.error(
             f"argument --listen: {given.listen} is not the loopback, and keys would cross the network in clear: "
@@ -159,6 +164,22 @@ def _listen(text: str) -> Listen:
     if not listen.port:
         raise argparse.ArgumentTypeError(f"{text!r} must name a port, so that clients know it")
     return listen
+
+
+def _certificate_trouble(certificate: Path, key: Path) -> str:
+    """Why a certificate cannot be used with a key; empty: it can."""
+    for path in (certificate, key):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror}"
+    try:
+        # A password would be asked for at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
+        return f"{certificate} with the key {key} cannot be used, which are PEM without a password: {reason}"
+    return ""
 
 
 def _on_loopback(host: str) -> bool:

@@ -181,7 +181,7 @@ fn tls(read: Read<'_>) -> Result<Option<Tls>, InvalidSetting> {
     }
     let path = required(read, certificate)?;
     let files = Files { certificate: PathBuf::from(&path), key: PathBuf::from(required(read, key)?) };
-    let used = Certificate::read(files).map_err(|why| invalid(certificate, Some(&path), why.to_string()))?;
+    let used = Certificate::read(files).map_err(|why| invalid(certificate, Some(&path), format!("must be usable; {why}")))?;
     Ok(Some(Tls { listen: parsed(read, listen, None, "must be IP:PORT")?, certificate: Arc::new(used) }))
 }
 

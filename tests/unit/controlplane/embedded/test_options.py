@@ -11,6 +11,7 @@ from controlplane.embedded.up import check_datasets
 from controlplane.embedded.up_error import UpError
 from controlplane.model.dataset import DatasetSpec
 from controlplane.settings import EXIT_CONFIG, Listen
+from tests.support.authority import Authority
 
 
 def test_without_options_everything_has_a_default() -> None:
@@ -49,12 +50,35 @@ def test_a_bad_option_ends_with_usage(arguments: list[str], capsys: pytest.Captu
     assert "usage: rollbox up" in capsys.readouterr().err
 
 
-def test_keys_cross_the_network_in_clear_only_where_that_is_said() -> None:
+def test_keys_cross_the_network_in_clear_only_where_that_is_said(tmp_path: Path) -> None:
     for loopback in ("127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"):
         assert parse(["--listen", loopback]).plain_http is False
     assert parse(["--listen", "0.0.0.0:7420", "--plain-http"]).listen.host == "0.0.0.0"
-    with_tls = parse(["--tls-listen", "0.0.0.0:7443", "--tls-certificate", "c", "--tls-key", "k"])
+    files = Authority().write(tmp_path / "files", "localhost")
+    pair = ["--tls-certificate", str(files / "tls.crt"), "--tls-key", str(files / "tls.key")]
+    with_tls = parse(["--tls-listen", "0.0.0.0:7443", *pair])
     assert (with_tls.tls_listen, with_tls.listen.host) == (Listen(host="0.0.0.0", port=7443), "127.0.0.1")
+
+
+def test_a_certificate_that_cannot_be_used_ends_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (Authority().write(tmp_path / name, "localhost") for name in ("first", "second"))
+    (tmp_path / "empty").write_text("")
+    pairs = {
+        (first / "none", first / "tls.key"): "none cannot be read: No such file",
+        (first / "tls.crt", first): "first cannot be read: Is a directory",
+        (first / "tls.crt", second / "tls.key"): "key values mismatch",
+        (tmp_path / "empty", first / "tls.key"): "cannot be used",
+    }
+    for (certificate, key), said in pairs.items():
+        with pytest.raises(SystemExit) as caught:
+            parse(["--tls-listen", "127.0.0.1:1", "--tls-certificate", str(certificate), "--tls-key", str(key)])
+        assert caught.value.code == EXIT_CONFIG
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parse(["--listen", "127.0.0.1:1", "--tls-listen", "127.0.0.1:1", "--tls-certificate", "c", "--tls-key", "k"])
+    assert "cannot have TLS too" in capsys.readouterr().err
 
 
 def test_root_has_its_state_in_run() -> None:
