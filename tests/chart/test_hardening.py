@@ -89,7 +89,8 @@ def test_pods_beside_sandboxes_have_volumes_that_the_api_server_takes() -> None:
 
 
 def test_pods_without_anything_of_the_node_can_have_users_of_their_own() -> None:
-    apart, powerful = set(), set()
+    apart: set[str] = set()
+    powerful: set[str] = set()
     for name, pod in pods(render(*rendered.COMMON, "platform.userNamespaces=true", as_json=rendered.JSON_VALUES)):
         (apart if pod["spec"].get("hostUsers") is False else powerful).add(name)
     assert powerful == {
