@@ -53,4 +53,4 @@ def opens(caller: Caller, route: Route | None) -> None:
     opened = route is not None and (route.method, route.template) in OPENED
     if not opened or (route is not None and route.names not in {(), (caller.only_sandbox,)}):
         detail = f"the key was shared for the use of sandbox {caller.only_sandbox} alone"
-        raise Problem("permission_denied", detail, reason="scope", sandbox_id=caller.only_sandbox)
+        raise Problem("permission_denied", detail, reason="shared_key", sandbox_id=caller.only_sandbox)

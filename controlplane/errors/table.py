@@ -535,6 +535,7 @@ TABLE: dict[Code, Entry] = {
 
 # The hint of a problem whose details have this reason, in place of its code's.
 HINT_OF_REASON: dict[str, str] = {
+    "shared_key": "A shared key is for commands, files and ports of its sandbox: use a key of the sandbox's owner for the rest.",
     "no_permission": "Rights are those of the sandbox's user where no `user=` is given; those of root reach further, but not to what is the kernel's, as in /proc.",
     "read_only": "That file system is mounted read-only: use another path, for example one below /tmp.",
     "exists": "Remove what is there first, or name another path.",

@@ -18,6 +18,7 @@ from rollbox._problem import SandboxError
 from rollbox.deadline import Deadline
 from rollbox.errors import InvalidArgument, PortUnreachable, StreamInterrupted
 from rollbox.gateway import Gateway, SandboxAccess
+from rollbox.printable import what_broke
 from rollbox.transport import abort, error_from_problem
 
 _CHUNK_BYTES: Final = 2**16
@@ -165,7 +166,7 @@ class _Tunnel:
         try:
             await self._socket.send_bytes(data)
         except (OSError, aiohttp.ClientError) as error:
-            raise self._failure or self._lost(repr(error)) from error
+            raise self._failure or self._lost(what_broke(error)) from error
         # A send that waits for buffer space returns without an error when the silent connection is aborted meanwhile.
         if self._failure is not None:
             raise self._failure
@@ -261,7 +262,7 @@ class PortStream(_Tunnel):
         try:
             await self._socket.send_str('{"type":"eof"}')
         except (OSError, aiohttp.ClientError) as error:
-            raise self._failure or self._lost(repr(error)) from error
+            raise self._failure or self._lost(what_broke(error)) from error
 
 
 class PortDatagrams(_Tunnel):

@@ -21,7 +21,15 @@ from yarl import URL
 from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox._version import __version__
-from rollbox.errors import BY_CODE, Internal, InvalidArgument, NotFound, StreamInterrupted, UpstreamTimeout
+from rollbox.errors import (
+    BY_CODE,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    StreamInterrupted,
+    UpstreamTimeout,
+)
+from rollbox.printable import what_broke
 
 try:
     import resource
@@ -39,6 +47,9 @@ _UNTRUSTED = (
     "Name a file with the certificate of its authority in SSL_CERT_FILE, or set ROLLBOX_URL to a name that the "
     "certificate is for."
 )
+_TLS_ALONE = "Set ROLLBOX_URL to https://."
+# How an alert of TLS begins, in the message of aiohttp about it.
+_ALERT = r"\x15\x03"
 _NO_TLS = "Set ROLLBOX_URL to the port of the gateway that has TLS, or to http:// where it has none."
 _FORKED = "Here, get the sandbox anew with Sandbox.connect(id), or make another Client."
 _CLOSED = "Use a sandbox within its `async with` and its event loop, or get it anew with Sandbox.connect(id)."
@@ -97,7 +108,9 @@ class Body:
         try:
             return await call
         except (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError) as error:
-            raise StreamInterrupted(f"the answer of {self._response.url.path} broke off: {error!r}") from error
+            raise StreamInterrupted(
+                f"the answer of {self._response.url.path} broke off: {what_broke(error)}"
+            ) from error
 
 
 class Transport:
@@ -263,20 +276,27 @@ class Transport:
             )
         return self._session
 
-    def _broken(self, method: str, error: Exception, limit_s: float | None) -> SandboxError:
-        if isinstance(error, aiohttp.InvalidURL):
-            return InvalidArgument(f"the gateway address {self.url!r} is not a URL")
+    def _tls_trouble(self, error: Exception) -> SandboxError | None:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return InvalidArgument(f"the certificate of {self.url} is not trusted: {_said(error)}", hint=_UNTRUSTED)
         if isinstance(error, aiohttp.ClientConnectorSSLError):
             return InvalidArgument(f"{self.url} is not spoken to by TLS: {_said(error)}", hint=_NO_TLS)
+        if isinstance(error, aiohttp.ClientResponseError) and _ALERT in error.message:
+            return InvalidArgument(f"{self.url} speaks TLS alone", hint=_TLS_ALONE)
+        return None
+
+    def _broken(self, method: str, error: Exception, limit_s: float | None) -> SandboxError:
+        if isinstance(error, aiohttp.InvalidURL):
+            return InvalidArgument(f"the gateway address {self.url!r} is not a URL")
+        if (trouble := self._tls_trouble(error)) is not None:
+            return trouble
         if isinstance(error, aiohttp.ClientConnectorError):
             reason = error.os_error.strerror or str(error.os_error)
             return UpstreamTimeout(f"no connection to {self.url}: {reason}", hint=_NO_GATEWAY)
         if isinstance(error, TimeoutError):
             waited = "while connecting" if limit_s is None else f"within {limit_s:g} s"
             return UpstreamTimeout(f"no answer from {self.url} to a {method} {waited}")
-        return StreamInterrupted(f"the connection to {self.url} broke before the answer came: {error!r}")
+        return StreamInterrupted(f"the connection to {self.url} broke before the answer came: {what_broke(error)}")
 
 
 def _said(error: aiohttp.ClientSSLError) -> str:

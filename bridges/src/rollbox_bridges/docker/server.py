@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from rollbox import SandboxError
+from rollbox.printable import what_broke
 from rollbox_bridges.docker import archives, build_calls, container_calls, engine, exec_calls, image_calls, logs
 from rollbox_bridges.docker.described import API_VERSION, LEAST_API_VERSION
 from rollbox_bridges.docker.engine import Engine
@@ -168,7 +169,7 @@ def _told(error: Exception) -> web.Response:
         error = as_refusal(error)
     if not isinstance(error, Refusal):
         _log.error("a request failed", exc_info=error)
-        error = Refusal(500, f"the bridge has failed: {error!r}")
+        error = Refusal(500, f"the bridge has failed: {what_broke(error)}")
     # Docker's own client reads the message of this very type alone, without a charset.
     body = json.dumps(error.body()).encode()
     return web.Response(body=body, status=error.status, headers={"Content-Type": "application/json"})

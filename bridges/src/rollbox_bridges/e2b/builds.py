@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rollbox import BuildOptions, Client, SandboxError
+from rollbox.printable import what_broke
 from rollbox_bridges.e2b import names
 from rollbox_bridges.e2b.recipes import BASES, Recipe
 from rollbox_bridges.e2b.settings import Settings
@@ -121,7 +122,7 @@ class Builds:
             build.why = sentence(error) if isinstance(error, SandboxError) else error.message
             build.status = "error"
         except Exception as error:
-            build.why, build.status = f"the bridge has failed: {error!r}", "error"
+            build.why, build.status = f"the bridge has failed: {what_broke(error)}", "error"
             raise
 
     async def _built(self, build: Build, client: Client, recipe: Recipe) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from rollbox import SandboxError
+from rollbox.printable import what_broke
 from rollbox_bridges.answering import answered, runner_of
 from rollbox_bridges.clients import Clients
 from rollbox_bridges.faults import sentence
@@ -63,7 +64,7 @@ class Bridge:
                 _log.info("%s %s was refused: %s", request.method, request.path[:200], str(error)[:500])
             else:
                 _log.error("a request failed", exc_info=error)
-                error = Refusal(500, f"the bridge has failed: {error!r}")
+                error = Refusal(500, f"the bridge has failed: {what_broke(error)}")
             return web.json_response(error.body(), status=error.status, headers=error.headers)
 
         return await answered(request, self._served(request), told)

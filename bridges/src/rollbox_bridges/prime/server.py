@@ -14,6 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from rollbox import SandboxError
+from rollbox.printable import what_broke
 from rollbox_bridges.answering import SHUTDOWN_S, answered, runner_of
 from rollbox_bridges.bodies import BodyError
 from rollbox_bridges.connect import serving
@@ -132,8 +133,8 @@ def _told(error: Exception) -> web.Response:
     if isinstance(error, BodyError):
         error = Refusal(error.status, error.message, "invalid_argument")
     if isinstance(error, aiohttp.ClientError):
-        error = Refusal(502, f"the platform did not answer: {error!r}", "stream_interrupted")
+        error = Refusal(502, f"the platform did not answer: {what_broke(error)}", "stream_interrupted")
     if not isinstance(error, Refusal):
         _log.error("a request failed", exc_info=error)
-        error = Refusal(500, f"the bridge has failed: {error!r}", "internal")
+        error = Refusal(500, f"the bridge has failed: {what_broke(error)}", "internal")
     return web.json_response(error.body(), status=error.status)

@@ -806,6 +806,9 @@ impl Code {
 /// What the user does next against one cause of a failure; `None`: what the code says.
 pub(crate) fn hint_of_reason(reason: &str) -> Option<&'static str> {
     Some(match reason {
+        "shared_key" => {
+            "A shared key is for commands, files and ports of its sandbox: use a key of the sandbox's owner for the rest."
+        }
         "no_permission" => {
             "Rights are those of the sandbox's user where no `user=` is given; those of root reach further, but not to what is the kernel's, as in /proc."
         }

@@ -10,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from rollbox.errors import InvalidArgument, PortUnreachable
+from rollbox.printable import what_broke
 from rollbox_integrations.mcp.excerpts import before
 from rollbox_integrations.mcp.inputs import PublishPort, RequestPort
 from rollbox_integrations.mcp.outputs import AnswerOutput, PortOutput
@@ -49,7 +50,7 @@ async def request_port(sandboxes: Sandboxes, given: RequestPort) -> AnswerOutput
         ):
             return await _told(answer, given.max_bytes)
     except (aiohttp.ClientError, TimeoutError) as error:
-        detail = f"port {given.port} gave no whole answer in {given.timeout:g} s: {error!r}"
+        detail = f"port {given.port} gave no whole answer in {given.timeout:g} s: {what_broke(error)}"
         raise PortUnreachable(detail, sandbox_id=given.sandbox_id) from error
 
 

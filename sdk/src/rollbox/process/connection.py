@@ -19,6 +19,7 @@ import aiohttp
 from rollbox._problem import SandboxError
 from rollbox.errors import Conflict, Internal, StreamInterrupted
 from rollbox.gateway import Gateway, SandboxAccess
+from rollbox.printable import what_broke
 from rollbox.process import frames
 from rollbox.process.streams import OutputStream
 from rollbox.result import ExecResult
@@ -348,7 +349,7 @@ class Connection:
         if self._ws is not None:
             abort(self._ws)
         await self.close()
-        cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {error!r}")
+        cut = StreamInterrupted(f"the connection of exec {self.exec_id} broke: {what_broke(error)}")
         cut.__cause__ = error
         await self._retry_after(cut)
 

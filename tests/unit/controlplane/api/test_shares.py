@@ -50,6 +50,8 @@ async def test_a_shared_key_opens_its_sandbox_alone_and_ends_or_changes_nothing(
                 wrong.append((method, path, answer.status))
     assert wrong == []
     assert (await plane.api("GET", f"/v1/sandboxes/{sandbox_id}")).json["state"] == "running"
+    refused = (await plane.api("DELETE", f"/v1/sandboxes/{sandbox_id}", key=key)).json
+    assert "use a key of the sandbox's owner" in refused["hint"]
 
 
 async def test_a_shared_key_is_over_with_its_time_and_with_the_key_that_made_it(plane: World) -> None:
