@@ -60,6 +60,7 @@ def kinds(told: list[Any], sandbox_id: str) -> list[str]:
     return [one["data"]["kind"] for one in told if one["subject"] == sandbox_id and one["data"]["kind"] in LIFE]
 
 
+@pytest.mark.long
 async def test_lives_are_posted_across_a_restart_and_what_nobody_takes_is_a_dead_letter(folder: Path) -> None:
     port, lost = free_port(), free_port()
     (folder / "key").write_text(SECRET)
@@ -70,8 +71,8 @@ async def test_lives_are_posted_across_a_restart_and_what_nobody_takes_is_a_dead
     ]
     (folder / "hooks.json").write_text(json.dumps(listed))
     options = ("--webhooks", str(folder / "hooks.json"))
-    up = await start(folder, *options)
     async with receiving(port) as told:
+        up = await start(folder, *options)
 
         async def whole() -> bool:
             return len(kinds(told, sandbox.id)) >= len(LIFE)
@@ -92,8 +93,8 @@ async def test_lives_are_posted_across_a_restart_and_what_nobody_takes_is_a_dead
             await sandbox.detach()
     # Nobody receives what its end says, until the next start.
     assert await stop_process(up.process) == 0
-    up = await start(folder, *options)
     async with receiving(port) as told:
+        up = await start(folder, *options)
         await until(ended)
         async with Client(up.url, up.api_key) as client:
             assert letter in await client.dead_letters()
