@@ -126,6 +126,19 @@ OVERVIEW = Board(
                     [Query("max by (webhook) (rollbox_webhook_oldest_seconds{$N})", "{{webhook}}")],
                     "s",
                 ),
+                Panel(
+                    "Calls that were refused for their key",
+                    [Query(rate("rollbox_calls_refused_total", by="reason"), "{{reason}}")],
+                    "ops",
+                    log=True,
+                    what="Many at once are a client with an old key, or somebody who tries keys: `rollbox audit`.",
+                ),
+                Panel(
+                    "Audit entries that are not kept",
+                    [Query(rate("rollbox_audit_lost_total", by="where"), "{{where}}")],
+                    "ops",
+                ),
+                Panel("Streams of events", [Query(each("rollbox_event_streams"), "streams")]),
                 Panel("Connected gateways", [Query(each("rollbox_route_feed_subscribers"), "gateways")]),
                 Panel(
                     "Oldest sandbox by state",

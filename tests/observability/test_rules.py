@@ -96,7 +96,8 @@ async def test_each_alert_fires_on_its_series_alone_and_rests_on_others(tmp_path
 
 def test_each_alert_has_a_case_and_a_runbook_and_each_runbook_an_alert() -> None:
     assert CASES.keys() == ALERTS.keys()
-    assert {page.stem for page in RUNBOOKS.glob("*.md")} == ALERTS.keys()
+    # The others are for what no alert tells.
+    assert {page.stem for page in RUNBOOKS.glob("Rollbox*.md")} == ALERTS.keys()
     for name, rule in ALERTS.items():
         assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{name}.md"
         assert rule["labels"]["severity"] in {"warning", "critical"}
