@@ -16,6 +16,7 @@
 //! - `upstream`: connections to sidecars. `feed`: keeps the route table up to date; `dns_checks`: whether DNS agrees
 //!   with it; `activity`: reports to the control plane which sandboxes are in use, off the path of the calls.
 //! - `http`: requests and answers, whatever they are about. `telemetry`: metrics. `keyed_digest`: digests with a key.
+//!   `certificate`: that of the port with TLS, read again on change.
 //!
 //! Sockets, the connection to the control plane, readers of settings, the log and the allocator's settings are in the
 //! crate `program`, which `rollbox-egress` uses too.
@@ -24,6 +25,7 @@ mod activity;
 mod admission;
 mod auth;
 mod call;
+mod certificate;
 mod coalesced;
 mod deletes;
 mod dns_checks;

@@ -3,7 +3,8 @@
 mod preface;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod unread;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::certificate::Certificate;
 use crate::drain::Drain;
 use crate::gateway::Gateway;
 use crate::http::Peer;
@@ -33,7 +35,6 @@ use crate::ports::Ports;
 use crate::router;
 use crate::telemetry::Metrics;
 use preface::Protocol;
-use tls::Certificate;
 use unread::{Turn, explained};
 
 /// Connections at one time; further ones are closed at once. About 20 KiB each while idle: 320 MiB at most (an

@@ -11,8 +11,8 @@ use resolve::Address;
 use token::Verifier;
 use tracing_subscriber::filter::Targets;
 
+use crate::certificate::{Certificate, Files};
 use crate::keyed_digest::Key;
-use crate::server::tls::{Certificate, Files};
 
 /// All settings; each field names its variable.
 #[derive(Debug, Clone)]
@@ -181,7 +181,8 @@ fn tls(read: Read<'_>) -> Result<Option<Tls>, InvalidSetting> {
     }
     let path = required(read, certificate)?;
     let files = Files { certificate: PathBuf::from(&path), key: PathBuf::from(required(read, key)?) };
-    let used = Certificate::read(files).map_err(|why| invalid(certificate, Some(&path), format!("must be usable; {why}")))?;
+    let used = Certificate::read(files)
+        .map_err(|why| invalid(certificate, Some(&path), format!("must be usable; {why}")))?;
     Ok(Some(Tls { listen: parsed(read, listen, None, "must be IP:PORT")?, certificate: Arc::new(used) }))
 }
 

@@ -1,29 +1,22 @@
-use std::path::Path;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::*;
+use super::{PREFACE_TIMEOUT, Server};
+use crate::certificate::Certificate;
+use crate::certificate::tests::{files, renew};
 use crate::gateway::Gateway;
-use crate::server::{PREFACE_TIMEOUT, Server};
 use crate::settings::tests::settings;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: gateway.test\r\nconnection: close\r\n\r\n";
-
-fn files(folder: &Path) -> Files {
-    Files { certificate: folder.join("tls.crt"), key: folder.join("tls.key") }
-}
-
-/// Writes a new certificate with its key, and returns it.
-fn renew(files: &Files) -> CertificateDer<'static> {
-    let made = rcgen::generate_simple_self_signed(["gateway.test".to_owned()]).unwrap();
-    std::fs::write(&files.certificate, made.cert.pem()).unwrap();
-    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
-    made.cert.der().clone()
-}
 
 /// Connects as a client that trusts one certificate and offers some protocols.
 async fn connect(
@@ -98,24 +91,6 @@ async fn a_renewed_certificate_is_in_force_for_the_next_connection_and_a_broken_
         assert!(certificate.look().is_err());
         assert!(connect(address, &second, &[]).await.is_ok());
     }
-}
-
-#[test]
-fn files_that_cannot_be_used_are_named_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = files(folder.path());
-    let said = |files: &Files| Certificate::read(files.clone()).unwrap_err().to_string();
-    assert!(said(&files).contains("tls.crt cannot be read"));
-    renew(&files);
-    std::fs::rename(&files.key, folder.path().join("first.key")).unwrap();
-    assert!(said(&files).contains("tls.key cannot be read"));
-    std::fs::write(&files.key, "no key").unwrap();
-    assert!(said(&files).contains("tls.key is no private key in PEM"), "{}", said(&files));
-    renew(&files);
-    std::fs::rename(folder.path().join("first.key"), &files.key).unwrap();
-    assert!(said(&files).contains("tls.key is not the key of"), "{}", said(&files));
-    std::fs::write(&files.certificate, "no certificate").unwrap();
-    assert!(said(&files).contains("tls.crt is no certificate in PEM"), "{}", said(&files));
 }
 
 #[tokio::test]

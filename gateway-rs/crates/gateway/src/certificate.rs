@@ -101,7 +101,7 @@ impl Certificate {
     }
 
     /// Reads the files again; returns whether they have changed.
-    fn look(&self) -> Result<bool, Unusable> {
+    pub(crate) fn look(&self) -> Result<bool, Unusable> {
         let bytes = self.files.bytes()?;
         if self.read.read().unwrap_or_else(PoisonError::into_inner).bytes == bytes {
             return Ok(false);
@@ -147,5 +147,4 @@ impl Files {
 }
 
 #[cfg(test)]
-#[path = "tls/tests.rs"]
-mod tests;
+pub(crate) mod tests;
