@@ -87,7 +87,7 @@ def with_agents(stack: Installed) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hung(stack: Installed, with_agents: None) -> str:
+def hung(stack: Installed, with_agents: None) -> Iterator[str]:
     """A sandbox whose kernel stands still, deleted before the first test: its node has minutes to stop it."""
 
     async def made() -> str:
@@ -98,7 +98,11 @@ def hung(stack: Installed, with_agents: None) -> str:
             return sandbox.id
 
     with asyncio.Runner() as runner:
-        return runner.run(made())
+        sandbox_id = runner.run(made())
+        yield sandbox_id
+        # The agent ends it in one of these tests; where that one is not chosen it would stand still for ever.
+        with contextlib.suppress(AssertionError):
+            runner.run(signal_kernel(sandbox_id, signal.SIGCONT))
 
 
 async def pod(stack: Installed) -> dict[str, Any]:
