@@ -17,7 +17,7 @@ from controlplane.webhooks import Answer, Endpoint, judged
 # Of one request with its answer, as Standard Webhooks recommends.
 TOTAL_S: Final = 15.0
 CONNECT_S: Final = 5.0
-# Of an answer, which nobody reads: a connection whose answer is longer is closed.
+# Of an answer, which is read and not used: a connection whose answer is longer is closed.
 MOST_ANSWER_BYTES: Final = 65_536
 _NOT_THERE: Final = "it has no address that it may be at (see allow_private)"
 

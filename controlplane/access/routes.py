@@ -142,7 +142,6 @@ def route_of(method: str, path: str) -> Route | None:
     return None if best is None else replace(best, names=names)
 
 
-def scope_of(method: str, path: str) -> Scope:
-    """The scope that a request needs; arguments as of ``route_of``."""
-    route = route_of(method, path)
+def scope_of(route: Route | None) -> Scope:
+    """The scope that a request of a route needs; None: there is no such route."""
     return "operator" if route is None else route.scope

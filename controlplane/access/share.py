@@ -27,12 +27,14 @@ class Share:
         sandbox_id: the one that it opens.
         owner: whose that is.
         by: the id of the key that has shared it.
+        made_at_ms: when, to the second (Unix ms).
         expires_at_ms: when it is over (Unix ms).
     """
 
     sandbox_id: str
     owner: str
     by: str
+    made_at_ms: int
     expires_at_ms: int
 
     def caller(self) -> Caller:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from controlplane.access import IN_SETTINGS, Caller, opens, route_of
+from controlplane.access import IN_SETTINGS, Caller, opens, route_of, scope_of
 from controlplane.api import said
 from controlplane.api.auth import ApiKeys
 from controlplane.console import Pages
@@ -75,7 +75,7 @@ async def caller_of(context: Context, request: Request) -> Caller:
     said.shown(caller)
     route = route_of(request.method, request.scope["path"])
     opens(caller, route)
-    scope = "operator" if route is None else route.scope
+    scope = scope_of(route)
     if not caller.may(scope):
         if caller.key_id == IN_SETTINGS:
             raise no_operator(context, caller.owner)

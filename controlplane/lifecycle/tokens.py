@@ -104,7 +104,8 @@ class SigningKey:
             raise Problem("unauthenticated", f"the shared key is not valid: {error}", reason="api_key") from error
         if claims.get("scp") != ["share"]:
             raise Problem("unauthenticated", "this is a sandbox's token, and no shared key", reason="api_key")
-        return Share(str(claims["sub"]), str(claims["own"]), str(claims["by"]), claims["exp"] * 1000)
+        made_at_ms, expires_at_ms = claims["iat"] * 1000, claims["exp"] * 1000
+        return Share(str(claims["sub"]), str(claims["own"]), str(claims["by"]), made_at_ms, expires_at_ms)
 
     def port_token(self, sandbox: Sandbox, port: int) -> Token:
         """The token with which a gateway reaches one public port; it permits nothing else."""

@@ -29,6 +29,32 @@ with sync.Sandbox.create(IMAGE) as sandbox:
     print("served")
 """
 
+# A browser keeps no cookie apart for TLS, and gives a page's scripts less, where it is not Secure.
+SERVES = """
+import urllib.request
+from rollbox import sync
+
+SERVER = '''
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Set-Cookie", "a=1")
+        self.end_headers()
+
+HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
+'''
+with sync.Sandbox.create(IMAGE) as sandbox:
+    sandbox.files.write("/tmp/server.py", SERVER)
+    sandbox.spawn(["python3", "/tmp/server.py"], stdin=False)
+    sandbox.ports.wait(8000)
+    url = sandbox.ports.expose(8000, public=True).url
+    asked = urllib.request.Request(url, headers={"X-Forwarded-Proto": "http"})
+    with urllib.request.urlopen(asked) as answer:
+        print(url.partition(":")[0], "Secure" in answer.headers["Set-Cookie"])
+"""
+
 
 class Secured:
     """A stack with a port of TLS.
@@ -80,6 +106,12 @@ async def test_sandboxes_are_used_over_https_and_told_where_they_cannot(secured:
     status, _, errors = await secured.ran(USES)
     assert (status, "by TLS" in errors) == (1, True), errors
     secured.port = port
+
+
+async def test_a_server_in_a_sandbox_is_told_of_the_gateways_own_tls(secured: Secured) -> None:
+    assert await secured.ran(SERVES) == (0, "https True\n", "")
+    secured.port = int(secured.stack.url.rpartition(":")[2])
+    assert await secured.ran(SERVES, scheme="http") == (0, "http False\n", "")
 
 
 async def test_a_renewed_certificate_is_in_force_without_a_restart(secured: Secured, tmp_path: Path) -> None:

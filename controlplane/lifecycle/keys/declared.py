@@ -54,6 +54,19 @@ class DeclaredKey(Closed):
         ends = [one for one in (self.revoked_at_ms, self.expires_at_ms) if one is not None]
         return bool(ends) and min(ends) <= at_ms
 
+    def shares(self, made_at_ms: int, now_ms: int) -> Refused | None:
+        """Why what was shared with this key is refused; None: it is in force.
+
+        Args:
+            made_at_ms: when it was shared, to the second (Unix ms). What the text before a rotation has shared
+                ends with that text.
+            now_ms: Unix ms.
+        """
+        if (state := self.state(now_ms)) != "valid":
+            return state
+        rotated = self.rotated_at_ms is not None and made_at_ms < self.rotated_at_ms
+        return "expired" if rotated and self.previous_until_ms <= now_ms else None
+
     def refused(self, text: str, now_ms: int) -> Refused | None:
         """Why a text is refused as this key; None: it is this key, and in force.
 

@@ -647,8 +647,8 @@ class Sandbox:
         and opens nothing else of its owner.
 
         Args:
-            ttl: how long it is good for, seconds or a text like "10m", at most a week. It ends before that with this
-                client's key, and with the sandbox.
+            ttl: how long it is good for, seconds or a text like "10m", at most a week. It ends before that with the
+                sandbox, and with this client's key if that is one on record (`Client.create_key`).
 
         Raises:
             PermissionDenied: this client's key lacks the scope "run", or is a shared one.

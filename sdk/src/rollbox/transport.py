@@ -21,14 +21,7 @@ from yarl import URL
 from rollbox import tracing
 from rollbox._problem import SandboxError
 from rollbox._version import __version__
-from rollbox.errors import (
-    BY_CODE,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    StreamInterrupted,
-    UpstreamTimeout,
-)
+from rollbox.errors import BY_CODE, Internal, InvalidArgument, NotFound, StreamInterrupted, UpstreamTimeout
 from rollbox.printable import what_broke
 
 try:
@@ -280,7 +273,7 @@ class Transport:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return InvalidArgument(f"the certificate of {self.url} is not trusted: {_said(error)}", hint=_UNTRUSTED)
         if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return InvalidArgument(f"{self.url} is not spoken to by TLS: {_said(error)}", hint=_NO_TLS)
+            return InvalidArgument(f"no connection by TLS to {self.url}: {_said(error)}", hint=_NO_TLS)
         if isinstance(error, aiohttp.ClientResponseError) and _ALERT in error.message:
             return InvalidArgument(f"{self.url} speaks TLS alone", hint=_TLS_ALONE)
         return None

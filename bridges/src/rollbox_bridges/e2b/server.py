@@ -65,7 +65,7 @@ class Bridge:
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
         place = place_of(request.headers, request.host, self._settings.domain)
-        if place is None and request.path == "/files":
+        if place is None and request.path == "/files" and "signature" in request.query:
             place = self._signed_place(request)
         if place is None:
             return await self._control.serve(request)
@@ -139,7 +139,9 @@ class Bridge:
         return files.is_signed(query, operation, credential)
 
     def _signed_place(self, request: web.Request) -> Place:
-        """The sandbox with whose credential an address is signed that names none, as clients make it of one address.
+        """The sandbox whose credential has signed an address that names no sandbox.
+
+        Clients that have one address for all sandboxes (E2B_SANDBOX_URL) make such addresses.
 
         Cost: 5 us for each sandbox that was used through the bridge lately, at most 1,000.
 

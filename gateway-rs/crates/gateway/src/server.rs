@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::FromRef as _;
+use http::{HeaderName, HeaderValue};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -63,6 +64,9 @@ const UNHEARD: Duration = Duration::from_secs(45);
 /// Unsent bytes that may wait in a client's socket: a slow reader of a command's output has to slow the command down,
 /// and must not lose megabytes of it in a buffer when it reconnects.
 const UNSENT_BYTES: u32 = 256 << 10;
+
+/// By which a proxy says how its client has reached it; see `ports::address`.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// HTTP/2 pings detect peers that vanished.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -163,18 +167,20 @@ impl Server {
         if tune(&stream).is_err() {
             return;
         }
-        let Some(certificate) = tls else { return self.converse(stream, peer).await };
+        let Some(certificate) = tls else {
+            return self.converse(stream, Client { peer, secured: false }).await;
+        };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(PREFACE_TIMEOUT, certificate.acceptor().accept(stream)) => shaken,
             () = self.closing.cancelled() => return,
         };
         // As below; one that does not trust the certificate hangs up.
         if let Ok(Ok(stream)) = shaken {
-            self.converse(stream, peer).await;
+            self.converse(stream, Client { peer, secured: true }).await;
         }
     }
 
-    async fn converse<S: Stream>(self: &Arc<Self>, mut stream: S, peer: Peer) {
+    async fn converse<S: Stream>(self: &Arc<Self>, mut stream: S, client: Client) {
         let preface = async { tokio::time::timeout(PREFACE_TIMEOUT, preface::read(&mut stream)).await? };
         let read = tokio::select! {
             read = preface => read,
@@ -184,18 +190,18 @@ impl Server {
         if let Ok((protocol, first_bytes)) = read {
             let stream = Replayed::new(first_bytes, stream);
             match protocol {
-                Protocol::Http1 => self.serve_http1(stream, peer).await,
-                Protocol::Http2 => self.serve_http2(TokioIo::new(stream), peer).await,
+                Protocol::Http1 => self.serve_http1(stream, client).await,
+                Protocol::Http2 => self.serve_http2(TokioIo::new(stream), client).await,
             }
         }
     }
 
-    async fn serve_http1<S: Stream>(&self, stream: Replayed<S>, peer: Peer) {
+    async fn serve_http1<S: Stream>(&self, stream: Replayed<S>, client: Client) {
         let turn = Turn::default();
         let io = TokioIo::new(explained(stream, turn.clone()));
         let service = service_fn(|request| {
             turn.begin();
-            self.in_turn(&turn, request, peer)
+            self.in_turn(&turn, request, client)
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(64 << 10);
@@ -208,11 +214,11 @@ impl Server {
         drop(connection.await);
     }
 
-    async fn serve_http2<S: Stream>(self: &Arc<Self>, io: TokioIo<Replayed<S>>, peer: Peer) {
+    async fn serve_http2<S: Stream>(self: &Arc<Self>, io: TokioIo<Replayed<S>>, client: Client) {
         let server = Arc::clone(self);
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);
-            async move { server.answer(request, peer).await }
+            async move { server.answer(request, client).await }
         });
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -234,9 +240,9 @@ impl Server {
         &self,
         turn: &Turn,
         request: http::Request<Incoming>,
-        peer: Peer,
+        client: Client,
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
-        let response = self.answer(request, peer).await?;
+        let response = self.answer(request, client).await?;
         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
@@ -246,10 +252,28 @@ impl Server {
     async fn answer(
         &self,
         mut request: http::Request<Incoming>,
-        peer: Peer,
+        client: Client,
     ) -> Result<http::Response<Body>, std::convert::Infallible> {
-        request.extensions_mut().insert(peer);
+        client.introduce(&mut request);
         Ok(router::answer(&self.metrics, &self.ports, self.router.clone(), request.map(Body::new)).await)
+    }
+}
+
+/// Whose requests come by a connection.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    peer: Peer,
+    /// Whether it speaks TLS to this gateway.
+    secured: bool,
+}
+
+impl Client {
+    /// Has a request say whom it comes from, and how: behind TLS of the gateway's own there is no proxy that would.
+    fn introduce<B>(self, request: &mut http::Request<B>) {
+        request.extensions_mut().insert(self.peer);
+        if self.secured {
+            request.headers_mut().insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controlplane.access import EVERY, IN_SETTINGS, ROUTES, SCOPES, Caller, Scope, gives, scope_of
+from controlplane.access import EVERY, IN_SETTINGS, ROUTES, SCOPES, Caller, Scope, gives, route_of, scope_of
 from controlplane.errors import Problem
 from tests.support.api_routes import routes
 
@@ -27,13 +27,13 @@ def test_the_routes_are_those_of_the_openapi_document_and_the_hidden_ones() -> N
 @pytest.mark.parametrize(("method", "template"), sorted(ROUTES))
 def test_a_request_needs_the_scope_of_its_route(method: str, template: str) -> None:
     path = re.sub(r"\{\w+\}", "some-name", template)
-    assert scope_of(method, path) == ROUTES[method, template]
+    assert scope_of(route_of(method, path)) == ROUTES[method, template]
 
 
 @pytest.mark.parametrize("name", ["team/name:1", "registry.example/a/b@sha256:0", "config", "commits"])
 def test_names_of_images_may_have_slashes(name: str) -> None:
-    assert scope_of("GET", f"/v1/images/config/{name}") == "read"
-    assert scope_of("DELETE", f"/v1/images/commits/{name}") == "images"
+    assert scope_of(route_of("GET", f"/v1/images/config/{name}")) == "read"
+    assert scope_of(route_of("DELETE", f"/v1/images/commits/{name}")) == "images"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_names_of_images_may_have_slashes(name: str) -> None:
 )
 def test_what_is_no_route_needs_most(method: str, path: str) -> None:
     wanted: Scope = "read" if path == "/v1/sandboxes/" else "operator"
-    assert scope_of(method, path) == wanted
+    assert scope_of(route_of(method, path)) == wanted
 
 
 def test_nothing_that_changes_or_opens_anything_is_open_to_a_key_that_reads() -> None:

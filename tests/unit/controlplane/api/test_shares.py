@@ -70,6 +70,22 @@ async def test_a_shared_key_is_over_with_its_time_and_with_the_key_that_made_it(
     assert (answer.status, answer.json["details"]["reason"]) == (401, "api_key_expired")
 
 
+async def test_what_a_text_has_shared_ends_with_it_when_its_key_is_rotated(plane: World) -> None:
+    sandbox_id = await made(plane)
+    path = f"/v1/sandboxes/{sandbox_id}"
+    maker = (await plane.api("POST", "/v1/keys", body={"name": "ci", "scopes": ["run"]})).json
+    before = (await shared(plane, sandbox_id, 600_000, maker["key"])).json["key"]
+    await asyncio.sleep(2)
+    fresh = (await plane.api("POST", f"/v1/keys/{maker['id']}/rotate", body={"grace_ms": 10_000})).json["key"]
+    assert (await plane.api("GET", path, key=before)).status == 200
+    await asyncio.sleep(2)
+    after = (await shared(plane, sandbox_id, 600_000, fresh)).json["key"]
+    await asyncio.sleep(10)
+    answer = await plane.api("GET", path, key=before)
+    assert (answer.status, answer.json["details"]["reason"]) == (401, "api_key_expired")
+    assert (await plane.api("GET", path, key=after)).status == 200
+
+
 async def test_what_is_no_shared_key_opens_nothing(plane: World) -> None:
     sandbox_id = await made(plane)
     token = (await plane.api("POST", f"/v1/sandboxes/{sandbox_id}/token", body={})).json["token"]

@@ -16,7 +16,7 @@ const LOOPBACK: [&str; 4] = ["localhost", "localhost.localdomain", "ip6-localhos
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outside {
     pub(super) host: String,
-    /// `https` where what is before the gateway terminates TLS.
+    /// `https` where the gateway, or what is before it, terminates TLS.
     pub(super) scheme: &'static str,
 }
 

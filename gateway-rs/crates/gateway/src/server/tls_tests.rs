@@ -10,7 +10,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::{PREFACE_TIMEOUT, Server};
+use super::{Client, PREFACE_TIMEOUT, Peer, Server};
 use crate::certificate::Certificate;
 use crate::certificate::tests::{files, renew};
 use crate::gateway::Gateway;
@@ -116,4 +116,18 @@ async fn a_client_that_never_shakes_hands_is_given_up() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0);
     assert!((PREFACE_TIMEOUT..PREFACE_TIMEOUT * 2).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_comes_by_tls_says_so_whatever_the_client_says() {
+    let peer = Peer(std::net::Ipv4Addr::LOCALHOST.into());
+    let told = |secured: bool, said: &str| {
+        let mut request = http::Request::get("/").header("x-forwarded-proto", said).body(()).unwrap();
+        Client { peer, secured }.introduce(&mut request);
+        request.headers().get_all("x-forwarded-proto").iter().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(told(true, "http"), ["https"]);
+    // Without TLS it is what a proxy before the gateway says.
+    assert_eq!(told(false, "https"), ["https"]);
+    assert_eq!(told(false, "http"), ["http"]);
 }
