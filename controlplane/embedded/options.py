@@ -213,7 +213,9 @@ def _dataset(text: str) -> tuple[str, DatasetSpec]:
 def _webhooks(text: str) -> tuple[Endpoint, ...]:
     try:
         return webhooks(Path(text).read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
